@@ -1,7 +1,7 @@
 // Requests to the coordinator that serves the page. Addresses are relative to it, so that any path prefix works.
 
 import { signal } from "@preact/signals";
-import { needsToken, randomId, token, useToken } from "./session";
+import { needsToken, randomId, role, token, useToken } from "./session";
 
 export class ApiError extends Error {
   constructor(
@@ -77,6 +77,7 @@ async function send(path: string, { headers, signal: given, ...init }: Sent): Pr
     if (given?.aborted) throw error;
     throw new ApiError(0, "the coordinator isn't reached", "the page tries again; look whether it runs", "", id);
   }
+  if (token.value === used) role.value = response.headers.get("X-Anabranch-Role") ?? role.value;
   if (response.ok || response.status === 304) return { response, text };
   if (response.status === 401) {
     if (token.value === used) {

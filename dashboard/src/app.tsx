@@ -8,6 +8,7 @@ import { Frame, StandBy } from "./parts/frame";
 import { coordinator, liveOf } from "./data";
 import { shown } from "./format";
 import { startKeys } from "./keys";
+import { Assignment } from "./pages/assignment";
 import { Changes } from "./pages/changes";
 import { Containers } from "./pages/containers";
 import { Coordinators } from "./pages/coordinators";
@@ -23,8 +24,8 @@ import { Overview } from "./pages/overview";
 import { Partitions } from "./pages/partitions";
 import { Sizing } from "./pages/sizing";
 import { link, route, startRouter } from "./router";
-import { needsToken, theme } from "./session";
-import { DEAD, now } from "./poll";
+import { colours, needsToken } from "./session";
+import { isOld } from "./poll";
 
 function Page() {
   const [first, job, page = "", detail] = route.value.path;
@@ -45,6 +46,8 @@ function Page() {
       return <OfJob job={job}><Partitions {...of} /></OfJob>;
     case "containers":
       return <Containers {...of} />;
+    case "assignment":
+      return <OfJob job={job}><Assignment {...of} /></OfJob>;
     case "changes":
       return <OfJob job={job}><Changes {...of} /></OfJob>;
     case "drain":
@@ -63,7 +66,7 @@ function Page() {
 function OfJob({ job, children }: { job: string; children: preact.ComponentChildren }) {
   const live = liveOf(job);
   const leader = coordinator().data.value?.leader;
-  const old = live.heard.value > 0 && now.value - live.heard.value > DEAD;
+  const old = isOld(live);
   return (
     <>
       {live.data.value?.served === false && <StandBy leader={leader} />}
@@ -90,8 +93,7 @@ function App() {
 startRouter();
 startKeys();
 effect(() => {
-  if (theme.value === "system") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = theme.value;
+  document.documentElement.dataset.theme = colours.value;
 });
 effect(() => {
   const [, job, page] = route.value.path;

@@ -1,7 +1,8 @@
 // The resources that several pages share.
 
 import { computed, type ReadonlySignal } from "@preact/signals";
-import { type Resource, useResource } from "./poll";
+import { PERIOD, type Resource, useResource } from "./poll";
+import { job } from "./router";
 import { type Columns, type CoordinatorInfo, type Live, type Overview, records } from "./types";
 
 type Wire = Omit<Live, "lanes" | "containers" | "resting" | "copies"> &
@@ -11,8 +12,9 @@ export function jobPath(job: string, rest = ""): string {
   return `jobs/${encodeURIComponent(job)}${rest}`;
 }
 
+/** All jobs: every two seconds where they are listed, more seldom where one is looked at. */
 export function overview(): Resource<Overview> {
-  return useResource<Overview>("overview");
+  return useResource<Overview>("overview", job.value === null ? PERIOD : 6_000);
 }
 
 export function coordinator(): Resource<CoordinatorInfo> {

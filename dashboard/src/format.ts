@@ -17,6 +17,11 @@ function grouped(digits: string): string {
   return digits.replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
+/** A count with its noun: "1 lane", "2 lanes". */
+export function counted(value: Num | null | undefined, one: string, several = `${one}s`): string {
+  return `${count(value)} ${Number(value) === 1 ? one : several}`;
+}
+
 /** A figure that changes all the time, cut to what is read at a glance. */
 export function brief(value: Num | null | undefined): string {
   if (value === null || value === undefined) return UNKNOWN;

@@ -1,6 +1,6 @@
 // What the page shows and asks for again and again: conditional requests every two seconds, none in a hidden tab.
 
-import { type Signal, signal } from "@preact/signals";
+import { computed, type ReadonlySignal, type Signal, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { ApiError, get, lost } from "./api";
 import { needsToken } from "./session";
@@ -17,6 +17,9 @@ export const now = signal(performance.now());
 setInterval(() => {
   if (!document.hidden) now.value = performance.now();
 }, 250);
+
+/** The same, once a second: for what is there many times. */
+export const second = computed(() => Math.floor(now.value / 1_000) * 1_000);
 
 export class Resource<T> {
   readonly data: Signal<T | null> = signal(null);
@@ -131,6 +134,18 @@ export function useResource<T>(path: string, period: number = PERIOD, wanted = t
     return () => found.release();
   }, [found, period, wanted]);
   return found;
+}
+
+const olds = new WeakMap<object, ReadonlySignal<boolean>>();
+
+/** Whether what is shown doesn't count any more. Whoever asks is drawn again when that changes, and not with each tick. */
+export function isOld(of: Resource<unknown>): boolean {
+  let found = olds.get(of);
+  if (!found) {
+    found = computed(() => of.heard.value > 0 && now.value - of.heard.value > DEAD);
+    olds.set(of, found);
+  }
+  return found.value;
 }
 
 /** How long ago the coordinator said this, in ms; null: it never did. */

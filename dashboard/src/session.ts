@@ -1,6 +1,6 @@
 // What this browser keeps: the token for this tab only, theme and zone for all of them.
 
-import { signal } from "@preact/signals";
+import { computed, signal } from "@preact/signals";
 
 const TOKEN = "anabranch-token";
 
@@ -34,9 +34,22 @@ export function useToken(value: string | null): void {
   keep(perTab, TOKEN, value);
 }
 
+/** What the token that was sent lets its bearer do, as the coordinator says; null: it has said nothing yet. */
+export const role = signal<string | null>(null);
+
+/** Whether this page may change anything, and see records; the coordinator decides in the end. */
+export function mayChange(): boolean {
+  return role.value !== "read";
+}
+
 export type Theme = "system" | "light" | "dark";
 
 export const theme = signal<Theme>((stored(forAll, "anabranch-theme") as Theme | null) ?? "system");
+const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
+const systemTheme = signal<"light" | "dark">(systemIsDark.matches ? "dark" : "light");
+systemIsDark.addEventListener("change", ({ matches }) => (systemTheme.value = matches ? "dark" : "light"));
+/** The colours that are shown: the system's, unless others were chosen. */
+export const colours = computed(() => (theme.value === "system" ? systemTheme.value : theme.value));
 /** An IANA name, or "" for the browser's own. */
 export const zone = signal(known(stored(forAll, "anabranch-zone") ?? ""));
 export const shortcuts = signal(stored(forAll, "anabranch-keys") !== "off");

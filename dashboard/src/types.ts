@@ -293,6 +293,27 @@ export interface Sizing {
   advice: string[];
 }
 
+export interface Traffic {
+  read: Record<string, Record<string, number>>;
+}
+
+export interface TaskAssignment {
+  seat: string;
+  should: string;
+  why: string;
+}
+
+export interface Assignment {
+  strategy: string;
+  racks: Record<string, string | null>;
+  tasks: Record<string, Record<string, TaskAssignment>>;
+  cost: number;
+  lowerBound: number;
+  before: Traffic | null;
+  after: Traffic | null;
+  whyNot: string;
+}
+
 export interface CoordinatorInfo {
   at: number;
   program: string;
@@ -302,8 +323,6 @@ export interface CoordinatorInfo {
   grace: number | null;
   invalidHeartbeats: number;
   store: string;
-  /** What the token that was sent may do; an older coordinator doesn't say. */
-  can?: string[];
 }
 
 export interface Graph {
@@ -347,6 +366,7 @@ export interface DeadLetters {
   stream: string;
   letters: Letter[];
   before: Record<string, Num>;
+  partly: boolean;
 }
 
 export interface Content {

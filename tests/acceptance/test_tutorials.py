@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
+from anabranch.testing.broker import Cluster
 from tests.acceptance.harness import ANABRANCH
 from tests.support import jvm
 from tests.support.paths import ROOT
@@ -31,6 +33,22 @@ def test_first_job(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_the_example_of_event_time(tmp_path: Path) -> None:
     assert follow(ROOT / "docs" / "explanation" / "event-time.md", tmp_path, environment()) >= 3
+
+
+@pytest.mark.long
+def test_from_the_embedded_log_to_kafka(tmp_path: Path, cluster: Cluster) -> None:
+    page = TUTORIALS / "from-the-embedded-log-to-kafka.md"
+    assert follow(page, tmp_path, environment(), {"localhost:9092": cluster.bootstrap_servers}) >= 7
+
+
+@pytest.mark.long
+def test_drain_and_deploy(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    page = TUTORIALS / "drain-and-deploy.md"
+    here = {"--launcher local": f"--launcher local --port {port}", ":8480": f":{port}"}
+    assert follow(page, tmp_path, environment(), here) >= 9
 
 
 @pytest.mark.long

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import mimetypes
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anabranch import Job
 from anabranch.coordinator.api import listening, server
@@ -20,16 +23,21 @@ from anabranch.protocol.deployment import Program, StartRequest
 from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
 
 FACTOR, PARTITIONS = 4, 6
+MUTANT = os.environ.get("ANABRANCH_TEST_PAGE", "")
+"""The folder of another page than the one that is in the package: see :mod:`tests.dashboard.mutants`."""
+TRUSTING = os.environ.get("ANABRANCH_TEST_TRUSTING", "")
+"""Whether the coordinator is one that doesn't see where requests come from."""
 HOSTILE = '<img src=x onerror="window.attacked=1"><script>window.attacked=1</script>\u202e${7*7} javascript:alert(1)'
 """Text as somebody may put it into a name or an error; it turns the direction of what follows."""
 EVENT_TIME = 1_793_188_800_000
 """2026-10-28 in Unix ms."""
 
 
-def start_request(job: str, containers: int, partitions: int = PARTITIONS) -> StartRequest:
-    """A stage that reads ``flights``, in a lane for each container."""
+def start_request(job: str, containers: int, stages: int = 1, partitions: int = PARTITIONS) -> StartRequest:
+    """A stage that reads ``flights``, in a lane for each container; and maybe a second one behind it."""
     built = Job(job)
-    built.read("flights", key="id string", schema="n int").where("n > 0").write("late-flights")
+    late = built.read("flights", key="id string", schema="n int").where("n > 0")
+    (late if stages == 1 else late.partition_by("n")).write("late-flights")
     surroundings = planning.Surroundings(
         factor=FACTOR,
         containers=containers,
@@ -63,24 +71,43 @@ class Container:
 
 class Played:
     """The coordinator, with a job ``delays`` in two containers. ``reports`` are what their lanes say at the next beat,
-    by the place of the lane."""
+    by the place of the lane.
 
-    def __init__(self, folder: Path, token: str | None = None, prefix: str = "") -> None:
+    Args:
+        between: stands between the browser and the coordinator, as a proxy does.
+        of_server: of :func:`server.app`.
+        of: of the coordinator. By default it expels nobody but if a test tells it to.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        prefix: str = "",
+        stages: int = 1,
+        between: Callable[[ASGIApp], ASGIApp] = lambda app: app,
+        of_server: Mapping[str, Any] | None = None,
+        **of: Any,
+    ) -> None:
         self.folder = folder
         self.store = Store(f"sqlite:///{folder}/coordinator.db")
-        self.coordinator = Coordinator(self.store, lease=600.0, grace=600.0)  # nobody is expelled but by a test
-        self.token = token
+        self.coordinator = Coordinator(self.store, **{"lease": 600.0, "grace": 600.0, **of})
+        self.of_server = of_server or {}
+        self.between = between
         self.prefix = prefix
         self.port = 0
         self.listen()
-        self.coordinator.start(start_request("delays", 2))
+        self.coordinator.start(start_request("delays", 2, stages))
         self.containers = [Container(self.coordinator, "delays", seat) for seat in ("0", "1")]
         self.batch = 0
         self.fields: dict[int, dict[str, Any]] = {}
         self.beat()
 
     def listen(self) -> None:
-        app: ASGIApp = server.app(self.coordinator, token=self.token)
+        app: ASGIApp = self.between(server.app(self.coordinator, **self.of_server))
+        if TRUSTING:
+            app = trusting(app)
+        if MUTANT:
+            app = with_page(app, Path(MUTANT))
         behind = stripping(app, self.prefix) if self.prefix else app
         self.server = listening.Server(behind, listening.listen(port=self.port))  # type: ignore[arg-type]
         self.port = self.server.port
@@ -91,13 +118,15 @@ class Played:
 
     @property
     def lanes(self) -> list[Lane]:
-        return sorted((each.lane for each in self.coordinator.status("delays").lanes), key=lambda lane: lane.seat)
+        found = (each.lane for each in self.coordinator.status("delays").lanes)
+        return sorted(found, key=lambda lane: (lane.stage, lane.seat))
 
     def beat(self) -> None:
         """Every container says how its lanes are: each has read ten records more, of a thousand and some."""
         self.batch += 1
-        for at, lane in enumerate(self.lanes):
-            self.containers[at].beat(self.report(lane, **self.fields.get(at, {})))
+        reports = [(lane.seat, self.report(lane, **self.fields.get(at, {}))) for at, lane in enumerate(self.lanes)]
+        for seat, container in enumerate(self.containers):
+            container.beat(*(report for its, report in reports if its == str(seat)))
         self.coordinator.tick()
 
     def report(self, lane: Lane, **fields: Any) -> LaneReport:
@@ -123,6 +152,43 @@ class Played:
     def close(self) -> None:
         self.server.close()
         self.store.close()
+
+
+def with_page(app: ASGIApp, folder: Path) -> ASGIApp:
+    """The coordinator with the page of a folder, under the headers of its own."""
+
+    async def replaced(scope: Scope, receive: Receive, send: Send) -> None:
+        name = scope["path"].removeprefix("/ui/") or "index.html"
+        path = folder / name
+        if not scope["path"].startswith("/ui/") or not path.is_file():
+            await app(scope, receive, send)
+            return
+        content, type_ = path.read_bytes(), mimetypes.guess_type(name)[0] or "text/plain"
+        taken = (b"content-type", b"content-length", b"etag", b"cache-control")
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = [each for each in message["headers"] if each[0] not in taken]
+                headers = [*own, (b"content-type", type_.encode()), (b"content-length", str(len(content)).encode())]
+                await send({**message, "status": 200, "headers": headers})
+            else:
+                await send({"type": "http.response.body", "body": content})
+
+        asked = [each for each in scope["headers"] if each[0] not in (b"accept-encoding", b"if-none-match")]
+        await app({**scope, "path": "/ui/", "raw_path": b"/ui/", "headers": asked}, receive, answer)
+
+    return replaced
+
+
+def trusting(app: ASGIApp) -> ASGIApp:
+    """A coordinator that takes all requests for its own page's."""
+    says = (b"origin", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest", b"host")
+
+    async def unseeing(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [each for each in scope["headers"] if each[0] not in says]
+        await app({**scope, "headers": [*headers, (b"host", b"localhost")]}, receive, send)
+
+    return unseeing
 
 
 def stripping(app: ASGIApp, prefix: str) -> ASGIApp:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -121,6 +122,70 @@ def test_a_refresh_moves_nothing_that_a_reader_has_set(played: Played, visit: Vi
     assert before["order"] == sorted(before["order"], reverse=True)
 
 
+def test_rows_that_change_places_keep_who_has_the_focus(played: Played, visit: Visit) -> None:
+    """Over twenty refreshes in which the lanes overtake each other."""
+    page = visit(f"{played.url}#/jobs/delays/lanes?sort=-lag")
+    settled(page)
+    first, second = (lane.id for lane in played.lanes)
+    page.locator(f"[data-row='{first}'] a").focus()
+    for turn in range(20):
+        names = [sorted({str(ssp.whole) for ssp in lane.ssps}) for lane in played.lanes]
+        ends = (dict.fromkeys(its, 90000 + turn) for its in names)
+        played.fields = {turn % 2: {"ends": list(ends)[turn % 2]}}
+        read_on(played, page)
+        order = [first, second] if turn % 2 == 0 else [second, first]
+        expect(page.locator("[data-row]").first).to_have_attribute("data-row", order[0])
+        assert page.evaluate("document.activeElement.closest('[data-row]')?.dataset.row") == first
+
+
+def test_whatever_is_chosen_is_the_same_in_another_browser(played: Played, visit: Visit) -> None:
+    """Of generated filters; and back and forth through them."""
+    lane, other = (each.id for each in played.lanes)
+    dice = random.Random(5)
+    choices: dict[str, dict[str, list[str]]] = {
+        "lanes": {"find": [lane[-4:], "nothing"], "sort": ["-id", "seat", "-lag"], "seat": ["0", "1"]},
+        "partitions": {"by": ["ssp", "lane"], "find": ["flights/3"], "lane": [lane, other], "wsort": ["-lane"]},
+        "matrix": {"view": ["table"], "by": ["busy"], "find": ["Partition_1"], "sort": ["-seat"]},
+        "events": {"kind": ["state", "seat"], "find": ["running", "lane"], "to": ["2026-01-01T00:00:00Z"]},
+        "changes/new": {"kind": ["scale", "rewind", "stop"], "factor": ["8", "16"], "containers": ["3"], "now": ["1"]},
+    }
+    addresses = []
+    for name, filters in choices.items():
+        for _ in range(2):
+            query = {each: dice.choice(values) for each, values in filters.items() if dice.random() < 0.7}
+            addresses.append(f"#/jobs/delays/{name}{'?' if query else ''}{urlencode(query)}")
+    page = visit(f"{played.url}#/")
+    shown = []
+    for address in addresses:
+        settled(page, address)
+        page.wait_for_load_state("networkidle")
+        shown.append(_controls(page))
+    for address, before in zip(addresses, shown, strict=True):
+        again = visit(f"{played.url}{address}")
+        settled(again)
+        until(lambda: _controls(again) == before)  # noqa: B023
+        again.context.close()
+    for address, before in list(zip(addresses, shown, strict=True))[-2::-1]:
+        page.go_back()
+        until(lambda: page.url.endswith(address) and _controls(page) == before)  # noqa: B023
+    page.go_forward()
+    until(lambda: page.url.endswith(addresses[1]) and _controls(page) == shown[1])
+
+
+def _controls(page: Page) -> list[str]:
+    """What is chosen and which rows there are; not what changes by itself."""
+    found: list[str] = page.evaluate(
+        """() => [
+            document.querySelector('main h1')?.textContent,
+            ...[...document.querySelectorAll('main :is(select, input)')].map((each) =>
+                each.type === 'checkbox' ? String(each.checked) : each.value),
+            ...[...document.querySelectorAll('main [data-row]')].map((each) => each.dataset.row),
+            ...[...document.querySelectorAll('main [aria-sort]')].map((each) => each.textContent),
+        ]"""
+    )
+    return found
+
+
 def test_what_is_shown_is_in_the_address(played: Played, visit: Visit) -> None:
     page = visit(f"{played.url}#/jobs/delays/lanes")
     lanes = sorted(lane.id for lane in played.lanes)
@@ -205,7 +270,7 @@ def test_a_job_that_nobody_serves_here_is_not_shown_as_dead(played: Played, visi
 
 
 def test_a_token_is_asked_for_kept_for_the_tab_and_never_in_the_address(tmp_path: Path, visit: Visit) -> None:
-    played = Played(tmp_path, token="open sesame")
+    played = Played(tmp_path, of_server={"token": "open sesame"})
     try:
         page = visit(f"{played.url}#/jobs/delays/lanes")
         field = page.locator("input[type=password]")

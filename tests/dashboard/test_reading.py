@@ -84,7 +84,7 @@ def test_a_scale_is_planned_shown_and_applied_once_to_what_it_was_planned_for(pl
     figures = page.locator("main .facts").first
     expect(figures).to_contain_text(f"closes {len(plan.outline.closing)}, starts {len(plan.outline.starting)}")
     expect(figures).to_contain_text(f"≈ {plan.pause:.1f} s")
-    expect(page.get_by_label("the same on the command line")).to_have_value("anabranch plan scale delays --factor 8")
+    expect(page.get_by_label("the same on the command line")).to_have_value("anabranch scale delays --factor 8")
     sent: list[Any] = []
     page.on("request", lambda request: sent.append(request.post_data_json) if request.method == "POST" else None)
     page.get_by_role("button", name="Apply to generation 1").dblclick()

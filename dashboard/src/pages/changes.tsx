@@ -2,23 +2,19 @@
 
 import { BothZones, Command, Empty, Facts, Loaded, Moment, Panel, Status, Text } from "../parts/basics";
 import { Table } from "../parts/table";
-import { coordinator, jobPath, liveOf } from "../data";
-import { count, seconds } from "../format";
+import { jobPath, liveOf } from "../data";
+import { count, counted, seconds } from "../format";
 import { PERIOD, useResource } from "../poll";
 import { link, route } from "../router";
 import type { Change, UnderWay } from "../types";
-import { KINDS, Planning } from "./planning";
+import { mayChange } from "../session";
+import { Planning } from "./planning";
+import { KINDS } from "./requests";
 
 export function Changes({ job }: { job: string }) {
   const [, , , which] = route.value.path;
   if (which === "new") return <Planning job={job} />;
   return which ? <Detail job={job} which={which} /> : <All job={job} />;
-}
-
-/** Whether this page may change anything; the coordinator decides in the end. */
-export function mayChange(): boolean {
-  const known = coordinator().data.value;
-  return known?.can?.includes("change") ?? true;
 }
 
 function All({ job }: { job: string }) {
@@ -80,8 +76,8 @@ export function Following({ of, at }: { of: UnderWay; at: number }) {
       </p>
       <Facts
         of={[
-          ["closed", `${count(of.closed)} of ${count(of.closing.length)} lanes`],
-          ["running", `${count(of.running)} of ${count(of.starting.length)} new lanes`],
+          ["closed", `${count(of.closed)} of ${counted(of.closing.length, "lane")}`],
+          ["running", `${count(of.running)} of ${counted(of.starting.length, "new lane")}`],
           ["predicted pause", seconds(of.predicted)],
         ]}
       />
@@ -102,7 +98,7 @@ function Detail({ job, which }: { job: string; which: string }) {
       <Loaded of={found}>
         {({ changes }) => {
           const of = changes.find((each) => nameOf(each) === which);
-          return of ? <Record job={job} of={of} /> : <Empty>It isn't among the last {count(changes.length)} changes of the job.</Empty>;
+          return of ? <Record job={job} of={of} /> : <Empty>It isn't among the last {counted(changes.length, "change")} of the job.</Empty>;
         }}
       </Loaded>
     </>

@@ -3,9 +3,10 @@
 import { Bar, Empty, Loaded, Moment, Panel, Status, Text } from "../parts/basics";
 import { type Column, Table } from "../parts/table";
 import { coordinator, liveOf } from "../data";
-import { count, seconds } from "../format";
-import { DEAD, now, type Resource } from "../poll";
+import { count, counted, seconds } from "../format";
+import { isOld, type Resource, second } from "../poll";
 import { link } from "../router";
+import { mayChange } from "../session";
 import type { Live, LiveContainer, LiveCopy, Resting } from "../types";
 import { StandBy } from "../parts/frame";
 
@@ -31,18 +32,18 @@ export function Containers({ job }: { job: string }) {
 }
 
 function Seats({ job, of, data, lease }: { job: string; of: Resource<Live>; data: Live; lease: number }) {
-  const elapsed = (now.value - of.heard.value) / 1000;
-  const current = elapsed * 1000 < DEAD;
+  const current = of.heard.value > 0 && !isOld(of);
   const columns: Column<LiveContainer>[] = [
     { id: "seat", title: "seat", cell: (row) => <Text of={row.seat} />, by: (row) => row.seat },
     { id: "id", title: "container", cell: (row) => <Text of={row.id} />, by: (row) => row.id },
     { id: "state", title: "state", cell: (row) => <Status of={row.gone !== null ? "lost" : data.served && current ? "alive" : "not known"} />, by: (row) => (row.gone === null ? 0 : 1) },
-    { id: "lease", title: "lease", cell: (row) => <Lease of={row} whole={lease} elapsed={current ? elapsed : null} /> },
-    { id: "heard", title: "beat", number: true, cell: (row) => (row.heard === null || !current ? "–" : `${seconds(Math.max(0, data.at - row.heard + elapsed))} ago`) },
+    { id: "lease", title: "lease", cell: (row) => <Lease of={row} whole={lease} live={of} /> },
+    { id: "heard", title: "beat", number: true, cell: (row) => <Beat heard={row.heard} at={data.at} live={of} /> },
     { id: "host", title: "host", cell: (row) => <Text of={`${row.host} (pid ${row.pid})`} />, by: (row) => row.host },
     { id: "rack", title: "rack", cell: (row) => <Text of={row.rack} />, by: (row) => row.rack },
-    { id: "lanes", title: "lanes", number: true, cell: (row) => <a href={link(["jobs", job, "lanes"], { find: "" })}>{count(row.lanes)}</a>, by: (row) => row.lanes },
+    { id: "lanes", title: "lanes", number: true, cell: (row) => <a href={link(["jobs", job, "lanes"], { seat: row.seat })}>{count(row.lanes)}</a>, by: (row) => row.lanes },
     { id: "since", title: "registered", cell: (row) => (row.registered === null ? "–" : <Moment ms={row.registered * 1000} />), by: (row) => row.registered },
+    ...(mayChange() ? [{ id: "fence", title: "take its seat", cell: (row: LiveContainer) => (row.gone === null ? <a href={link(["jobs", job, "changes", "new"], { kind: "fence", container: row.id })}>fence…</a> : "") }] : []),
     { id: "gone", title: "why lost", wide: true, cell: (row) => (row.gone === null ? "" : <Text of={row.gone} />) },
   ];
   const taken = data.containers.filter((each) => each.gone === null).length;
@@ -61,11 +62,22 @@ function Seats({ job, of, data, lease }: { job: string; of: Resource<Live>; data
   );
 }
 
+/** Seconds since the coordinator said what is shown; null: that doesn't count any more. */
+function elapsed(live: Resource<Live>): number | null {
+  return live.heard.value === 0 || isOld(live) ? null : Math.max(0, second.value - live.heard.value) / 1000;
+}
+
+function Beat({ heard, at, live }: { heard: number | null; at: number; live: Resource<Live> }) {
+  const since = elapsed(live);
+  return <>{heard === null || since === null ? "–" : `${seconds(Math.max(0, at - heard + since))} ago`}</>;
+}
+
 /** It runs down by the coordinator's seconds, and only while the page hears of the coordinator. */
-function Lease({ of, whole, elapsed }: { of: LiveContainer; whole: number; elapsed: number | null }) {
+function Lease({ of, whole, live }: { of: LiveContainer; whole: number; live: Resource<Live> }) {
+  const since = elapsed(live);
   if (of.gone !== null) return <>–</>;
-  if (of.lease === null || elapsed === null) return <Bar part={null} label="not known" />;
-  const left = Math.max(0, of.lease - elapsed);
+  if (of.lease === null || since === null) return <Bar part={null} label="not known" />;
+  const left = Math.max(0, of.lease - since);
   return (
     <>
       <Bar part={left / whole} label={`${left.toFixed(1)} of ${whole} s left`} /> <span class="dim small">{left.toFixed(0)} s</span>
@@ -82,7 +94,7 @@ function Waiting({ rows, at }: { rows: Resting[]; at: number }) {
         <ul>
           {rows.map((each) => (
             <li key={`${each.host} ${each.pid} ${each.execution}`}>
-              <Text of={each.host} /> (pid {each.pid}){each.rack && <>, <Text of={each.rack} /></>} · keeps {count(each.copies)} standbys
+              <Text of={each.host} /> (pid {each.pid}){each.rack && <>, <Text of={each.rack} /></>} · keeps {counted(each.copies, "standby", "standbys")}
               {each.asked !== null && <> · asked {seconds(Math.max(0, at - each.asked))} ago</>}
             </li>
           ))}

@@ -3,6 +3,7 @@
 import { Command, Facts, Loaded, Panel, Status, Text } from "../parts/basics";
 import { coordinator } from "../data";
 import { count, seconds } from "../format";
+import { mayChange } from "../session";
 
 export function Coordinators() {
   const found = coordinator();
@@ -20,7 +21,7 @@ export function Coordinators() {
                 ["store", <Text of={data.store} />],
                 ["lease and grace", `${seconds(data.lease)}, ${seconds(data.grace)}`],
                 ["heartbeats refused", count(data.invalidHeartbeats)],
-                ["this token may", data.can?.join(", ") ?? "read, change"],
+                ["this token may", mayChange() ? "read and change" : "read"],
               ]}
             />
           )}

@@ -6,13 +6,14 @@ import { jobPath, liveOf } from "../data";
 import { count } from "../format";
 import { useResource } from "../poll";
 import { link, route, setQuery } from "../router";
+import { mayChange } from "../session";
 import type { Content, DeadLetters as Letters, Letter } from "../types";
 import { useState } from "preact/hooks";
 
 export function DeadLetters({ job }: { job: string }) {
   const { stream = "" } = route.value.query;
   const live = liveOf(job);
-  const found = useResource<Letters>(jobPath(job, `/dead-letters?limit=1000${stream ? `&stream=${encodeURIComponent(stream)}` : ""}`), 0);
+  const found = useResource<Letters>(jobPath(job, `/dead-letters?limit=1000${stream ? `&stream=${encodeURIComponent(stream)}` : ""}`), 0, mayChange());
   return (
     <>
       <h1>Dead letters</h1>
@@ -31,16 +32,24 @@ export function DeadLetters({ job }: { job: string }) {
         )}
       </Loaded>
       <Panel title="The newest">
-        <Loaded of={found} unknown="This coordinator shows no records. The command line reads them:">
-          {(data) => <Browse job={job} of={data} />}
-        </Loaded>
-        {found.error.value && <Command line="anabranch stream read STREAM.dead-letters --last 100" />}
+        {mayChange() ? (
+          <Loaded of={found}>
+            {(data) => (
+              <>
+                <Browse job={job} of={data} again={() => void found.ask()} />
+                <Command line={`anabranch show dead-letters ${job}${data.stream ? ` --stream ${data.stream}` : ""} --limit 100`} />
+              </>
+            )}
+          </Loaded>
+        ) : (
+          <Empty>This token may only read how jobs are: records are shown to those who have the other one.</Empty>
+        )}
       </Panel>
     </>
   );
 }
 
-function Browse({ job, of }: { job: string; of: Letters }) {
+function Browse({ job, of, again }: { job: string; of: Letters; again: () => void }) {
   const { group = "" } = route.value.query;
   const groups = new Map<string, number>();
   for (const each of of.letters) groups.set(nameOf(each), (groups.get(nameOf(each)) ?? 0) + 1);
@@ -67,10 +76,16 @@ function Browse({ job, of }: { job: string; of: Letters }) {
             ))}
           </select>
         </label>
-        <span class="dim">of the newest {count(of.letters.length)}</span>
+        <span class="dim">
+          of the newest {count(of.letters.length)}
+          {of.partly && ": reading them was broken off, there are more"}
+        </span>
+        <button type="button" onClick={again}>
+          look again
+        </button>
       </div>
-      {rows.length === 0 && <Empty>No record was put aside there.</Empty>}
-      <ul class="letters">
+      {rows.length === 0 && <Empty>{of.stream ? "None is there." : "The job has no stream for them: see [job] on_error."}</Empty>}
+      <ul class="letters" aria-label="dead letters, the newest first">
         {rows.slice(0, 200).map((each) => (
           <li key={`${each.partition} ${each.offset}`}>
             <Moment ms={each.at} /> <strong><Text of={each.operator} /></strong>: <Text of={each.error} />

@@ -5,6 +5,7 @@ import { jobPath, liveOf } from "../data";
 import { count, percent } from "../format";
 import { PERIOD, useResource } from "../poll";
 import { link } from "../router";
+import { mayChange } from "../session";
 import type { DrainProgress, JobStatus, LaneReport } from "../types";
 
 type Row = JobStatus["lanes"][0];
@@ -56,10 +57,12 @@ export function Drain({ job }: { job: string }) {
                   ? "All that it had taken in is processed, and all windows are out."
                   : "A drain finishes what the job has taken in, emits all windows and timers, and ends it."}
               </Empty>
-              <p>
-                <a href={link(["jobs", job, "changes", "new"], { kind: "drain" })}>plan a drain</a>
-              </p>
-              <Command line={`anabranch plan drain ${job}`} />
+              {mayChange() && (
+                <p>
+                  <a href={link(["jobs", job, "changes", "new"], { kind: "drain" })}>plan a drain</a>
+                </p>
+              )}
+              <Command line={`anabranch drain ${job}`} />
             </Panel>
           ) : (
             <Loaded of={status}>{(found) => <Progress job={job} drain={drain} lanes={found.lanes} />}</Loaded>
@@ -103,6 +106,13 @@ function Progress({ job, drain, lanes }: { job: string; drain: DrainProgress; la
           ))}
         </tbody>
       </table>
+      {!drain.last && mayChange() && (
+        <p>
+          <a class="button" href={link(["jobs", job, "changes", "new"], { kind: "cancel" })}>
+            take it back
+          </a>
+        </p>
+      )}
       {stuck.map(({ lane, report }) => (
         <p key={lane.id}>
           <Status of={report!.overdue ? "failed" : "attention"} /> lane{" "}

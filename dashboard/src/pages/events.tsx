@@ -2,23 +2,33 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { BothZones, Empty, Loaded, Moment, Panel, Text } from "../parts/basics";
-import { jobPath } from "../data";
-import { count, moment, offset, shown, zoneName } from "../format";
+import { Plot, points, since } from "../parts/plots";
+import { jobPath, liveOf } from "../data";
+import { count, counted, moment, offset, shown, zoneName } from "../format";
 import { askAll, PERIOD, useResource } from "../poll";
 import { link, route, setQuery } from "../router";
-import type { JobEvent } from "../types";
+import type { Change, History, JobEvent } from "../types";
 import { Choice } from "./lanes";
 
 const FIRST = 500;
+const KINDS = ["state", "change", "lane", "seat", "fence", "drain", "launcher", "autoscale", "input", "other"];
 const MOST = 10_000;
 
 export function Events({ job }: { job: string }) {
-  const { last = String(FIRST) } = route.value.query;
+  const { last = String(FIRST), from = "", to = "", kind = "" } = route.value.query;
   const limit = Math.min(MOST, Math.max(1, Number(last) || FIRST));
-  const found = useResource<{ events: JobEvent[] }>(jobPath(job, `/events?limit=${limit}`), PERIOD);
+  const asked = new URLSearchParams({ limit: String(limit) });
+  for (const [name, text] of [["from", from], ["to", to]] as const) {
+    const ms = Date.parse(text);
+    // A span ends with its last second: the coordinator's moments have fractions.
+    if (!Number.isNaN(ms)) asked.set(name, String(ms / 1000 + (name === "to" ? 1 : 0)));
+  }
+  if (kind) asked.set("kind", kind);
+  const found = useResource<{ events: JobEvent[] }>(jobPath(job, `/events?${asked}`), PERIOD);
   return (
     <>
       <h1>Events</h1>
+      <Night job={job} />
       <Loaded of={found}>{({ events }) => <Log job={job} events={events} limit={limit} />}</Loaded>
     </>
   );
@@ -42,22 +52,46 @@ export function chosen(events: JobEvent[], query: Record<string, string>): JobEv
   );
 }
 
+/** The lag of the last day, with what was changed: a span of it is chosen by dragging over it. */
+function Night({ job }: { job: string }) {
+  const at = liveOf(job).data.value?.at ?? null;
+  const from = since(at, 86_400);
+  const history = useResource<History>(jobPath(job, `/history?series=lag&by=job&from=${from}`), 30_000, at !== null);
+  const changes = useResource<{ changes: Change[] }>(jobPath(job, "/changes?limit=200"), 30_000);
+  const data = history.data.value;
+  const of = data === null ? null : points(data, ["lag"]);
+  if (of === null || of[0].length < 2 || of[1]!.every((each) => each === null)) return null;
+  const marks = (changes.data.value?.changes ?? []).map((each) => ({ at: each.began, shape: each.outcome === "failed" ? "✕" : "▼" }));
+  const chosen = (from: number, to: number) => setQuery({ from: utc(from), to: utc(Math.ceil(to)) }, true);
+  return (
+    <Panel title="Lag" note="▼ a change; drag over it to choose a span. A gap: nothing was known then">
+      <Plot title="lag" names={["lag"]} of={of} marks={marks} onSpan={chosen} />
+    </Panel>
+  );
+}
+
+function utc(at: number): string {
+  return `${new Date(Math.floor(at) * 1000).toISOString().slice(0, 19)}Z`;
+}
+
 function Log({ job, events, limit }: { job: string; events: JobEvent[]; limit: number }) {
   const query = route.value.query;
   const newest = events.at(-1);
-  const [seen, setSeen] = useState(newest ? identity(newest) : "");
+  // Newer ones are announced, and not pushed under who reads. With other filters all are shown.
+  const asked = `${query.from ?? ""} ${query.to ?? ""} ${query.kind ?? ""} ${limit}`;
+  const [{ of, seen }, see] = useState({ of: asked, seen: newest ? identity(newest) : "" });
+  const setSeen = (id: string) => see({ of: asked, seen: id });
+  if (of !== asked) setSeen(newest ? identity(newest) : "");
   const lastKnown = useRef(newest?.id ?? 0);
   const at = events.findIndex((each) => identity(each) === seen);
   const fresh = at < 0 ? 0 : events.length - 1 - at;
   const rows = chosen(at < 0 ? events : events.slice(0, at + 1), query).reverse();
-  const kinds = events.map((each) => each.kind ?? "").filter(Boolean);
   useEffect(() => {
     if (newest?.id && newest.id !== lastKnown.current) {
       lastKnown.current = newest.id;
       askAll();
     }
   }, [newest?.id]);
-  const picked = events.find((each) => identity(each) === query.event);
   return (
     <Panel title="The job's log" note={`newest first · times in ${zoneName()}`}>
       <div class="tools">
@@ -69,22 +103,23 @@ function Log({ job, events, limit }: { job: string; events: JobEvent[]; limit: n
           value={query.find ?? ""}
           onInput={(event) => setQuery({ find: event.currentTarget.value })}
         />
-        {kinds.length > 0 && <Choice name="kind" value={query.kind ?? ""} values={kinds} />}
+        <Choice name="kind" value={query.kind ?? ""} values={KINDS} />
         <Span name="from" value={query.from ?? ""} />
         <Span name="to" value={query.to ?? ""} />
         <span class="dim">
-          {count(rows.length)} of the last {count(events.length)}
+          {count(rows.length)} of {query.from || query.to ? "" : "the last "}
+          {count(events.length)}
         </span>
         <Markdown job={job} rows={rows} />
       </div>
       {fresh > 0 && (
         <button type="button" class="fresh" onClick={() => setSeen(newest ? identity(newest) : "")}>
-          {count(fresh)} new
+          {counted(fresh, "new event")}
         </button>
       )}
-      {picked && <Picked of={picked} />}
+      {query.event && <Picked job={job} id={query.event} known={events} key={query.event} />}
       {rows.length === 0 ? (
-        <Empty>{events.length === 0 ? "Nothing has happened to this job." : "No event fits the filters."}</Empty>
+        <Empty>{asked.trim() === String(limit) && !query.find ? "Nothing has happened to this job." : "No event fits the filters."}</Empty>
       ) : (
         <ul class="log">
           {rows.slice(0, 1_000).map((each) => (
@@ -113,7 +148,12 @@ function Log({ job, events, limit }: { job: string; events: JobEvent[]; limit: n
   );
 }
 
-function Picked({ of }: { of: JobEvent }) {
+/** The event that the address is of, whatever the filters are. */
+function Picked({ job, id, known }: { job: string; id: string; known: JobEvent[] }) {
+  const number = /^\d+$/.test(id) ? Number(id) : 0;
+  const found = useResource<{ events: JobEvent[] }>(jobPath(job, `/events?after=${number - 1}&limit=1`), 0, number > 1);
+  const of = [...known, ...(found.data.value?.events ?? [])].find((each) => identity(each) === id);
+  if (!of) return null;
   return (
     <div class="picked">
       <BothZones ms={of.at * 1000} /> · <Text of={of.who} />

@@ -3,7 +3,7 @@
 import { Loaded, Panel, Text } from "../parts/basics";
 import { Table } from "../parts/table";
 import { jobPath, liveOf } from "../data";
-import { brief, count, percent, rate, shown } from "../format";
+import { brief, count, counted, percent, rate, shown } from "../format";
 import { useResource } from "../poll";
 import { go, link } from "../router";
 import type { Graph as Found, LiveLane } from "../types";
@@ -114,7 +114,7 @@ function Picture({ job, graph, lanes }: { job: string; graph: Found; lanes: Live
             <g key={box.stage} class={`stage ${cause ? "cause" : ""}`} transform={`translate(${x(box)} ${y(box)})`} onClick={() => go(link(["jobs", job, "lanes"], { stage: box.stage }))}>
               <rect width={WIDE} height={HIGH} rx="6" />
               <text x="10" y="20" class="title">{cut(box.stage, 26)}{cause ? " ◆ the cause" : ""}</text>
-              <text x="10" y="38">{count(stage.tasks)} tasks, {count(figures.lanes)} lanes{figures.failed ? `, ✕ ${figures.failed} failed` : ""}</text>
+              <text x="10" y="38">{counted(stage.tasks, "task")}, {counted(figures.lanes, "lane")}{figures.failed ? `, ✕ ${figures.failed} failed` : ""}</text>
               <text x="10" y="56">lag {brief(figures.lag)} · {rate(figures.rate)}</text>
               <text x="10" y="74">busy {percent(figures.busy)}</text>
             </g>

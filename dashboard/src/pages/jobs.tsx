@@ -4,7 +4,7 @@ import { useRef } from "preact/hooks";
 import { Loaded, Panel, Status, Text } from "../parts/basics";
 import { type Column, Table } from "../parts/table";
 import { overview } from "../data";
-import { brief, count, rate } from "../format";
+import { brief, count, counted, rate } from "../format";
 import { link, route, setQuery } from "../router";
 import type { JobOverview } from "../types";
 
@@ -43,9 +43,9 @@ const columns: Column<JobOverview>[] = [
 
 function What({ of }: { of: JobOverview }) {
   if (of.worst) return <Text of={of.worst.what} />;
-  if (of.failedLanes > 0) return <>{count(of.failedLanes)} of {count(of.lanes)} lanes failed</>;
+  if (of.failedLanes > 0) return <>{count(of.failedLanes)} of {counted(of.lanes, "lane")} failed</>;
   if (!of.served) return <span class="dim">not served here: as stored</span>;
-  if (of.containers !== null && of.containers < of.seats) return <>{of.seats - of.containers} seat(s) without a container</>;
+  if (of.containers !== null && of.containers < of.seats) return <>{counted(of.seats - of.containers, "seat")} without a container</>;
   return <>–</>;
 }
 
@@ -77,8 +77,8 @@ function List({ jobs }: { jobs: JobOverview[] }) {
     <div {...settled} onFocusCapture={() => (inside.current = true)} onBlurCapture={() => (inside.current = false)}>
       <Panel
         title="All jobs"
-        note={`${count(jobs.length)} jobs · ${needing ? `${needing} need attention` : "none needs attention"}${
-          inside.current && moves ? ` · ${moves} rows would move` : ""
+        note={`${counted(jobs.length, "job")} · ${needing ? counted(needing, "needs attention", "need attention") : "none needs attention"}${
+          inside.current && moves ? ` · ${counted(moves, "row")} would move` : ""
         }`}
       >
         <label class="tools">

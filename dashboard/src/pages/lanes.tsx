@@ -25,7 +25,7 @@ const columns = (job: string): Column<LiveLane>[] => [
 
 export function Lanes({ job }: { job: string }) {
   const live = liveOf(job);
-  const { stage = "", state = "" } = route.value.query;
+  const { stage = "", state = "", seat = "" } = route.value.query;
   return (
     <>
       <h1>Lanes</h1>
@@ -35,12 +35,13 @@ export function Lanes({ job }: { job: string }) {
             <div class="tools">
               <Choice name="stage" value={stage} values={data.lanes.map((each) => each.stage)} />
               <Choice name="state" value={state} values={data.lanes.map((each) => each.state)} />
+              <Choice name="seat" value={seat} values={data.lanes.map((each) => each.seat)} />
             </div>
             <Table
               name="lanes"
               caption="Open lanes"
               columns={columns(job)}
-              rows={data.lanes.filter((each) => (!stage || each.stage === stage) && (!state || each.state === state))}
+              rows={data.lanes.filter((each) => (!stage || each.stage === stage) && (!state || each.state === state) && (!seat || each.seat === seat))}
               id={(row) => row.id}
               text={(row) => `${row.id} ${row.stage} ${row.group} ${row.error ?? ""} ${row.trouble ?? ""}`}
               empty="No lane is open: the job has ended, or none fits the filters."

@@ -5,10 +5,10 @@ import { Facts, Loaded, Panel, Text } from "../parts/basics";
 import { clamped, coloursOf, draw, hit, LEFT, TOP, type View, width } from "../parts/canvas";
 import { Table } from "../parts/table";
 import { jobPath, liveOf } from "../data";
-import { count, percent, shown } from "../format";
+import { count, counted, percent, shown } from "../format";
 import { useResource } from "../poll";
 import { route, setQuery } from "../router";
-import { theme } from "../session";
+import { colours } from "../session";
 import type { JobModel, Live } from "../types";
 import { type Placement, placement } from "./placement";
 
@@ -31,7 +31,7 @@ function Stage({ model, live }: { model: JobModel; live: Live | null }) {
   const known = racks.map((each) => `${each.seat} ${each.rack}`).join();
   const place = useMemo(() => placement(model, stage, new Map(racks.map((each) => [each.seat, each.rack]))), [model, stage, known]);
   const spread = place.cells.reduce((sum, row) => sum + row.length / 2, 0) / Math.max(1, place.partitions.length);
-  const sentence = `${count(place.seats.length)} containers · ${count(place.tasks)} tasks · ${count(place.partitions.length)} partitions, each in ${spread.toFixed(2)} containers`;
+  const sentence = `${counted(place.seats.length, "container")} · ${counted(place.tasks, "task")} · ${counted(place.partitions.length, "partition")}, each in ${spread === 1 ? "one" : `${spread.toFixed(2)} on average`}`;
   return (
     <Panel title={`Stage ${shown(place.stage)}`} note={sentence}>
       <div class="tools">
@@ -145,7 +145,7 @@ function Picture({ place, sentence, busy, model }: { place: Placement; sentence:
       cancelAnimationFrame(planned);
       sized.disconnect();
     };
-  }, [place, busy?.join(), theme.value]);
+  }, [place, busy?.join(), colours.value]);
 
   useEffect(() => plan.current(), [at]);
 

@@ -2,7 +2,7 @@
 
 import { Empty, Facts, Loaded, Moment, Panel, Status, Text } from "../parts/basics";
 import { jobPath, liveOf, overview } from "../data";
-import { brief, count, percent, rate, seconds } from "../format";
+import { brief, count, counted, percent, rate, seconds } from "../format";
 import { PERIOD, useResource } from "../poll";
 import { link } from "../router";
 import type { Change, Finding, Live } from "../types";
@@ -105,9 +105,9 @@ function Figures({ live }: { live: Live }) {
         </div>
       ))}
       <ul class="figures">
-        <Figure name="lag" value={`${brief(job?.lag)}${trend(job?.lagTrend ?? null)}`} note="offsets behind the ends of its inputs" />
-        <Figure name="in" value={rate(job?.arriving)} note="records that arrive" />
-        <Figure name="read" value={rate(job?.rows)} note="records that it reads" />
+        <Figure name="lag" value={`${brief(total(live.lanes.map((each) => each.lag)))}${trend(job?.lagTrend ?? null)}`} note="offsets behind the ends of its inputs" />
+        <Figure name="in" value={rate(total(live.lanes.map((each) => each.arriving)))} note="records that arrive" />
+        <Figure name="read" value={rate(total(live.lanes.map((each) => each.rate)))} note="records that it reads" />
         <Figure name="busy" value={percent(worst(live.lanes.map((each) => each.busy)))} note="of the busiest lane" />
         <Figure name="functions" value={percent(worst(live.lanes.map((each) => each.working)))} note="of the busiest bucket" />
         <Figure name="dead letters" value={brief(total(live.lanes.map((each) => each.deadLetters)))} note="of the lanes that are open" />
@@ -116,7 +116,7 @@ function Figures({ live }: { live: Live }) {
       <Facts
         of={[
           ["state", <><Status of={live.state} />{live.since !== null && <span class="dim"> since <Moment ms={live.since * 1000} /></span>}</>],
-          ["containers", live.served ? `${alive.length} of ${live.seats}, ${live.resting.length} stand by` : `not known here; ${live.seats} wanted`],
+          ["containers", live.served ? `${alive.length} of ${live.seats}, ${counted(live.resting.length, "stands by", "stand by")}` : `not known here; ${live.seats} wanted`],
           ["lanes", <>{count(live.lanes.length)} open{failed.length > 0 && <>, <a href={link(["jobs", live.job, "lanes"], { state: "failed" })}>{count(failed.length)} failed</a></>}</>],
           ["deployment", `${live.deployment}, generation ${live.generation}, factor ${live.factor}`],
         ]}
@@ -139,7 +139,7 @@ function Launching({ of }: { of: NonNullable<Live["launching"]> }) {
   if (!of.gaveUp && of.failures === 0) return null;
   return (
     <div class="problem">
-      <Status of={of.gaveUp ? "failed" : "attention"} /> The launcher {of.gaveUp ? "gave up" : `failed ${of.failures} times in a row`}:{" "}
+      <Status of={of.gaveUp ? "failed" : "attention"} /> The launcher {of.gaveUp ? "gave up" : `failed ${counted(of.failures, "time")} in a row`}:{" "}
       <Text of={of.reason} /> <span class="dim">(what containers said: <Text of={of.logs} />)</span>
     </div>
   );

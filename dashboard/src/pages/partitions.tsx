@@ -3,7 +3,7 @@
 import { BothZones, Loaded, Moment, Panel, Status, Text } from "../parts/basics";
 import { Table } from "../parts/table";
 import { jobPath, liveOf } from "../data";
-import { brief, count, seconds } from "../format";
+import { brief, count, counted, seconds } from "../format";
 import { PERIOD, useResource } from "../poll";
 import { link, route, setQuery } from "../router";
 import { type LiveLane, type Num, type Partitions as Found, records } from "../types";
@@ -97,7 +97,7 @@ function List({ job, data, from }: { job: string; data: Found; from: number }) {
   return (
     <>
       <p class="dim">
-        {count(data.total)} partitions · lag {brief(data.totals.lag)} in all, half of them below {brief(data.quantiles.p50)}, the most {brief(data.quantiles.max)} ·{" "}
+        {counted(data.total, "partition")} · lag {brief(data.totals.lag)} in all, half of them below {brief(data.quantiles.p50)}, the most {brief(data.quantiles.max)} ·{" "}
         {count(data.totals.idle)} idle · {count(data.totals.unknown)} not known
       </p>
       <Table

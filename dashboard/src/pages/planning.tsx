@@ -2,99 +2,19 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, lost, post } from "../api";
-import { Command, Facts, Loaded, Moment, Panel, Problem, Status, Text } from "../parts/basics";
-import { Table } from "../parts/table";
+import { Command, Loaded, Panel, Problem } from "../parts/basics";
 import { jobPath, liveOf } from "../data";
-import { count, seconds } from "../format";
-import { age, askAll, type Resource, STALE } from "../poll";
-import { go, link, route, setQuery } from "../router";
-import { randomId } from "../session";
-import { type Columns, type Live, type Num, records } from "../types";
-import { mayChange } from "./changes";
-
-export const KINDS: [string, string][] = [
-  ["scale", "scale"],
-  ["expand", "expand"],
-  ["assign", "assign"],
-  ["rewind", "rewind"],
-  ["rollback", "roll back"],
-  ["drain", "drain"],
-  ["stop", "stop"],
-  ["cancel", "take back"],
-];
-
-interface Traffic {
-  read: Record<string, Record<string, number>>;
-}
-
-interface Plan {
-  generation?: number;
-  deployment?: number;
-  factor?: number;
-  containers?: number;
-  partitions?: Record<string, number>;
-  to?: Record<string, Num>;
-  notes?: string[];
-  stages?: Record<string, string[]>;
-  seconds?: number;
-  ignored?: string;
-  closing?: { id: string }[];
-  lanes?: { id: string }[];
-  pause?: number;
-  free?: string[];
-  moved?: number;
-  before?: Traffic | null;
-  after?: Traffic | null;
-  whyNot?: string;
-  /** What it was planned for: the coordinator applies it to nothing else. */
-  basis?: { deployment: number; generation: number; digest: string } | null;
-  outline?: { columns: string[]; closing: unknown[][]; starting: unknown[][]; kept: number } | null;
-}
-
-interface BriefLane {
-  id: string;
-  stage: string;
-  seat: string;
-  tasks: number;
-  ssps: number;
-  stateful: boolean;
-  predecessors: string[];
-}
-
-/** What is asked for, out of the form's fields in the URL; a text says what is missing. */
-export function wish(kind: string, query: Record<string, string>, deployment: number): Record<string, unknown> | string {
-  switch (kind) {
-    case "scale": {
-      if (!query.factor && !query.containers) return "choose a factor or a number of containers";
-      return { ...(query.factor && { factor: Number(query.factor) }), ...(query.containers && { containers: Number(query.containers) }) };
-    }
-    case "rewind":
-      if (!query.to) return "say from where: earliest, or a time with its offset from UTC";
-      return { to: query.to, ...(query.state && { state: query.state }) };
-    case "drain":
-      return { uuid: query.uuid ?? "", runId: deployment, mode: query.mode === "latest" ? "latest" : "planned" };
-    default:
-      return {};
-  }
-}
-
-/** The line of the command line that does the same. */
-export function commandOf(job: string, kind: string, query: Record<string, string>, verb = "plan "): string {
-  const options: string[] = [];
-  if (kind === "scale" && query.factor) options.push("--factor", query.factor);
-  if (kind === "scale" && query.containers) options.push("--containers", query.containers);
-  if (kind === "rewind" && query.to) options.push("--to", query.to);
-  if (kind === "rewind" && query.state) options.push("--state", query.state);
-  if (kind === "drain" && query.mode === "latest") options.push("--mode", "latest");
-  if (kind === "stop" && query.now === "1") options.push("--now");
-  const planned = kind === "stop" || kind === "cancel" ? "" : verb;
-  return ["anabranch", ...(planned ? [planned.trim()] : []), kind === "assign" ? "assign" : kind, job, ...options].join(" ");
-}
+import { age, type Resource, STALE } from "../poll";
+import { link, route, setQuery } from "../router";
+import { mayChange, randomId } from "../session";
+import type { Live } from "../types";
+import { type Plan, Review, Typed, useApply } from "./review";
+import { commandOf, KINDS, requestOf } from "./requests";
 
 export function Planning({ job }: { job: string }) {
   const live = liveOf(job);
   const { kind = "scale" } = route.value.query;
-  const title = KINDS.find(([each]) => each === kind)?.[1] ?? kind;
+  const title = KINDS.find(([each]) => each === kind)?.[1] ?? `${kind} ${route.value.query.container ?? ""}`;
   return (
     <>
       <h1>Plan: {title}</h1>
@@ -174,12 +94,12 @@ function Form({ job, kind, live, of }: { job: string; kind: string; live: Live; 
               without waiting for the batch boundary
             </label>
           )}
-          {(kind === "expand" || kind === "assign" || kind === "rollback" || kind === "cancel") && <span class="dim">{EXPLAINED[kind]}</span>}
+          {EXPLAINED[kind] && <span class="dim">{EXPLAINED[kind]}</span>}
         </div>
         <Command line={commandOf(job, kind, query)} />
       </Panel>
-      {kind === "stop" || kind === "cancel" ? (
-        <Unplanned job={job} kind={kind} of={of} now={query.now === "1"} />
+      {kind === "stop" || kind === "cancel" || kind === "fence" ? (
+        <Unplanned job={job} kind={kind} of={of} now={query.now === "1"} container={query.container ?? ""} />
       ) : (
         <Planned job={job} kind={kind} live={live} of={of} />
       )}
@@ -191,6 +111,7 @@ const EXPLAINED: Record<string, string> = {
   expand: "Adapts the job to partitions that were added to its inputs.",
   assign: "Moves tasks to where they should be by the racks as they are now.",
   rollback: "Lets the version before the present one follow it.",
+  fence: "Takes the seat of a container away: its lanes are fenced, and another process goes on with them. What it would still write is refused.",
   cancel: "Takes back the change or the drain that is under way.",
 };
 
@@ -199,51 +120,30 @@ function isCurrent(of: Resource<Live>): boolean {
   return lost.value === null && (age(of) ?? Infinity) < STALE && (of.data.value?.served ?? false);
 }
 
-function Unplanned({ job, kind, of, now }: { job: string; kind: string; of: Resource<Live>; now: boolean }) {
+interface UnplannedProps {
+  job: string;
+  kind: string;
+  of: Resource<Live>;
+  now: boolean;
+  container: string;
+}
+
+const DOES: Record<string, string> = { stop: "Stop it", cancel: "Take it back", fence: "Take its seat away" };
+
+function Unplanned({ job, kind, of, now, container }: UnplannedProps) {
   const [typed, setTyped] = useState("");
-  const { state, ask, error } = useApply(job, kind);
-  const sure = !now || typed === job;
+  const { state, ask, error } = useApply(job, kind, kind === "fence" ? `containers/${encodeURIComponent(container)}/fence` : undefined);
+  const final = now || kind === "fence";
+  const sure = !final || typed === job;
   return (
     <Panel title="Apply">
-      {now && <Typed job={job} value={typed} onInput={setTyped} />}
-      <button type="button" class="apply" disabled={state !== "idle" || !sure || !isCurrent(of)} onClick={() => void ask(now ? "?now=1" : "", undefined)}>
-        {kind === "stop" ? "Stop it" : "Take it back"}
+      {final && <Typed job={job} value={typed} onInput={setTyped} />}
+      <button type="button" class="apply" disabled={state !== "idle" || !sure || !isCurrent(of)} onClick={() => void ask(kind === "fence" ? "?why=by+hand,+from+the+dashboard" : now ? "?now=1" : "", undefined)}>
+        {DOES[kind]}
       </button>
       {error && <Problem of={error} />}
     </Panel>
   );
-}
-
-function Typed({ job, value, onInput }: { job: string; value: string; onInput: (text: string) => void }) {
-  return (
-    <label>
-      This can't be taken back. Type the job's name, <strong><Text of={job} /></strong>:{" "}
-      <input value={value} onInput={(event) => onInput(event.currentTarget.value)} autocomplete="off" />
-    </label>
-  );
-}
-
-type State = "idle" | "asked";
-
-/** One request for each click that counts; sent again it has the same id, so that it's done once. */
-function useApply(job: string, kind: string) {
-  const [state, setState] = useState<State>("idle");
-  const [error, setError] = useState<ApiError | null>(null);
-  const ask = async (query: string, body: Record<string, unknown> | undefined) => {
-    if (state !== "idle") return;
-    setState("asked");
-    setError(null);
-    try {
-      await post(jobPath(job, `/${kind}${query}`), body);
-      askAll();
-      go(link(["jobs", job, kind === "drain" ? "drain" : "changes"]));
-    } catch (problem) {
-      if (!(problem instanceof ApiError)) throw problem;
-      setError(problem);
-      setState("idle");
-    }
-  };
-  return { state, error, ask };
 }
 
 const RESTS = 400;
@@ -251,7 +151,7 @@ const RESTS = 400;
 function Planned({ job, kind, live, of }: { job: string; kind: string; live: Live; of: Resource<Live> }) {
   const query = route.value.query;
   const uuid = useRef(randomId());
-  const wanted = wish(kind, { ...query, uuid: uuid.current }, live.deployment);
+  const wanted = requestOf(kind, { ...query, uuid: uuid.current }, live.deployment);
   const asked = JSON.stringify(wanted);
   const basis = `${live.deployment}.${live.generation}`;
   const [plan, setPlan] = useState<{ asked: string; basis: string; plan: Plan; at: number } | null>(null);
@@ -289,113 +189,5 @@ function Planned({ job, kind, live, of }: { job: string; kind: string; live: Liv
       )}
       {!fits && !error && <p role="status">planning …</p>}
     </>
-  );
-}
-
-function Review({ job, kind, plan, at, wanted, current, again }: { job: string; kind: string; plan: Plan; at: number; wanted: Record<string, unknown>; current: boolean; again: () => void }) {
-  const [typed, setTyped] = useState("");
-  const request = useRef(randomId());
-  const { state, error, ask } = useApply(job, kind);
-  const outline = plan.outline;
-  const closing = outline?.closing.length ?? plan.closing?.length ?? 0;
-  const starting = outline?.starting.length ?? plan.lanes?.length ?? 0;
-  const nothing = kind !== "drain" && closing === 0 && starting === 0;
-  const final = kind === "rewind" && wanted.state === "clear";
-  const bound = kind === "drain" || Boolean(plan.basis);
-  const apply = () =>
-    ask("", {
-      ...wanted,
-      ...(kind !== "drain" && { request: request.current, expect: plan.basis }),
-    });
-  return (
-    <Panel title="The plan" note={<>planned <Moment ms={at} day={false} /> <button type="button" onClick={again}>plan again</button></>}>
-      {kind === "drain" ? <DrainPlan of={plan} /> : <LanePlan of={plan} closing={closing} starting={starting} nothing={nothing} />}
-      {outline && <Affected job={job} of={outline} />}
-      {!bound && <p class="dim">This coordinator can't tie a change to its plan, so it can't be applied here: use the command line.</p>}
-      {final && <Typed job={job} value={typed} onInput={setTyped} />}
-      <p>
-        <button type="button" class="apply" disabled={!bound || nothing || !current || state !== "idle" || (final && typed !== job)} onClick={() => void apply()}>
-          {kind === "drain" ? "Drain it" : `Apply to generation ${plan.basis?.generation ?? "–"}`}
-        </button>{" "}
-        <a href={link(["jobs", job, "changes"])}>cancel</a>
-        {!current && <span class="dim"> The plan is older than the job, or the figures are: it is planned again when they are current.</span>}
-      </p>
-      {error && <Problem of={error} again={again} />}
-    </Panel>
-  );
-}
-
-function across(of: Traffic | null | undefined): string {
-  if (!of) return "–";
-  let all = 0;
-  let same = 0;
-  for (const [rack, row] of Object.entries(of.read)) {
-    for (const [from, times] of Object.entries(row)) {
-      all += times;
-      if (from === rack) same += times;
-    }
-  }
-  return `${count(all - same)} of ${count(all)}`;
-}
-
-function LanePlan({ of, closing, starting, nothing }: { of: Plan; closing: number; starting: number; nothing: boolean }) {
-  if (nothing) return <p><Status of="done" /> Nothing changes: it is so already.</p>;
-  return (
-    <Facts
-      of={[
-        ["lanes", `closes ${count(closing)}, starts ${count(starting)}${of.outline ? `; ${count(of.outline.kept)} run on` : ""}`],
-        ["output stands still", `≈ ${seconds(of.pause)}`],
-        ...(of.factor !== undefined ? ([["after it", `factor ${of.factor}, ${count(of.containers)} containers`]] as [string, string][]) : []),
-        ["tasks that move", count(of.moved ?? 0)],
-        ["reads across racks", of.whyNot ? <Text of={of.whyNot} /> : `${across(of.before)} → ${across(of.after)}`],
-        ...(of.free?.length ? ([["seats without a container", `${of.free.join(", ")}: their lanes wait until one takes them`]] as [string, string][]) : []),
-        ...(of.notes?.length ? ([["notes", of.notes.join(" · ")]] as [string, string][]) : []),
-        ...(of.to ? ([["reads again from", `${count(Object.keys(of.to).length)} partitions`]] as [string, string][]) : []),
-      ]}
-    />
-  );
-}
-
-function DrainPlan({ of }: { of: Plan }) {
-  if (of.ignored) return <p><Status of="attention" /> <Text of={of.ignored} /></p>;
-  return (
-    <>
-      <Facts of={[["takes about", seconds(of.seconds)]]} />
-      <ol>
-        {Object.entries(of.stages ?? {}).map(([stage, lanes]) => (
-          <li key={stage}>
-            stage <Text of={stage} />: {count(lanes.length)} lanes
-          </li>
-        ))}
-      </ol>
-    </>
-  );
-}
-
-function Affected({ job, of }: { job: string; of: NonNullable<Plan["outline"]> }) {
-  const rows = (part: unknown[][]): BriefLane[] => records<BriefLane>({ columns: of.columns, rows: part } as Columns);
-  const all = [...rows(of.closing).map((each) => ({ ...each, closes: true })), ...rows(of.starting).map((each) => ({ ...each, closes: false }))];
-  if (all.length === 0) return null;
-  return (
-    <details>
-      <summary>lanes</summary>
-      <Table
-        name="lanes"
-        caption="Lanes that close and start"
-        columns={[
-          { id: "what", title: "what", cell: (row) => <Status of={row.closes ? "closing" : "starting"} />, by: (row) => (row.closes ? 0 : 1) },
-          { id: "id", title: "lane", cell: (row) => (row.closes ? <a href={link(["jobs", job, "lanes", row.id])}><Text of={row.id} /></a> : "a new one"), by: (row) => row.id },
-          { id: "stage", title: "stage", cell: (row) => <Text of={row.stage} />, by: (row) => row.stage },
-          { id: "seat", title: "seat", cell: (row) => <Text of={row.seat} />, by: (row) => row.seat },
-          { id: "tasks", title: "tasks", number: true, cell: (row) => count(row.tasks), by: (row) => row.tasks },
-          { id: "state", title: "state", cell: (row) => (row.stateful ? "kept" : "none") },
-          { id: "from", title: "goes on from", cell: (row) => <Text of={row.predecessors.join(", ")} /> },
-        ]}
-        rows={all}
-        id={(row) => `${row.closes} ${row.id}`}
-        text={(row) => `${row.id} ${row.stage} ${row.seat}`}
-        empty="None."
-      />
-    </details>
   );
 }

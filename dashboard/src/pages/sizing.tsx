@@ -1,12 +1,13 @@
 // Sizing: how lanes cope, and what the autosizer makes of it.
 
-import { Bar, Command, Facts, Loaded, Panel, Text } from "../parts/basics";
+import { Bar, Command, Empty, Facts, Loaded, Moment, Panel, Text } from "../parts/basics";
 import { type Column, Table } from "../parts/table";
 import { jobPath } from "../data";
 import { brief, count, percent, rate, seconds } from "../format";
 import { useResource } from "../poll";
 import { link } from "../router";
-import type { LaneSizing, Sizing as Found } from "../types";
+import { mayChange } from "../session";
+import type { JobEvent, LaneSizing, Sizing as Found } from "../types";
 
 const columns = (job: string): Column<LaneSizing>[] => [
   { id: "lane", title: "lane", cell: (row) => <a href={link(["jobs", job, "lanes", row.lane])}><Text of={row.lane} /></a>, by: (row) => row.lane },
@@ -50,13 +51,14 @@ export function Sizing({ job }: { job: string }) {
                   ))}
                 </ul>
               )}
-              {data.proposed > 0 && data.proposed !== data.factor && (
+              {mayChange() && data.proposed > 0 && data.proposed !== data.factor && (
                 <p>
                   <a href={link(["jobs", job, "changes", "new"], { kind: "scale", factor: String(data.proposed) })}>plan factor {data.proposed}</a>
                 </p>
               )}
               <Command line={`anabranch sizing ${job}`} />
             </Panel>
+            <Decisions job={job} on={data.autoscale !== ""} />
             <Panel title="Lanes">
               <Table
                 name="lanes"
@@ -73,5 +75,30 @@ export function Sizing({ job }: { job: string }) {
         )}
       </Loaded>
     </>
+  );
+}
+
+/** What the autosizer did, and out of which figures; what it says now stands above. */
+function Decisions({ job, on }: { job: string; on: boolean }) {
+  const found = useResource<{ events: JobEvent[] }>(jobPath(job, "/events?limit=50&kind=autoscale"), 10_000);
+  return (
+    <Panel title="What the autosizer did">
+      <Loaded of={found}>
+        {({ events }) =>
+          events.length === 0 ? (
+            <Empty>{on ? "Nothing so far." : "Nothing: it is off. [job.autoscale] turns it on, within limits."}</Empty>
+          ) : (
+            <ul class="log">
+              {[...events].reverse().map((each) => (
+                <li key={each.id}>
+                  <a href={link(["jobs", job, "events"], { event: String(each.id) })}><Moment ms={each.at * 1000} /></a> <Text of={each.what} />
+                  {each.why && <>: <Text of={each.why} /></>}
+                </li>
+              ))}
+            </ul>
+          )
+        }
+      </Loaded>
+    </Panel>
   );
 }

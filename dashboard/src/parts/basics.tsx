@@ -83,7 +83,7 @@ export function Bar({ part, label }: { part: number | null; label: string }) {
   const width = part === null ? 0 : Math.max(0, Math.min(1, part));
   return (
     <span class={`bar ${part === null ? "unknown" : ""}`} role="img" aria-label={label} title={label}>
-      <span class="fill" style={{ width: `${width * 100}%` }} />
+      <span class="fill" style={{ transform: `scaleX(${width})` }} />
     </span>
   );
 }
@@ -143,7 +143,8 @@ export function Loaded<T>({
   const data = of.data.value;
   if (error?.isUnknownCall && unknown) return <Empty>{unknown}</Empty>;
   if (data === null) return error && !error.isOffline ? <Problem of={error} again={() => void of.ask()} /> : <Skeleton />;
-  const old = (age(of) ?? 0) > DEAD && error !== null;
+  // In this order: whoever looks at the age is drawn again with each tick, and all that is in here with it.
+  const old = error !== null && (age(of) ?? 0) > DEAD;
   return (
     <>
       {error && !error.isOffline && <Problem of={error} again={() => void of.ask()} />}

@@ -17,6 +17,7 @@ export const JOB_PAGES: [string, string, string][] = [
   ["lanes", "Lanes", "l"],
   ["partitions", "Partitions", "p"],
   ["containers", "Containers", "c"],
+  ["assignment", "Assignment", "a"],
   ["changes", "Changes", "h"],
   ["drain", "Drain", "r"],
   ["sizing", "Sizing", "s"],

@@ -8,7 +8,7 @@ import { jobPath, liveOf } from "../data";
 import { brief, moment } from "../format";
 import { useResource } from "../poll";
 import { route, setQuery } from "../router";
-import { theme, zone } from "../session";
+import { colours, zone } from "../session";
 import type { History } from "../types";
 
 const SPANS: [string, number][] = [
@@ -35,12 +35,17 @@ function total(all: (number | null)[][]): (number | null)[] {
   });
 }
 
+/** Where the last so many seconds begin: the same moment for ten minutes, so that it is one resource. Never earlier: no
+ * more than a day can be asked for. */
+export function since(at: number | null, long: number): number {
+  return at === null ? 0 : Math.ceil((at - long + 20) / 600) * 600;
+}
+
 export function Plots({ job }: { job: string }) {
   const { span = "1 h", plots = "picture" } = route.value.query;
   const long = SPANS.find(([name]) => name === span)?.[1] ?? 3_600;
   const at = liveOf(job).data.value?.at ?? null;
-  // Asked for from the same moment on for ten minutes, so that it is one resource.
-  const from = at === null ? 0 : Math.floor((at - long) / 600) * 600;
+  const from = since(at, long);
   const found = useResource<History>(jobPath(job, `/history?series=lag,rows,arriving&by=stage&from=${from}`), 10_000, at !== null);
   return (
     <Panel title="The last hours">
@@ -78,6 +83,25 @@ export function Plots({ job }: { job: string }) {
   );
 }
 
+function drawMarks(of: uPlot, marks: Mark[], colour: string): void {
+  const { ctx: context, bbox } = of;
+  context.save();
+  context.strokeStyle = colour;
+  context.fillStyle = colour;
+  context.textAlign = "center";
+  context.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
+  for (const { at, shape } of marks) {
+    const x = of.valToPos(at, "x", true);
+    if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    context.beginPath();
+    context.moveTo(x, bbox.top + 14 * devicePixelRatio);
+    context.lineTo(x, bbox.top + bbox.height);
+    context.stroke();
+    context.fillText(shape, x, bbox.top + 11 * devicePixelRatio);
+  }
+  context.restore();
+}
+
 function cut(of: Points, from: number): Points {
   const first = of[0].findIndex((each) => each >= from);
   return first < 0 ? [[], ...of.slice(1).map(() => [])] : (of.map((each) => each.slice(first)) as Points);
@@ -112,9 +136,26 @@ function AsTable({ of: [times, lag, read, arriving] }: { of: Points }) {
   );
 }
 
-function Plot({ title, names, of }: { title: string; names: string[]; of: Points }) {
+export interface Mark {
+  at: number;
+  shape: string;
+}
+
+interface PlotProps {
+  title: string;
+  names: string[];
+  of: Points;
+  /** What happened: a line with a shape above it, at seconds since 1970. */
+  marks?: Mark[];
+  /** Called with a span that was dragged over, in seconds since 1970. */
+  onSpan?: (from: number, to: number) => void;
+}
+
+export function Plot({ title, names, of, marks = [], onSpan }: PlotProps) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
+  const now = useRef({ marks, onSpan });
+  now.current = { marks, onSpan };
   useEffect(() => {
     const element = box.current!;
     const style = getComputedStyle(element);
@@ -124,7 +165,18 @@ function Plot({ title, names, of }: { title: string; names: string[]; of: Points
       {
         width: Math.max(200, element.clientWidth),
         height: 160,
-        cursor: { drag: { x: false, y: false } },
+        cursor: { drag: { x: onSpan !== undefined, y: false, setScale: false } },
+        hooks: {
+          draw: [(made) => drawMarks(made, now.current.marks, colour("--orange"))],
+          setSelect: [
+            (made) => {
+              const { left, width } = made.select;
+              if (width < 3) return;
+              now.current.onSpan?.(made.posToVal(left, "x"), made.posToVal(left + width, "x"));
+              made.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+            },
+          ],
+        },
         legend: { show: false },
         scales: { x: { time: true }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.1)] } },
         axes: [
@@ -147,8 +199,8 @@ function Plot({ title, names, of }: { title: string; names: string[]; of: Points
       made.destroy();
       plot.current = null;
     };
-  }, [names.join(), theme.value, zone.value]);
-  useEffect(() => plot.current?.setData(of), [of]);
+  }, [names.join(), colours.value, zone.value]);
+  useEffect(() => plot.current?.setData(of), [of, marks.length]);
   const last = of.slice(1).map((each, at) => `${names[at]} ${brief(each.at(-1))}`);
   return (
     <figure>

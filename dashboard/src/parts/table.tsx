@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { count } from "../format";
+import { count, counted } from "../format";
 import { route, setQuery } from "../router";
 import { Empty } from "./basics";
 
@@ -57,7 +57,8 @@ export function Table<R>(props: Props<R>) {
             onInput={(event) => setQuery({ [`${prefix}find`]: event.currentTarget.value })}
           />
           <span class="dim">
-            {find ? `${count(seen.length)} of ${count(rows.length)}` : count(rows.length)} {props.name}
+            {find && `${count(seen.length)} of `}
+            {counted(rows.length, props.name.replace(/s$/, ""), props.name)}
           </span>
         </div>
       )}

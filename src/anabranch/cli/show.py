@@ -149,6 +149,35 @@ def history(
             typer.echo(f"{name} of {by} {whose}: {last}, in {len(seen)} looks")
 
 
+@app.command("dead-letters")
+def dead_letters(
+    job: Job,
+    stream: Annotated[str, typer.Option(help="One of its streams of dead letters.")] = "",
+    partition: Annotated[str, typer.Option(help="This partition only.")] = "",
+    before: Annotated[int, typer.Option(help="Those before this offset of the partition.")] = 0,
+    limit: Annotated[int, typer.Option(help="How many, the last ones.")] = 20,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """The newest records that a job could not process, why, and where they came from."""
+    found = _read(config, job, lambda asked: asked.dead_letters(job, stream, partition, before, limit))
+    if json:
+        output.as_json(found)
+        return
+    if not found.stream:
+        typer.echo(f"job {job} has no streams of dead letters: see [job] on_error")
+    for each in found.letters:
+        origin = each.origin
+        came = "" if origin is None else f" from {origin.stream}/{origin.partition}, offset {origin.offset}"
+        typer.echo(f"{found.stream}/{each.partition}, offset {each.offset}: {each.operator}{came}")
+        typer.echo(f"  {each.error}")
+        for name, content in (("key", each.key), ("value", each.value)):
+            if content is not None:
+                typer.echo(f"  {name}: {content.text if content.text is not None else content.base64}")
+    if found.stream and not found.letters:
+        typer.echo(f"there are none in {found.stream}")
+
+
 @app.command()
 def coordinator(config: Config = None, json: Json = False) -> None:
     """What the coordinator is, and who leads."""

@@ -16,6 +16,7 @@ from anabranch.coordinator.api.operation import Operation
 from anabranch.coordinator.api.operations import Operations
 from anabranch.coordinator.commands import assign, autoscale, expand
 from anabranch.coordinator.commands.context import Context
+from anabranch.coordinator.dead_letters import DeadLetterReader, Wanted
 from anabranch.coordinator.event_kinds import LoggedEvent
 from anabranch.coordinator.jobs import seats
 from anabranch.coordinator.jobs.registry import JobRegistry
@@ -35,6 +36,7 @@ from anabranch.protocol.status import Assignment, JobStatus, LaunchStatus, Sizin
 from anabranch.systems.systems import Systems
 from anabranch.views.about import CoordinatorInfo, DeploymentInfo, GraphView, Partitions, Placement
 from anabranch.views.changes import ChangeRecord
+from anabranch.views.dead_letters import DeadLetters
 from anabranch.views.findings import Finding
 from anabranch.views.history import History
 from anabranch.views.live import Live
@@ -95,6 +97,7 @@ class Coordinator(Operations):
         self.membership = Membership(self.registry)
         self.reads = Reads(self.registry, lambda: self.membership.invalid_heartbeats)
         self._store = store
+        self._dead_letters = DeadLetterReader(store, systems, now)
         self._context = Context(self.registry, systems, counting, locating)
 
     def call(self, operation: Operation[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -237,6 +240,12 @@ class Coordinator(Operations):
             if found or left <= 0:
                 return found
             time.sleep(min(_LOOK_AGAIN / 4, left))
+
+    def dead_letters(
+        self, job: str, stream: str = "", partition: str = "", before: int = 0, limit: int = 100
+    ) -> DeadLetters:
+        """See :meth:`DeadLetterReader.newest`; ``partition`` empty: of all."""
+        return self._dead_letters.newest(job, stream, Wanted.of(partition, before, limit))
 
     def known_formats(self, job: str) -> dict[str, Format]:
         """The formats that a job keeps, by stream; none for one that never ran."""

@@ -19,6 +19,8 @@ MOST = 20
 _SPAN = 20.0
 """Seconds of figures from which on rates say something."""
 _GROWS = 1.1
+_BEHIND_SECONDS = 30.0
+"""A lag that is read in less time than this is nothing to look at."""
 _BUSY, _SKEWED = 0.9, 3.0
 _HELD_MS = 60_000
 _BEHIND = 10
@@ -185,6 +187,31 @@ def _growing_lag(status: JobStatus, at: float, change: ChangeProgress | None) ->
         )
 
 
+def _backlog(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
+    """A lag that doesn't grow, but takes long to be caught up with."""
+    heard = [(lane, report) for lane, report in _open(status) if report is not None and report.span >= _SPAN]
+    lag = sum(lane.lag for lane, _ in heard)
+    arriving = sum(report.arriving for _, report in heard)
+    read = sum(report.rows_per_second for _, report in heard)
+    if not lag or arriving > _GROWS * read:
+        return
+    left = lag / (read - arriving) if read > arriving else None
+    if lag < _BEHIND_SECONDS * max(read, 1.0) or (left is not None and left < _BEHIND_SECONDS):
+        return
+    slowest = max(heard, key=lambda each: each[0].lag)
+    ends = "never catches up" if left is None else f"catches up in about {max(1.0, left / 60):,.0f} min"
+    yield Finding(
+        severity="notice",
+        rule="backlog",
+        subject={"job": status.job, "lane": slowest[0].lane.id},
+        summary=f"the job is {lag:,} behind the ends of its inputs, and at this rate it {ends}",
+        why=f"it reads {read:,.0f} records a second, {arriving:,.0f} come in; lane {slowest[0].lane.id} is furthest "
+        f"behind, by {slowest[0].lag:,}, and is busy for {slowest[1].busy:.0%} of the time",
+        figures={"lag": lag, "arriving": arriving, "read": read, **({} if left is None else {"seconds": left})},
+        cure=f"wait; or see what another factor would do: anabranch sizing {status.job}",
+    )
+
+
 def _skew(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
     for lane, report in _open(status):
         if report is not None and report.skew >= _SKEWED and report.working >= _BUSY and lane.lag:
@@ -302,6 +329,7 @@ RULES: Sequence[Rule] = (
     _slow_change,
     _restarts,
     _growing_lag,
+    _backlog,
     _skew,
     _held_time,
     _inputs,

@@ -222,6 +222,11 @@ class Reads:
             wanted = _beyond(wanted, part[-1].id if forward else part[0].id)
         return found
 
+    def last_event(self, job: str) -> int:
+        """The id of the last event of a job; 0: there is none."""
+        check_name("job", job)
+        return max((each.id for each in self._store.events(job, 1)), default=0)
+
     def changes(self, job: str, limit: int = 50, before: int = 0) -> list[ChangeRecord]:
         """The last changes of a job, newest first; those before the one of an id. NotFoundError if nobody knows it."""
         _check_limit(limit, _MOST_CHANGES)

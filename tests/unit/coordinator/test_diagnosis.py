@@ -66,6 +66,7 @@ CASES = {
     "change-slow": (status(state="changing"), CHANGE),
     "lane-restarts": (status(of(report={"attempt": 3, "trouble": "it stood still"})), None),
     "lag-grows": (status(of(report={"arriving": 90.0})), None),
+    "backlog": (status(of(report={"ends": {"embedded/flights/0": 9_090}, "arriving": 40.0})), None),
     "skew": (status(of(report={"skew": 6.3, "working": 0.95, "slowest": "embedded/flights/0#3"})), None),
     "holds-time": (status(of(), of(SECOND, {"watermark": 1_000_000 + 41 * 60_000})), None),
     "input-changed": (status(inputs={"embedded/flights": 0}), None),
@@ -114,3 +115,20 @@ def test_a_lag_that_does_not_grow_or_is_not_known_is_no_trouble(given: dict[str,
 def test_a_change_may_take_what_was_predicted() -> None:
     assert found(status(state="changing"), ChangeProgress(generation=4, began=145.0, predicted=2.0)) == []
     assert found(status(state="changing"), ChangeProgress(generation=4, began=100.0, predicted=40.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("end", "arriving", "said"),
+    [
+        (9_090, 40.0, "catches up in about 15 min"),
+        (9_090, 50.0, "never catches up"),
+        (390, 0.0, ""),  # in six seconds
+        (1_590, 45.0, "catches up in about 5 min"),
+    ],
+)
+def test_a_backlog_is_named_with_the_time_that_it_takes(end: int, arriving: float, said: str) -> None:
+    which = status(of(report={"ends": {"embedded/flights/0": end}, "arriving": arriving}))
+    its = diagnosis.findings(which, 150.0, 10.0)
+    assert [said in each.summary for each in its] == ([True] if said else [])
+    if said:
+        assert f"{end - 90:,} behind" in its[0].summary

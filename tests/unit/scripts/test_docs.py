@@ -24,7 +24,7 @@ CONTRIBUTING = ("CONTRIBUTING.md", "docs/contributing/", "docs/reference/glossar
 """Pages for contributors: paths in them may be relative to the package, and dotted names of ours are checked."""
 TESTS_PAGE = "docs/contributing/testing.md"
 """Cites parts of tests by their bare names: only its paths from the root of the repository are checked."""
-OF_A_USER = {"tests/test_job.py"}
+OF_A_USER = {"tests/test_job.py", "tests/test_kill.py"}
 """Paths in a user's own project."""
 
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)

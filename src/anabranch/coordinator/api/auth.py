@@ -21,6 +21,7 @@ from anabranch.coordinator.api.browsers import Headers, Names, Refusal
 from anabranch.coordinator.api.limits import Refusals, prompt
 from anabranch.coordinator.api.operation import Operation
 from anabranch.protocol.deployment import RunningDeployment
+from anabranch.views.dead_letters import DeadLetters
 
 __all__ = ["Access", "Role", "Tokens"]
 
@@ -33,6 +34,9 @@ _NO_TOKEN = Refusal(
     "set [coordinator] token, or token_file to the file that the coordinator makes",
 )
 _READS_ONLY = Refusal(403, "this token may only read", "ask with the token of [coordinator] token")
+_ROLE = b"x-anabranch-role"
+_PRIVATE = (RunningDeployment, DeadLetters, bytes)
+"""What only operators may read: settings, the records of users, code."""
 log = logs.get_logger()
 
 
@@ -40,7 +44,7 @@ class Role(StrEnum):
     """What a token lets its bearer do."""
 
     READ = "read"
-    """See how jobs are, but neither their settings nor their code."""
+    """See how jobs are, but neither their settings, nor their code, nor records that they read."""
 
     OPERATE = "operate"
     """Everything."""
@@ -81,7 +85,7 @@ class Access:
         self._app = app
         self._tokens = tokens
         self._names = names
-        self._private = [compile_path(each.path)[0] for each in operations if each.result in (RunningDeployment, bytes)]
+        self._private = [compile_path(each.path)[0] for each in operations if each.result in _PRIVATE]
         self._trail = trail
         self._refusals = Refusals()
 
@@ -96,7 +100,9 @@ class Access:
         refusal = self._refusal(scope, headers, role)
         if refusal is not None:
             await self._refuse(scope, headers, role, refusal, send)
-        elif self._trail is None or not self._is_noted(scope["method"], scope["path"]):
+            return
+        send = _saying(role, send)
+        if self._trail is None or not self._is_noted(scope["method"], scope["path"]):
             await self._app(scope, prompt(receive), send)
         else:
             await self._app(scope, prompt(receive), self._noting(scope, headers, role, send))
@@ -152,6 +158,17 @@ class Access:
     def _is_noted(self, method: str, path: str) -> bool:
         """Containers ask for seats and beat all the time, and there are events of what comes of it."""
         return not self._may_read(method, path) and path != "/containers" and not path.endswith("/heartbeat")
+
+
+def _saying(role: Role | None, send: Send) -> Send:
+    """Tell whoever asks what his token lets him do, so that a page doesn't offer what would be refused."""
+
+    async def saying(message: Message) -> None:
+        if message["type"] == "http.response.start" and role is not None:
+            message = {**message, "headers": [*message["headers"], (_ROLE, role.value.encode())]}
+        await send(message)
+
+    return saying
 
 
 def _requested(scope: Scope, headers: Headers, role: Role | None, status: int, why: str = "") -> Requested:

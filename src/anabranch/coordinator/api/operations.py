@@ -28,6 +28,7 @@ from anabranch.protocol.drain import DrainAccepted, DrainNotification
 from anabranch.protocol.status import Assignment, JobStatus, Sizing
 from anabranch.views.about import CoordinatorInfo, DeploymentInfo, GraphView, Partitions, Placement
 from anabranch.views.changes import ChangeRecord
+from anabranch.views.dead_letters import DeadLetters
 from anabranch.views.findings import Finding
 from anabranch.views.history import History
 from anabranch.views.live import Live
@@ -144,6 +145,18 @@ class Operations(Caller):
     ) -> list[LoggedEvent]:
         """What happened to it, oldest first: the last ones, or those before or after an id; wait=20: if there are
         none, some are waited for"""
+
+    @operation("GET", "/jobs/{job}/dead-letters", asks_systems=True)
+    def dead_letters(
+        self,
+        job: str,
+        stream: Annotated[str, Query(longest=300)] = "",
+        partition: Annotated[str, Query(longest=20)] = "",
+        before: int = 0,
+        limit: int = 100,
+    ) -> DeadLetters:
+        """The newest records that it could not process, newest first: of one of its streams of dead letters, maybe of
+        one partition and before an offset"""
 
     @operation("POST", "/jobs/{job}/start", field="deployment", changes=True)
     def resume(self, job: str) -> int:

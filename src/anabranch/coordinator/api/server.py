@@ -40,6 +40,8 @@ __all__ = ["AlwaysLeads", "Leader", "app"]
 _HEARTBEATS = 8
 """So many heartbeats that bring news are heard side by side; the others take no thread."""
 _SHORT = 200
+_KEPT_EVENTS = 1_000
+"""Answers with more events than this are made for each who asks."""
 _LOOK_AGAIN = 2.0
 """So often does who waits for events look for those that another process wrote."""
 
@@ -219,6 +221,15 @@ class _Endpoints:
         operation = Operations.events
         arguments = dict(zip(operation.signature.parameters, await _arguments(operation, request), strict=True))
         wait = min(arguments.pop("wait"), MOST_WAIT)
+        if not wait and arguments["limit"] <= _KEPT_EVENTS:
+            # Pages ask for the same again and again: it is looked up anew when there is another event.
+            last = await run_in_threadpool(self._coordinator.reads.last_event, arguments["job"])
+
+            async def build() -> Representation:
+                content = await run_in_threadpool(lambda: _content(operation, self._coordinator.events(**arguments)))
+                return tagged(content, "application/json")
+
+            return await respond(request, await self._kept.get(f"events {arguments}", str(last), math.inf, build))
         news, clock = _News(), asyncio.get_running_loop().time
         end = clock() + wait
         with self._coordinator.reads.listening(news.come):

@@ -1,0 +1,43 @@
+// What is asked of a job: the kinds of changes, the request of each, and the line of the command line that does the same.
+
+export const KINDS: [string, string][] = [
+  ["scale", "scale"],
+  ["expand", "expand"],
+  ["assign", "assign"],
+  ["rewind", "rewind"],
+  ["rollback", "roll back"],
+  ["drain", "drain"],
+  ["stop", "stop"],
+  ["cancel", "take back"],
+];
+
+/** What is asked for, out of the form's fields in the URL; a text says what is missing. */
+export function requestOf(kind: string, query: Record<string, string>, deployment: number): Record<string, unknown> | string {
+  switch (kind) {
+    case "scale": {
+      if (!query.factor && !query.containers) return "choose a factor or a number of containers";
+      return { ...(query.factor && { factor: Number(query.factor) }), ...(query.containers && { containers: Number(query.containers) }) };
+    }
+    case "rewind":
+      if (!query.to) return "say from where: earliest, or a time with its offset from UTC";
+      return { to: query.to, ...(query.state && { state: query.state }) };
+    case "drain":
+      return { uuid: query.uuid ?? "", runId: deployment, mode: query.mode === "latest" ? "latest" : "planned" };
+    default:
+      return {};
+  }
+}
+
+/** The line of the command line that does the same. */
+export function commandOf(job: string, kind: string, query: Record<string, string>): string {
+  const options: string[] = [];
+  if (kind === "scale" && query.factor) options.push("--factor", query.factor);
+  if (kind === "scale" && query.containers) options.push("--containers", query.containers);
+  if (kind === "rewind" && query.to) options.push("--to", query.to);
+  if (kind === "rewind" && query.state) options.push("--state", query.state);
+  if (kind === "drain" && query.mode === "latest") options.push("--mode", "latest");
+  if (kind === "stop" && query.now === "1") options.push("--now");
+  if (kind === "fence") return `anabranch fence ${query.container ?? "CONTAINER"}`;
+  const verb = kind === "assign" ? ["assign", "apply"] : [kind];
+  return ["anabranch", ...verb, job, ...options].join(" ");
+}

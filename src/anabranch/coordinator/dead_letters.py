@@ -1,0 +1,204 @@
+"""Reads the newest dead letters of a job from its systems. No job is held meanwhile."""
+
+from __future__ import annotations
+
+import base64
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from anabranch.config import Settings
+from anabranch.coordinator import queries
+from anabranch.coordinator.store import Store
+from anabranch.errors import ConflictError, NotFoundError, UsageError
+from anabranch.model.lane import Lane
+from anabranch.systems.contract import System
+from anabranch.systems.systems import Systems
+from anabranch.views.dead_letters import Content, DeadLetter, DeadLetters, Origin
+
+__all__ = ["MOST", "DeadLetterReader", "Wanted", "letter", "streams_of"]
+
+MOST = 1_000
+_SHOWN_BYTES = 4_096
+"""So much of a key, a value or a header is shown."""
+_SECONDS, _BYTES = 5.0, 2_000_000
+"""So long is read, and so much is given at most."""
+_AT_ONCE = 500
+"""So many offsets are read at once, from the end backwards: Kafka's transactions take some of them."""
+_PREFIX = "anabranch."
+_ORIGIN = ("stream", "partition", "offset")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which letters are asked for: the last ``limit`` of a partition (None: of all), before an offset of it (0: up to
+    the end)."""
+
+    partition: int | None
+    before: int
+    limit: int
+
+    @classmethod
+    def of(cls, partition: str, before: int, limit: int) -> Wanted:
+        """UsageError if the partition is no number, or so many can't be asked for."""
+        if not 1 <= limit <= MOST:
+            raise UsageError(f"{limit} dead letters can't be asked for", f"ask for 1 to {MOST}")
+        if partition and not partition.isdecimal():
+            raise UsageError(f"{partition!r} is no partition", "give its number")
+        if before and not partition:
+            raise UsageError("before=OFFSET is of one partition", "name it: partition=0")
+        return cls(int(partition) if partition else None, before, limit)
+
+
+class DeadLetterReader:
+    """Reads for one user at a time: whoever comes meanwhile is refused, so that it costs a coordinator little.
+
+    Args:
+        systems: of the one job that runs in this process; None: those that jobs' settings name.
+        now: seconds since 1970.
+    """
+
+    def __init__(self, store: Store, systems: Systems | None, now: Callable[[], float]) -> None:
+        self._store = store
+        self._systems = systems
+        self._now = now
+        self._clock = time.monotonic
+        self._busy = threading.Lock()
+
+    def newest(self, job: str, stream: str, wanted: Wanted) -> DeadLetters:
+        """The newest dead letters in one of a job's streams of them; by default in the first.
+
+        Raises:
+            NotFoundError: nobody knows the job, or it has no such stream, or that no such partition.
+            ConflictError: others are read now; or the settings of the job, which ran in one process, aren't here.
+            AnabranchError: the system doesn't answer.
+        """
+        its = queries.deployment(self._store, job)
+        streams = streams_of(queries.known_lanes(self._store, job).values())
+        if stream and stream not in streams:
+            known = f"it has {', '.join(streams)}" if streams else "it has none: see [job] on_error"
+            raise NotFoundError(f"job {job!r} has no dead letters in {stream[:200]!r}", known)
+        chosen = stream or next(iter(streams), "")
+        found = DeadLetters(at=self._now(), job=job, streams=tuple(streams), stream=chosen, letters=())
+        if not chosen:
+            return found
+        systems = self._systems
+        if systems is None:
+            if its.program is None:
+                raise ConflictError(
+                    f"job {job!r} ran in one process, and its settings aren't here",
+                    f"read them where it runs: anabranch stream cat {chosen}",
+                )
+            systems = Systems(Settings(**its.program.settings), job)
+        if not self._busy.acquire(blocking=False):
+            raise ConflictError("dead letters are read for somebody else now", "ask again in a moment")
+        try:
+            letters, before, partly = self._read(
+                systems.named(systems.bound().get(chosen, streams[chosen])), chosen, wanted
+            )
+        finally:
+            self._busy.release()
+        return msgspec.structs.replace(found, letters=tuple(letters), before=before, partly=partly)
+
+    def _read(self, system: System, stream: str, wanted: Wanted) -> tuple[list[DeadLetter], dict[str, int], bool]:
+        starts, ends = system.starts(stream), system.ends(stream)
+        if wanted.partition is not None:
+            if wanted.partition not in ends:
+                raise NotFoundError(
+                    f"{stream} has no partition {wanted.partition}", f"its partitions are 0 to {len(ends) - 1}"
+                )
+            end = ends[wanted.partition]
+            ends = {wanted.partition: min(wanted.before, end) if wanted.before else end}
+        until, left = self._clock() + _SECONDS, _BYTES
+        found: list[DeadLetter] = []
+        reached = dict(ends)
+        for partition, end in ends.items():
+            its: list[DeadLetter] = []
+            high = end
+            while high > starts[partition] and len(its) < wanted.limit and left > 0 and self._clock() < until:
+                low = max(starts[partition], high - min(_AT_ONCE, 2 * wanted.limit))
+                read = [
+                    letter(partition, at, row)
+                    for offsets, batch in system.read(stream, partition, [(low, high)])
+                    for at, row in zip(offsets.tolist(), batch.to_pylist(), strict=True)
+                ]
+                left -= sum(map(_size, read))
+                its, high = [*read, *its], low
+            reached[partition] = high
+            found += its
+        newest = sorted(found, key=lambda each: (each.at, each.offset), reverse=True)[: wanted.limit]
+        for partition in ends:
+            shown = [each.offset for each in newest if each.partition == partition]
+            if len(shown) < sum(each.partition == partition for each in found):
+                reached[partition] = min(shown, default=ends[partition])
+        before = {str(partition): at for partition, at in reached.items() if at > starts[partition]}
+        return newest, before, left <= 0 or self._clock() >= until
+
+
+def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
+    """The streams that take the dead letters of a job's lanes, open ones and closed ones, in order, with the systems
+    whose records they take: they are there, too, unless settings say otherwise."""
+    found: dict[str, str] = {}
+    for lane in lanes:
+        systems = {ssp.stream: ssp.system for ssp in (*lane.ssps, *lane.broadcast)}
+        found |= {letters: systems[read] for read, letters in lane.dead_letters.items() if read in systems}
+    return dict(sorted(found.items()))
+
+
+def letter(partition: int, offset: int, row: Mapping[str, Any]) -> DeadLetter:
+    """A dead letter of a record, whose own headers say what happened to it."""
+    headers = {each["key"]: each["value"] or b"" for each in row["headers"] or ()}
+    ours = {name.removeprefix(_PREFIX): _text(value) for name, value in headers.items() if name.startswith(_PREFIX)}
+    return DeadLetter(
+        partition=partition,
+        offset=offset,
+        at=round(row["timestamp"].timestamp() * 1000),
+        error=ours.get("error", ""),
+        operator=ours.get("operator", ""),
+        origin=_origin(ours),
+        key=_content(row["key"]),
+        value=_content(row["value"]),
+        headers={name: _text(value) for name, value in headers.items() if not name.startswith(_PREFIX)},
+    )
+
+
+def _origin(ours: Mapping[str, str]) -> Origin | None:
+    if any(name not in ours for name in _ORIGIN):
+        return None
+    if not (ours["partition"].isdecimal() and ours["offset"].isdecimal()):
+        return None  # another program's header
+    return Origin(stream=ours["stream"], partition=int(ours["partition"]), offset=int(ours["offset"]))
+
+
+def _content(value: bytes | None) -> Content | None:
+    if value is None:
+        return None
+    part, cut = value[:_SHOWN_BYTES], len(value) > _SHOWN_BYTES
+    try:
+        return Content(bytes=len(value), cut=cut, text=_whole(part, cut))
+    except UnicodeDecodeError:
+        return Content(bytes=len(value), cut=cut, base64=base64.b64encode(part).decode())
+
+
+def _whole(part: bytes, cut: bool) -> str:
+    """UTF-8 as text; of what was cut, without the half of a letter that it may end with."""
+    for less in range(4 if cut else 1):
+        try:
+            return part[: len(part) - less].decode()
+        except UnicodeDecodeError:
+            if less == (3 if cut else 0):
+                raise
+    raise AssertionError("one of them returns or raises")
+
+
+def _text(value: bytes) -> str:
+    return value[:_SHOWN_BYTES].decode(errors="replace")
+
+
+def _size(of: DeadLetter) -> int:
+    parts = (len(each.text or each.base64 or "") for each in (of.key, of.value) if each is not None)
+    return len(of.error) + sum(parts) + sum(map(len, of.headers.values()))
