@@ -53,6 +53,7 @@ from tests.soak import (
     processing,
     racked,
     scaled,
+    stores,
     surroundings,
     table_soak,
     toured,
@@ -187,7 +188,7 @@ Damage = Callable[[Workspace, Path], tuple[object, ...]]
 def _other_job(workspace: Workspace, home: Path) -> tuple[object, ...]:
     job = workspace.folder / "delays.py"
     job.write_text(job.read_text().replace("dep_delay >= 15", "dep_delay >= 20"))
-    return 4, "not the one that was started", "operator where"
+    return 4, "not the one that was started", "condition is"
 
 
 def _no_lanes(workspace: Workspace, home: Path) -> tuple[object, ...]:
@@ -301,6 +302,8 @@ SCENARIOS: dict[str, Scenario] = {
     "drive-by": drive_by.drive_by,
     "tour": toured.interrupted,
     "api-requests": api_requests.sent_by_all,
+    "s3": stores.scenario,
+    "hdfs": stores.scenario,
     **table_soak.SCENARIOS,
 }
 SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
@@ -386,6 +389,8 @@ def _workspace(name: str, seed: int, folder: Path, stack: ExitStack) -> Workspac
     """The streams of a scenario in Kafka are in a broker of its own, which ends with the stack."""
     if name in table_soak.SCENARIOS:
         return table_soak.workspace_of(name, folder, stack)
+    if name in ("s3", "hdfs"):
+        return (stores.on_s3 if name == "s3" else stores.on_hdfs)(folder, stack)
     if name == "kill-any":
         return kill_any.workspace_of(seed, folder, None)
     if name not in SCENARIOS_IN_KAFKA:

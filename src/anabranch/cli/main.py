@@ -45,6 +45,7 @@ _ORDER = [
     "drain",
     "cancel",
     "compact",
+    "reset",
     "sizing",
     "stop",
     "check",

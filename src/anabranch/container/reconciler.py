@@ -12,8 +12,9 @@ from pathlib import Path
 import msgspec
 from pyspark.sql import SparkSession
 
-from anabranch import logs
+from anabranch import logs, scratch
 from anabranch.clocks import boottime
+from anabranch.container.checkpoint import claims
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.lane_folders import Place
 from anabranch.container.checkpoint.standbys import Copies
@@ -71,7 +72,7 @@ class Container:
         self._period = period
         self._replaced = replaced
         self._trace = trace
-        self._clocks = tempfile.TemporaryDirectory(prefix="anabranch-clocks-")
+        self._clocks = tempfile.TemporaryDirectory(prefix="clocks-", dir=scratch.folder("container"))
         systems = Systems(job.settings, job.graph.job)
         place = Place(job.spark, job.settings.storage.root, Path(self._clocks.name), systems)
         self._builder = QueryBuilder(job, place)
@@ -269,6 +270,7 @@ class Container:
         for keeper in self._keepers.values():
             keeper.leave()
         end = time.monotonic() + _ENDS_WITHIN
-        for keeper in self._keepers.values():
-            keeper.join(max(0.0, end - time.monotonic()))
+        ended = [keeper.join(max(0.0, end - time.monotonic())) for keeper in self._keepers.values()]
+        if all(ended):
+            claims.end()
         self._clocks.cleanup()

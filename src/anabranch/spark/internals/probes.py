@@ -6,6 +6,8 @@ from pyspark.sql import SparkSession
 
 from anabranch import logs
 from anabranch.spark.internals import (
+    batch_clock,
+    checkpoint_files,
     checkpoint_layout,
     class_path,
     context_stop,
@@ -37,6 +39,7 @@ from anabranch.spark.internals.surface import Probe, Surface
 __all__ = ["SURFACES", "insist", "look"]
 
 SURFACES: tuple[Surface, ...] = (
+    checkpoint_files.SURFACE,
     checkpoint_layout.SURFACE,
     class_path.SURFACE,
     context_stop.SURFACE,
@@ -46,6 +49,7 @@ SURFACES: tuple[Surface, ...] = (
     hadoop_files.SURFACE,
     java_functions.SURFACE,
     java_process.SURFACE,
+    batch_clock.SURFACE,
     local_properties.SURFACE,
     observed_metrics.SURFACE,
     query_hold.SURFACE,
