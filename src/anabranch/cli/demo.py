@@ -123,7 +123,9 @@ def _broker(place: Path, java: str, interruptions: Interruptions) -> str:
 
     folder = jars.broker_folder()
     if folder is None:
-        raise NotFoundError("there are no jars of a Kafka broker here", "fetch them: anabranch jars fetch broker")
+        raise NotFoundError(
+            "there are no jars of a Kafka broker here", "fetch them: anabranch jars fetch connector broker"
+        )
     progress.say("starting a Kafka broker ...")
     with interruptions.undisturbed():
         cluster = broker.start(place / "broker", folder, flags=(*broker.QUICK, *java.split()))
