@@ -99,6 +99,35 @@ def test_windows_of_processing_time_close_by_themselves_and_a_replay_has_the_sam
     assert [(v["k"], v["n"]) for v in site.values("out")][2:] == [("a", 1)], "a record was late, and lost"
 
 
+def test_windows_of_processing_time_go_on_where_the_clock_was_set_back(site: Site) -> None:
+    """The last batch was planned an hour after the time that it is now: the machine's clock was set back since, or the
+    lane has come from a machine whose clock is an hour ahead."""
+    site.log.create("in", 1)
+    job = Job("j")
+    read = job.read("in", key="k string", schema="n int")
+    read.window(session("1 second"), time="processing").agg(n="count(*)").write("out")
+    deployed = site.deployed(job)
+    site.put("in", 0, [{"n": 1}], [b"a"])
+    deployed.ran()
+    (lane,) = deployed.lanes
+    folder, ahead = deployed.folder(lane), 3_600_000
+    site.put("in", 0, [{"n": 2}] * 3, [b"a"] * 3)
+    last = folder.entry(folder.planned())
+    later = replace(last, metadata={**last.metadata, "batchTimestampMs": last.at + ahead})
+    folder.plan(later.with_positions(next(iter(last.streams().values())), {0: 4}))
+    deployed.ran()
+    for _ in range(2):
+        site.put("in", 0, [{"n": 3}] * 2, [b"b"] * 2)
+        _until(int(time.time() * 1000) + 2_500)
+        deployed.ran()
+        batches = [folder.batch(number).at for number in range(folder.planned() + 1)]
+        assert batches == sorted(batches), "time went back"
+    found = [(v["k"], v["n"]) for v in site.values("out")]
+    assert found[:3] == [("a", 1), ("a", 3), ("b", 2)], "windows that are open close after their size, not in an hour"
+    ends = [datetime.fromisoformat(v["window_end"]).timestamp() * 1000 for v in site.values("out")]
+    assert ends[1] > last.at + ahead
+
+
 def _until(unix_ms: int) -> None:
     time.sleep(max(0.0, unix_ms / 1000 - time.time()))
 

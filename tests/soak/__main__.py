@@ -56,6 +56,7 @@ from tests.soak import (
     stores,
     surroundings,
     table_soak,
+    toured,
     value_soak,
     windowing,
 )
@@ -187,7 +188,7 @@ Damage = Callable[[Workspace, Path], tuple[object, ...]]
 def _other_job(workspace: Workspace, home: Path) -> tuple[object, ...]:
     job = workspace.folder / "delays.py"
     job.write_text(job.read_text().replace("dep_delay >= 15", "dep_delay >= 20"))
-    return 4, "not the one that was started", "operator where"
+    return 4, "not the one that was started", "condition is"
 
 
 def _no_lanes(workspace: Workspace, home: Path) -> tuple[object, ...]:
@@ -299,6 +300,7 @@ SCENARIOS: dict[str, Scenario] = {
     "kill-any": kill_any.killed,
     "broken-off": broken_off.broken_off,
     "drive-by": drive_by.drive_by,
+    "tour": toured.interrupted,
     "api-requests": api_requests.sent_by_all,
     "s3": stores.scenario,
     "hdfs": stores.scenario,

@@ -59,7 +59,7 @@ KINDS: dict[str, str] = {
     "log: a file that was not written whole": "nothing reads it",
     "log: a segment that no entry names": "nothing reads it",
     "log: an open transaction": "who opens the slot next ends it",
-    "temporary: a folder of clocks": "nothing reads it: a clock is made of the lane's folder when the lane starts",
+    "temporary: a folder of a process": "nothing reads it, and the next process removes it",
     "temporary: a folder of Spark's": "nothing reads it",
     "processes: some live on": "they end by themselves; the lock keeps others out of a local folder until then",
 }
@@ -71,7 +71,7 @@ def leftovers(workspace: Workspace, temporary: Path | None = None) -> Counter[st
     found: Counter[str] = Counter()
     for each in (_of_lanes(workspace), _of_store(workspace), _of_log(workspace)):
         found.update(each)
-    for place, kind in (("anabranch-clocks-*", "clocks"), ("spark-*", "Spark's"), ("blockmgr-*", "Spark's")):
+    for place, kind in (("anabranch-*", "a process"), ("spark-*", "Spark's"), ("blockmgr-*", "Spark's")):
         if temporary is not None:
             found[f"temporary: a folder of {kind}"] += len(list(temporary.glob(place)))
     unknown = found.keys() - KINDS.keys()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import unquote, urlsplit
 
 import typer
 
@@ -34,29 +38,32 @@ def compact(
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:
-    """Remove the state that a stopped job's lanes keep of tasks which other lanes own. Killed, it has done nothing."""
+    """Remove the state that a stopped job's lanes keep of tasks which other lanes own, and folders of closed lanes."""
     from anabranch.spark.session import session
 
     settings = configuration.load(config)
     with maintenance.alone(settings.coordinator.store, job) as store:
         lanes = maintenance.lanes(store, job)
         found: Sequence[Compacted] = ()
+        its = _settings(settings, store, job)
         if lanes:
-            its = _settings(settings, store, job)
             progress.say("looking at the state with Spark ...")
             spark = session.for_schemas(its, "")
             try:
                 found = compacted(store, spark, its.storage.root, lanes)
             finally:
                 session.stop(spark)
+        removed = cleared(store, job, its.storage.root)
     if json:
-        told = {"job": job, "lanes": [_plain(each) for each in found]}
+        told = {"job": job, "lanes": [_plain(each) for each in found], "folders": removed}
         output.as_json(told)
     for each in found:
         rows, size = f"{each.rows_now:,} of {each.rows:,} rows", f"{each.bytes_now:,} of {each.bytes:,} bytes"
         progress.say(f"lane {each.lane}: {rows} stay, {size}")
     if not found:
         progress.say(f"job {job} keeps no state of tasks that other lanes own")
+    if removed:
+        progress.say(f"{len(removed)} folders of closed lanes were removed")
 
 
 def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> list[Compacted]:
@@ -89,6 +96,23 @@ def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> lis
     for each in foreign:
         each.folder.remove()
     return list(told.values())
+
+
+def cleared(store: Store, job: str, root: str) -> list[str]:
+    """Remove the folders that nobody needs of a job that :func:`maintenance.lanes` has found at rest; gives them. Those
+    under a root that isn't on a local disk stay."""
+    place = urlsplit(root)
+    if place.scheme not in ("", "file"):
+        return []
+    home = Path(unquote(place.path)) / job
+    there = [(path.parent.name, path.name) for path in home.glob("*/*") if path.is_dir()]
+    removed = []
+    for lane, name in maintenance.unneeded(store.lanes(job), there):
+        shutil.rmtree(home / lane / name)
+        removed.append(f"{lane}/{name}")
+        with suppress(OSError):  # it has others
+            (home / lane).rmdir()
+    return removed
 
 
 def _settings(settings: Settings, store: Store, job: str) -> Settings:

@@ -32,6 +32,7 @@ from anabranch.coordinator.launcher import Launcher
 from anabranch.coordinator.leadership.election import Election
 from anabranch.coordinator.leadership.leadership import Leadership
 from anabranch.coordinator.processes import Processes
+from anabranch.coordinator.retention import Retain
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConfigError, UsageError
 from anabranch.event_time import durations
@@ -74,7 +75,7 @@ def coordinator(
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
-    served = Coordinator(store, lease=lease, grace=grace)
+    served = Coordinator(store, lease=lease, grace=grace, retain=Retain.of(settings))
     election = Election(store, reached, boottime, lease, grace)
     local = (launcher or settings.launcher) == "local"
     launches = _launcher(settings, settings.url or reached, config) if local else None

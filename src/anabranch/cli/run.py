@@ -25,6 +25,7 @@ from anabranch.coordinator.api import dashboard, listening
 from anabranch.coordinator.api.audit import Audit, Trail
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.input_monitor import InputMonitor
+from anabranch.coordinator.retention import Retain
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import AnabranchError, ConflictError, JobFailedError
 from anabranch.formats import Format
@@ -91,7 +92,7 @@ def execute(
     plan, drained = _planned(file, settings, reset_state)
     with endpoint.RunLock(store_url, name), ExitStack() as served:
         store = Store(store_url)
-        coordinator = Coordinator(store, systems=Systems(settings, name))
+        coordinator = Coordinator(store, systems=Systems(settings, name), retain=Retain.of(settings.coordinator))
         new, formats = _checked(file, settings, plan, coordinator, drained)
         from anabranch.container import executors
         from anabranch.spark.session import session

@@ -123,9 +123,10 @@ def _code(client: Client, home: Path, in_image: bool) -> str:
 
 
 def _known_model(client: Client, job: str) -> tuple[JobModel | None, bool]:
-    """What a job has been so far, and whether it was drained."""
+    """What a job has been so far, None if it was reset; and whether it was drained, or reset."""
     try:
-        return client.model(job), client.status(job).state == DeploymentState.DRAINED
+        state = client.status(job).state
+        return None if state is DeploymentState.RESET else client.model(job), state.is_over
     except NotFoundError:
         return None, False
 

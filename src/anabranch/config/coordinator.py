@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from anabranch.config.addresses import check_urls
 from anabranch.config.durations import Duration
@@ -63,6 +63,12 @@ class CoordinatorSettings(Section):
 
     period: Duration = "2 seconds"
     """The longest time between two heartbeats."""
+
+    retain_events: Annotated[int, Field(ge=1000)] = 100_000
+    """How many events of each job the store keeps: the newest."""
+
+    retain_versions: Annotated[int, Field(ge=2)] = 20
+    """Of how many of a job's last deployments the store keeps the code."""
 
     launcher: Literal["external", "local"] = "external"
     """Who starts containers: somebody else, or the coordinator that leads, on its own machine."""

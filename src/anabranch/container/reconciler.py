@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from pyspark.sql import SparkSession
 
-from anabranch import logs
+from anabranch import logs, scratch
 from anabranch.clocks import boottime
 from anabranch.container.checkpoint import claims
 from anabranch.container.checkpoint.folder import Folder
@@ -72,7 +72,7 @@ class Container:
         self._period = period
         self._replaced = replaced
         self._trace = trace
-        self._clocks = tempfile.TemporaryDirectory(prefix="anabranch-clocks-")
+        self._clocks = tempfile.TemporaryDirectory(prefix="clocks-", dir=scratch.folder("container"))
         systems = Systems(job.settings, job.graph.job)
         place = Place(job.spark, job.settings.storage.root, Path(self._clocks.name), systems)
         self._builder = QueryBuilder(job, place)

@@ -15,7 +15,7 @@ _MOST_DOUBLINGS = 10
 
 @dataclass(frozen=True)
 class Wait:
-    """What a lane waits for, since when (in seconds since 1970), and how often it has failed since then."""
+    """What a lane waits for, since when (in seconds of any clock), and how often it has failed since then."""
 
     awaited: str
     since: float

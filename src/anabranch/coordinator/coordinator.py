@@ -24,6 +24,7 @@ from anabranch.coordinator.launch_policy import Demand
 from anabranch.coordinator.membership import Membership
 from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.reads import Reads
+from anabranch.coordinator.retention import Retain, Retention
 from anabranch.coordinator.store import EventRange, Store
 from anabranch.errors import NotFoundError, OutOfTimeError
 from anabranch.formats import Format
@@ -79,6 +80,7 @@ class Coordinator(Operations):
         systems: of the one job that runs in this process; None: those that jobs' settings name.
         counting: finds out how many partitions streams have; see :func:`input_monitor.counted`.
         locating: finds out which racks they are in; see :func:`input_monitor.located`.
+        retain: how much of the past the store keeps.
     """
 
     def __init__(
@@ -92,11 +94,13 @@ class Coordinator(Operations):
         systems: Systems | None = None,
         counting: input_monitor.Counting = input_monitor.counted,
         locating: input_monitor.Locating = input_monitor.located,
+        retain: Retain | None = None,
     ) -> None:
         self.registry = JobRegistry(store, clock, lease, now, grace, first)
         self.membership = Membership(self.registry)
         self.reads = Reads(self.registry, lambda: self.membership.invalid_heartbeats)
         self._store = store
+        self._retention = Retention(store, retain or Retain(), clock)
         self._dead_letters = DeadLetterReader(store, systems, now)
         self._context = Context(self.registry, systems, counting, locating)
 
@@ -293,10 +297,12 @@ class Coordinator(Operations):
         for job in jobs:
             autoscale.autoscale(self.registry, job)
         self.reads.histories.sample()
+        self._retention.look()
 
     def look(self) -> None:
         """Look at the inputs of jobs: see :func:`anabranch.coordinator.commands.expand.look`."""
         self.reads.histories.sample()  # a job in one process has nobody else who looks at the time
+        self._retention.look()
         expand.look(self._context)
 
     def fences(self) -> list[Fence]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 import msgspec
@@ -13,7 +13,7 @@ from anabranch.errors import ConflictError, NotFoundError, NotLeadingError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState, open_lanes
 
-__all__ = ["alone", "begun", "lanes", "replaced"]
+__all__ = ["alone", "begun", "lanes", "replaced", "unneeded"]
 
 _WHO = "compact"
 
@@ -70,6 +70,23 @@ def lanes(store: Store, job: str) -> list[Lane]:
             "start the job again, and stop it once it runs",
         )
     return [lane for lane in found if lane.stateful and lane.folder_epoch]
+
+
+def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Of the folders of a stopped job, those that nobody will read again: of lanes that are closed, and former ones of
+    open lanes. What isn't a folder of a lane that is known stays.
+
+    Args:
+        known: all lanes that the job ever had. None of them is about to change: see :func:`lanes`.
+        there: the folders that there are, as the name of a lane and that of a folder in its own.
+    """
+    needed: set[tuple[str, str]] = set()
+    for lane in open_lanes(known.values()):
+        needed.add((lane.id, str(lane.folder_epoch)))
+        if not lane.folder_epoch or lane.was_silent:  # it still looks how far those were that it goes on from
+            needed |= {(name, str(epoch)) for name, epoch in lane.inherits.items()}
+    of_lanes = {(lane, name) for lane, name in there if lane in known and name.isdecimal()}
+    return sorted(of_lanes - needed)
 
 
 def _rests(lane: Lane) -> bool:

@@ -3,6 +3,7 @@ and measured afterwards."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -31,6 +32,8 @@ _STATE_SPEED = 100e6
 """Bytes of state a second that are copied and opened, where no change has shown it yet."""
 _CONTAINER = 15.0
 """Seconds until a container is there, where no change has shown it yet."""
+_IN_STEP = 1.0
+"""So many seconds may clocks differ."""
 _PATIENCE = 60.0
 """Seconds after a change for which the first output of all lanes is waited for."""
 _NEW = 0.5
@@ -124,9 +127,16 @@ class Watched:
             elif report.first_output and not self.closing.isdisjoint(lane.predecessors):
                 self._first[lane.id] = report.first_output
 
-    def measured(self, lanes: Iterable[Lane], since: float) -> float | None:
-        """The longest pause of all, in seconds; None: it isn't known yet. ``since``: the seconds since all lanes run.
-        Those that have had nothing to read for a minute don't count; 0.0: none had."""
+    def measured(self, lanes: Iterable[Lane], since: float, whole: float = math.inf) -> float | None:
+        """The longest pause of all, in seconds; None: it isn't known yet.
+
+        Those that have had nothing to read for a minute don't count, nor those of lanes whose machines' clocks are so
+        far apart, or were set meanwhile, that the pause would be longer than the change; 0.0: no lane had one.
+
+        Args:
+            since: the seconds since all lanes run.
+            whole: the seconds since the change was accepted.
+        """
         followers = [lane for lane in lanes if not self.closing.isdisjoint(lane.predecessors)]
         if since < _PATIENCE and any(lane.id not in self._first for lane in followers):
             return None
@@ -135,4 +145,4 @@ class Watched:
             for lane in followers
             if lane.id in self._first
         ]
-        return max(0.0, *pauses) if pauses else 0.0
+        return max((pause for pause in pauses if 0.0 < pause <= whole + _IN_STEP), default=0.0)

@@ -13,13 +13,11 @@ from anabranch.errors import ConflictError, StateError
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
-from anabranch.planning.fingerprints import PARTITIONS
+from anabranch.planning import differences
 from anabranch.planning.transition import after_drain as follow_drain
 from anabranch.protocol.deployment import StartRequest
 
 __all__ = ["after_drain", "again", "check_same", "check_whole", "numbered"]
-
-_SHORT = 40
 
 
 def numbered(start: StartRequest, deployment: int) -> StartRequest:
@@ -97,22 +95,23 @@ def _new_id() -> str:
     return secrets.token_hex(4)
 
 
-def check_same(stored: DeploymentRecord, fingerprint: Mapping[str, str]) -> None:
-    """ConflictError that names what differs, unless the plan is the one that is stored. Inputs may have other
-    partition counts: a job that runs goes along with them."""
-    before, after = stored.fingerprint, fingerprint
-    differing = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
-    names = [name for name in differing if not (name.startswith(PARTITIONS) and name in before and name in after)]
-    if names:
-        raise ConflictError(
-            f"job {stored.job!r} is not the one that was started here; it differs in: "
-            + ", ".join(_difference(name, before.get(name), after.get(name)) for name in names),
-            "if the job was started on a coordinator: anabranch deploy JOB.py; else undo the change, or run it under "
-            "another job name",
-        )
-
-
-def _difference(name: str, before: str | None, after: str | None) -> str:
-    if all(value is None or len(value) <= _SHORT for value in (before, after)):
-        return f"{name} ({'none' if before is None else before} → {'none' if after is None else after})"
-    return name
+def check_same(stored: DeploymentRecord, graph: Graph, start: StartRequest) -> None:
+    """ConflictError that names what differs, and the ways on, unless the plan is the one that is stored: ``graph`` is
+    that of the stored deployment."""
+    found = differences.described(graph, start.graph, stored.fingerprint, start.fingerprint)
+    if not found:
+        return
+    job = stored.job
+    ways = ["undo the change: nothing is lost"]
+    if stored.program is not None:
+        ways.append("anabranch deploy JOB.py: positions and state stay, or it says what can't be kept")
+    drained = "positions and the state of running aggregates and processors stay, open windows come out early"
+    ways += [
+        f"start it with the file as it was, anabranch drain {job}, and start the new version: {drained}",
+        f"anabranch reset {job}: positions, state and open windows are lost, and what is read again is written again",
+    ]
+    raise ConflictError(
+        f"job {job!r} is not the one that was started here:" + "".join(f"\n    {each}" for each in found),
+        "it can't go on with the positions and the state of that one. Ways on, and what each loses:"
+        + "".join(f"\n    {each}" for each in ways),
+    )

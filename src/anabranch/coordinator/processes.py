@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import contextlib
 import fcntl
 import os
@@ -22,6 +23,8 @@ from anabranch.errors import UsageError
 __all__ = ["Processes"]
 
 _KEPT = 20
+_MADE, _NONE = "%Y%m%dT%H%M%S", "19700101T000000"
+_STAMP = "[0-9]" * 8 + "T" + "[0-9]" * 6
 _TAIL_BYTES, _TAIL_LINES, _TAIL_CHARACTERS = 4096, 3, 300
 
 log = logs.get_logger()
@@ -60,13 +63,19 @@ class Processes:
 
     def start(self, job: str) -> str:
         """Start a process; gives its execution. One that can't be started has ended at once, and says why."""
-        made = time.strftime("%Y%m%dT%H%M%S", time.gmtime(self.now()))
+        made = time.strftime(_MADE, time.gmtime(max(self.now(), self._newest(job) + 1)))
         execution = f"{made}-{uuid.uuid4().hex[:12]}"
         try:
             self._start(job, execution)
         except OSError as error:
             self._broken[execution] = f"it can't be started: {error}"
         return execution
+
+    def _newest(self, job: str) -> float:
+        """When the newest process was started, in seconds since 1970, as its name has it: the next one sorts behind it,
+        even if the clock was set back. 0.0: there is none."""
+        stamps = (path.stem.partition("-")[0] for path in (self.folder / job).glob(f"{_STAMP}-*.log"))
+        return float(calendar.timegm(time.strptime(max(stamps, default=_NONE), _MADE)))
 
     def log_of(self, job: str, execution: str) -> Path:
         return self.folder / job / f"{execution}.log"

@@ -6,16 +6,13 @@ they import is what the user's process has run: a file that was edited since the
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import importlib
 import importlib.util
 import json
 import os
 import re
-import shutil
 import sys
-import tempfile
 import threading
 import traceback
 from collections.abc import Collection, Mapping, Sequence
@@ -27,6 +24,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from anabranch import scratch
 from anabranch.api.job import Job
 from anabranch.errors import UsageError
 
@@ -281,9 +279,7 @@ def register(code: JobCode, functions: Mapping[int, Any]) -> None:
 def shelf() -> str:
     """A folder of this process's, for :data:`SHELF`."""
     if not _shelves:
-        folder = tempfile.mkdtemp(prefix="anabranch-job-shelf-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        _shelves.append(folder)
+        _shelves.append(str(scratch.folder("job-shelf")))
         for each in _loaded.values():
             _put_on_shelf(each.code)
     return _shelves[0]
@@ -336,8 +332,7 @@ def snapshot(code: JobCode) -> JobCode:
         if finder is None or not finder.sources:
             return code
         if finder.snapshot is None:
-            folder = Path(tempfile.mkdtemp(prefix="anabranch-job-code-"))
-            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            folder = scratch.folder("job-code")
             texts = {path: text.hex() for path, text in sorted(finder.sources.items())}
             (folder / "sources.json").write_text(json.dumps(texts))
             finder.snapshot = replace(code, sources=str(folder / "sources.json"))

@@ -5,13 +5,15 @@ from __future__ import annotations
 from anabranch.coordinator import queries
 from anabranch.coordinator.store import Store, address
 from anabranch.errors import NotFoundError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.job_model import JobModel
 
 __all__ = ["present_model"]
 
 
 def present_model(store_url: str, job: str) -> tuple[JobModel | None, bool]:
-    """The present generation of a job that a store on this machine knows, and whether it was drained."""
+    """The present generation of a job that a store on this machine knows, None if it was reset; and whether it was
+    drained, or reset."""
     if address.is_on_server(store_url):
         return None, False
     try:
@@ -19,7 +21,8 @@ def present_model(store_url: str, job: str) -> tuple[JobModel | None, bool]:
     except NotFoundError:
         return None, False
     try:
-        return queries.model(store, job), queries.deployment(store, job).state == "drained"
+        state = queries.deployment(store, job).state
+        return None if state is DeploymentState.RESET else queries.model(store, job), state.is_over
     except NotFoundError:
         return None, False
     finally:

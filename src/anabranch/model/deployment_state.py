@@ -19,10 +19,16 @@ class DeploymentState(enum.StrEnum):
     STOPPING = "stopping"
     STOPPED = "stopped"
     FAILED = "failed"
+    RESET = "reset"
 
     @property
     def active(self) -> bool:
         return self.runs or self is DeploymentState.STOPPING
+
+    @property
+    def is_over(self) -> bool:
+        """Whether what is started next is another deployment, with lanes of its own."""
+        return self in {DeploymentState.DRAINED, DeploymentState.RESET}
 
     @property
     def runs(self) -> bool:

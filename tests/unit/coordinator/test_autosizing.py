@@ -15,17 +15,17 @@ from anabranch.coordinator import autosizing
 from anabranch.coordinator.autosizing import Findings, Verdict
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.jobs.transitions import Generation
-from anabranch.coordinator.store import Event, Store
+from anabranch.coordinator.store import Store
 from anabranch.model.factor import FACTORS
 from anabranch.protocol.commands import ScaleRequest
-from anabranch.protocol.container import WantedLane
 from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
 from anabranch.protocol.status import JobStatus
 from tests.unit.coordinator import workers
+from tests.unit.coordinator.coping import Coping, decisions, passed, started
 from tests.unit.coordinator.figures import BEHIND, LIMITS, LONG, SSP, decided, going_on, report, status
 from tests.unit.coordinator.helpers import FIRST, SECOND, Clock
 from tests.unit.coordinator.programs import PROGRAM
-from tests.unit.coordinator.workers import JOB, Worker
+from tests.unit.coordinator.workers import JOB
 
 
 @pytest.mark.parametrize(
@@ -331,24 +331,6 @@ def test_nothing_is_known_before_the_ends_are() -> None:
     assert load.span == 0
 
 
-class Coping(Worker):
-    """A container that says how its functions cope."""
-
-    working = 0.0
-    second = 0
-
-    def turn(self) -> tuple[WantedLane, ...]:
-        self.second += 1
-        return super().turn()
-
-    def _do(self, one: Any) -> None:
-        super()._do(one)
-        told = self.reports[one.lane.id]
-        if told.phase == "running":
-            figures = {"working": self.working, "span": 30.0, "rows": self.second}
-            self.reports[one.lane.id] = msgspec.structs.replace(told, **figures)
-
-
 @pytest.fixture
 def store() -> Store:
     return Store("sqlite://")
@@ -361,27 +343,6 @@ def clock() -> Clock:
 
 def coordinator_of(store: Store, clock: Clock, grace: float | None = 2) -> Coordinator:
     return Coordinator(store, clock=clock, now=lambda: clock.at, lease=10, grace=grace)
-
-
-def started(coordinator: Coordinator, **settings: Any) -> Coping:
-    program = msgspec.structs.replace(PROGRAM, settings={"job": {"autoscale": {"max": 8}, **settings}})
-    coordinator.start(msgspec.structs.replace(workers.start(), program=program))
-    worker = Coping(coordinator)
-    worker.turns()
-    assert coordinator.status(JOB).state == "running"
-    return worker
-
-
-def passed(worker: Coping, clock: Clock, seconds: int) -> None:
-    """So much time, in which the container beats and its coordinator does what is due."""
-    for _ in range(0, seconds, 4):
-        clock.at += 4
-        worker.turn()
-        worker.seat.coordinator.tick()  # type: ignore[union-attr]
-
-
-def decisions(coordinator: Coordinator) -> list[Event]:
-    return [event for event in coordinator.events(JOB) if event.who == "autoscale"]
 
 
 def test_a_job_is_scaled_by_itself(store: Store, clock: Clock) -> None:

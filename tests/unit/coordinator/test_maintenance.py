@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from anabranch.cli import compact
 from anabranch.coordinator import endpoint, maintenance, plans
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError, NotFoundError, NotLeadingError
@@ -67,6 +68,36 @@ def test_a_job_that_is_not_stopped_is_refused(state: str, cure: str) -> None:
 def test_a_job_in_the_middle_of_something_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises(ConflictError, match=f"lane {SECOND}"):
         maintenance.lanes(stored(**fields), JOB)
+
+
+@pytest.mark.parametrize(
+    ("fields", "kept"),
+    [
+        ({"folder_epoch": 3, "last_batch": 9, "first_batch": 8}, {("0-b", "3")}),
+        ({"folder_epoch": 3, "last_batch": 7, "first_batch": 8}, {("0-b", "3"), ("0-a", "2")}),
+        ({"folder_epoch": 0, "first_batch": 8, "last_batch": -1}, {("0-a", "2")}),
+        ({"folder_epoch": 3, "last_batch": 9, "first_batch": 8, "state": LaneState.CLOSED}, set()),
+    ],
+    ids=["goes on", "has no batch of its own", "has no folder", "closed"],
+)
+def test_folders_that_nobody_reads_again(fields: dict[str, object], kept: set[tuple[str, str]]) -> None:
+    closed = lane("0-a", state=LaneState.CLOSED, folder_epoch=2)
+    follows = lane("0-b", predecessors=("0-a",), inherits={"0-a": 2}, **fields)
+    others = {("0-b", "standby-3-1"), ("0-unknown", "1"), ("0-b", "notes")}
+    folders = {("0-a", "1"), ("0-a", "2"), ("0-b", "1"), ("0-b", "3")}
+    found = maintenance.unneeded({"0-a": closed, "0-b": follows}, folders | others)
+    assert set(found) == folders - kept
+
+
+def test_they_are_removed_and_nothing_else_is(tmp_path: Path) -> None:
+    store = stored(folder_epoch=2, last_batch=3)
+    for name in (f"{SECOND}/1", f"{SECOND}/2", f"{SECOND}/standby-2-1", "0-unknown/1"):
+        (tmp_path / "lanes" / JOB / name / "offsets").mkdir(parents=True)
+    assert compact.cleared(store, JOB, str(tmp_path / "lanes")) == [f"{SECOND}/1"]
+    left = {str(path.relative_to(tmp_path / "lanes" / JOB)) for path in (tmp_path / "lanes" / JOB).glob("*/*")}
+    assert left == {f"{SECOND}/2", f"{SECOND}/standby-2-1", "0-unknown/1"}
+    assert compact.cleared(store, JOB, (tmp_path / "lanes").as_uri()) == []
+    assert compact.cleared(store, JOB, "hdfs://host/lanes") == []
 
 
 def test_folders_are_replaced_in_one_step() -> None:

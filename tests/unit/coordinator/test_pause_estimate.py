@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import msgspec
@@ -134,7 +135,7 @@ def test_the_events_of_a_job_say_what_was_foretold_and_what_was_measured() -> No
     coordinator.scale(JOB, ScaleRequest(factor=4))
     worker.turns()
     assert not [each for each in coordinator.events(JOB, 100) if "stood still" in each.what]
-    told = {name: msgspec.structs.replace(each, first_output=5e9) for name, each in worker.reports.items()}
+    told = {name: msgspec.structs.replace(each, first_output=time.time()) for name, each in worker.reports.items()}
     worker.seat.beat(*told.values())
     coordinator.tick()
     (event,) = [each for each in coordinator.events(JOB, 100) if "stood still" in each.what]

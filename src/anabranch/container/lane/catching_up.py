@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from anabranch import logs
+from anabranch.clocks import boottime
 from anabranch.container.lane.attempt import Attempt
 from anabranch.errors import AnabranchError
 from anabranch.model.ssp import SSP, parsed
@@ -49,7 +50,7 @@ def _has_told_time(attempt: Attempt) -> bool:
     if time is None and query is not None and query.sources.has_event_time:
         return False
     if time is not None:
-        heard = time.heard(attempt.place.systems.named, clock.unix_ms())
+        heard = time.heard(attempt.place.systems.named, time.now(clock.unix_ms(), boottime()))
         if folder.batch(folder.planned()).progress != heard:
             return False
     # Timers of processing time call for one batch after the other: whichever runs is finished when the lane stops.

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from anabranch import crash_points
 from anabranch.api.timers import INFINITY
+from anabranch.clocks import boottime
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.offset_log import Entry
 from anabranch.event_time.progress import Progress
@@ -164,9 +165,10 @@ class Drain:
         if time is None and self.query.sources.has_event_time:
             self.query.outputs.time.begin(self.folder.batch(last), pending=False)
             time = clock.read(self.clock)
-        reached = None if time is None else time.heard(self.systems.named, self.now())
+        now = self.now() if time is None else time.now(self.now(), boottime())
+        reached = None if time is None else time.heard(self.systems.named, now)
         entry = self.folder.entry(last)
-        now = max(self.now(), int(entry.metadata.get("batchTimestampMs", 0)))
+        now = max(now, int(entry.metadata.get("batchTimestampMs", 0)))
         return planned(entry, max(entry.watermark, self.folder.next_watermark(last)), reached, now)
 
     def _held(self) -> dict[SSP, int]:

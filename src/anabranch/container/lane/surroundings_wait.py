@@ -35,7 +35,7 @@ class SurroundingsWait:
     """Not thread-safe. ``is_over``: the lane has waited as long as it may, and has failed.
 
     Args:
-        clock: seconds.
+        clock: seconds, of a clock that nobody sets.
     """
 
     def __init__(self, lane: str, patience: Patience, clock: Callable[[], float]) -> None:
@@ -44,6 +44,7 @@ class SurroundingsWait:
         self._patience = patience
         self._clock = clock
         self._wait: Wait | None = None
+        self._since = 0.0
         self._waited_from = -1
         self._runs_since: float | None = None
 
@@ -55,16 +56,17 @@ class SurroundingsWait:
     @property
     def since(self) -> float:
         """In seconds since 1970. Of a wait that begins now: now."""
-        return self._patience.now() if self._wait is None else self._wait.since
+        return self._patience.now() if self._wait is None else self._since
 
     def pause(self, awaits: str, report: LaneReport) -> float | None:
         """How long to wait before the next look at the surroundings; None: it has waited long enough."""
         first = self._wait is None
-        wait = waiting.begun_or_continued(self._wait, awaits, self._patience.now())
+        wait = waiting.begun_or_continued(self._wait, awaits, self._clock())
+        self._since = self._patience.now() if first else self._since
         self._wait, self._waited_from, self._runs_since = wait, report.batch, None
         if first:
             log.warning(f"a lane waits for {wait.awaited}", lane=self._lane, error=report.error)
-        pause = waiting.pause(wait, self._patience.now(), self._patience.longest, self._patience.chance())
+        pause = waiting.pause(wait, self._clock(), self._patience.longest, self._patience.chance())
         self.is_over = pause is None
         return pause
 
@@ -78,7 +80,7 @@ class SurroundingsWait:
         goes_on = report.batch > self._waited_from or report.phase == LanePhase.ENDED
         if not goes_on and self._clock() <= self._runs_since + _RUNS_WELL:
             return False
-        seconds = round(self._patience.now() - self._wait.since)
+        seconds = round(self._clock() - self._wait.since)
         log.warning("a lane goes on", lane=self._lane, waited_for=self._wait.awaited, seconds=seconds)
         self._wait = None
         return True

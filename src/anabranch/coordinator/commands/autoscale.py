@@ -129,5 +129,6 @@ def _verdict(
     findings: Findings,
 ) -> Verdict:
     """What the autosizer makes of a job."""
-    since, undone = registry.now() - running_job.progress.changed_at, running_job.model.undoes > 0
-    return autosizing.decide(limits, status, since, undone, look, findings, registry.clock())
+    now, undone = registry.clock(), running_job.model.undoes > 0
+    since = now - running_job.progress.unchanged_since
+    return autosizing.decide(limits, status, since, undone, look, findings, now)

@@ -106,6 +106,8 @@ def check(found: Present) -> None:
         raise ConflictError(
             f"job {job!r} was drained: nothing goes on", "start its next version: anabranch start JOB.py"
         )
+    if found.stored.state is DeploymentState.RESET:
+        raise ConflictError(f"job {job!r} was reset: nothing goes on", "start it: anabranch start JOB.py")
     if found.running_job is None:
         if found.stored.drain is not None and found.stored.drain.last:
             raise ConflictError(

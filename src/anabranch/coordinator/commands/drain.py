@@ -81,7 +81,7 @@ def apply(
     """The drain begins. ``ends``: where partitions end, if all up to there is taken in."""
     what, why = f"drain, up to {request.mode}", f"{planned.seconds:.1f} s is foretold"
     registry.put_drain(running_job, DrainProgress(notification=request, ends=dict(ends)), "user", what, why)
-    running_job.progress.drains_since, running_job.progress.drains_for = registry.now(), planned.seconds
+    running_job.progress.drains_since, running_job.progress.drains_for = registry.clock(), planned.seconds
     registry.advance(running_job)
     registry.announce()
     return planned

@@ -20,7 +20,7 @@ __all__ = ["apply", "check", "plan", "run"]
 
 def run(context: Context, start: StartRequest) -> int:
     """Gives the deployment's number. One that goes on keeps its own lanes, whatever state it was left in; not those of
-    ``start``. After one that was drained another one begins.
+    ``start``. After one that was drained, or reset, another one begins.
 
     Raises:
         ConflictError: it runs already, or is not the job that was started before; names what differs.
@@ -44,9 +44,11 @@ def plan(registry: JobRegistry, start: StartRequest, stored: DeploymentRecord | 
     """The deployment to store; None: the last one, which is ``stored``, goes on. Errors as :func:`run`."""
     if stored is None:
         return plans.numbered(start, 1)
-    if stored.state == DeploymentState.DRAINED:
+    if stored.state.is_over:
+        resets = start.reset_state or stored.state is DeploymentState.RESET
+        start = msgspec.structs.replace(start, reset_state=resets)
         return plans.after_drain(start, stored.id + 1, registry.store.lanes(stored.job))
-    plans.check_same(stored, start.fingerprint)
+    plans.check_same(stored, registry.store.graph(stored.job, stored.id), start)
     return None
 
 

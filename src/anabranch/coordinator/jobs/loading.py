@@ -37,7 +37,7 @@ def loaded(
     """``settings``: of a deployment without a program."""
     given = (settings or {}) if stored.program is None else stored.program.settings
     revision, changed_at = surroundings.first(), stored.changed_at
-    changing_since = surroundings.clock() - max(0.0, surroundings.now() - changed_at)
+    since = surroundings.clock() - max(0.0, surroundings.now() - changed_at)
     running_job = RunningJob(
         job=stored.job,
         deployment=stored.id,
@@ -47,7 +47,7 @@ def loaded(
         known=lanes,
         error=stored.error,
         seats=Seats(expels=surroundings.grace is not None, revision=revision, begun=surroundings.clock()),
-        progress=Progress(changed_at=changed_at, changing_since=changing_since, drain=stored.drain),
+        progress=Progress(changed_at, unchanged_since=since, changing_since=since, drain=stored.drain),
     )
     offers.renew(running_job)
     return running_job

@@ -214,7 +214,8 @@ class Progress:
     """How far a job is with a change, a stop or a drain.
 
     Attributes:
-        changed_at: when its state was stored last, in seconds since 1970.
+        changed_at: when its state was stored last, in seconds since 1970: to be shown, as that clock may be set.
+        unchanged_since: when that was, by this coordinator's clock.
         changing_since: when its change began, by this coordinator's clock.
         rescale_seconds: how long the last change took; None: there was none.
         pause: the change whose pause is being measured.
@@ -222,11 +223,12 @@ class Progress:
         hasty: the change that is under way doesn't wait for batches that write at least once.
         at_once: when it is stopped, it needn't come to batch boundaries.
         drain: the one that was asked for.
-        drains_since: when that was, in seconds since 1970; 0.0: another coordinator knows.
+        drains_since: when that was, by this coordinator's clock; None: another coordinator knows.
         drains_for: the seconds that it was expected to take.
     """
 
     changed_at: float = 0.0
+    unchanged_since: float = 0.0
     changing_since: float = 0.0
     rescale_seconds: float | None = None
     pause: Watched | None = None
@@ -234,8 +236,12 @@ class Progress:
     hasty: bool = False
     at_once: bool = False
     drain: DrainProgress | None = None
-    drains_since: float = 0.0
+    drains_since: float | None = None
     drains_for: float = 0.0
+
+    def has_changed(self, at: float, now: float) -> None:
+        """The job's state has: ``at`` in seconds since 1970, ``now`` by this coordinator's clock."""
+        self.changed_at, self.unchanged_since = at, now
 
     def watch(
         self, foretold: float, closing: Iterable[Lane], reports: Mapping[str, LaneReport], accepted_at: float

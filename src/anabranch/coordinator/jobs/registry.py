@@ -231,7 +231,9 @@ class JobRegistry:
         if running_job.state is not DeploymentState.RUNNING:
             return
         watched = running_job.progress.pause
-        measured = watched.measured(running_job.known.values(), self.now() - running_job.progress.changed_at)
+        running_for = self.clock() - running_job.progress.unchanged_since
+        changed_for = self.clock() - running_job.progress.changing_since
+        measured = watched.measured(running_job.known.values(), running_for, changed_for)
         if measured is None:
             return
         running_job.progress.pause = None
@@ -295,15 +297,16 @@ class JobRegistry:
         what, why = f"{running_job.state.value} → {transition.to.value}", transition.error or transition.why
         if running_job.state is DeploymentState.CHANGING and transition.to is DeploymentState.RUNNING:
             why = f"{why}, in {running_job.progress.finished(self.clock()):.1f} s"
-        if transition.to is DeploymentState.DRAINED and running_job.progress.drains_since:
-            took = self.now() - running_job.progress.drains_since
+        if transition.to is DeploymentState.DRAINED and running_job.progress.drains_since is not None:
+            took = self.clock() - running_job.progress.drains_since
             why = f"{why}; in {took:.1f} s, {running_job.progress.drains_for:.1f} s was foretold".removeprefix("; ")
         event = self.event(running_job.job, "coordinator", what, why)
         job, deployment, to = running_job.job, running_job.deployment, transition.to
         drain = None if to is DeploymentState.DRAINED else running_job.progress.drain
         self.write(self.store.move_deployment, job, deployment, to, transition.error, event, drain)
         running_job.progress.drain = drain
-        running_job.state, running_job.error, running_job.progress.changed_at = to, transition.error, event.at
+        running_job.state, running_job.error = to, transition.error
+        running_job.progress.has_changed(event.at, self.clock())
 
     def change(self, running_job: RunningJob, planned: NextGeneration, now: bool = False) -> None:
         """Go into another generation. ``now``: see :class:`anabranch.protocol.commands.ScaleRequest`; another
@@ -364,7 +367,8 @@ class JobRegistry:
         terms = Terms(RunSettings.of(settings), start.until_caught_up, start.promises)
         running_job.progress.watch(planned.result.pause, planned.result.closing, running_job.reports, event.at)
         running_job.replace(start, terms, planned.ending, self.clock())
-        running_job.progress.changed_at, running_job.progress.hasty = event.at, now
+        running_job.progress.has_changed(event.at, self.clock())
+        running_job.progress.hasty = now
         running_job.seats.begun = self.clock()
         self.advance(running_job)
         self.announce()

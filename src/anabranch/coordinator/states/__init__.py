@@ -6,6 +6,7 @@ from anabranch.coordinator.states import (
     draining,
     failed,
     planned,
+    reset,
     running,
     starting,
     stopped,
@@ -26,6 +27,7 @@ _STEPS = {
     DeploymentState.STOPPING: stopping.step,
     DeploymentState.STOPPED: stopped.step,
     DeploymentState.FAILED: failed.step,
+    DeploymentState.RESET: reset.step,
 }
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "program",
     "put_drain",
     "put_lanes",
+    "reset",
 ]
 
 
@@ -106,6 +107,14 @@ def put_drain(connection: sa.Connection, job: str, deployment: int, drain: Drain
         .where(deployments.c.job == job, deployments.c.id == deployment)
         .values(drain=None if drain is None else encode(drain).decode())
     )
+
+
+def reset(connection: sa.Connection, job: str, deployment: int, changed: Iterable[Lane], event: Event) -> None:
+    """A deployment is over for good, and its processes have no seats any more."""
+    move_deployment(connection, job, deployment, state=DeploymentState.RESET, error=None, at=event.at)
+    put_drain(connection, job, deployment, None)
+    put_lanes(connection, changed)
+    mark_gone(connection, event.what, containers.c.job == job)
 
 
 def mark_gone(connection: sa.Connection, why: str, *who: sa.ColumnElement[bool]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Self
 
@@ -11,7 +11,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from anabranch.coordinator.store import address, database, lookups, rows, sqlite
+from anabranch.coordinator.store import address, database, lookups, rows, sqlite, sweeping
 from anabranch.coordinator.store.records import (
     ALL_EVENTS,
     ContainerRecord,
@@ -20,6 +20,7 @@ from anabranch.coordinator.store.records import (
     EventRange,
     LeaderRecord,
 )
+from anabranch.coordinator.store.sweeping import Swept
 from anabranch.coordinator.store.tables import artifacts, containers, deployments, jobs, lanes, leader, models
 from anabranch.errors import NotLeadingError
 from anabranch.model.deployment_state import DeploymentState
@@ -273,6 +274,11 @@ class Store:
             rows.move_deployment(connection, job, deployment, state=state, error=error, at=event.at)
             rows.put_drain(connection, job, deployment, drain)
 
+    def reset(self, job: str, deployment: int, changed: Iterable[Lane], event: Event) -> None:
+        """The last deployment of a job is over, and what its lanes are changed to is all that is remembered of them."""
+        with self._writing(event) as connection:
+            rows.reset(connection, job, deployment, changed, event)
+
     def put_drain(self, job: str, deployment: int, drain: DrainProgress | None, event: Event) -> None:
         """A drain is wished for, has come so far, or is wished for no more."""
         with self._writing(event) as connection:
@@ -346,6 +352,11 @@ class Store:
         event = Event(job=process.job, at=at, who=process.id, what=f"left seat {process.seat}")
         with self._writing(event) as connection:
             rows.mark_gone(connection, "it gave its seat back", containers.c.id == process.id)
+
+    def sweep(self, events: int, versions: int, unused: Collection[str]) -> Swept:
+        """Remove what is older than what is kept: see :func:`anabranch.coordinator.store.sweeping.sweep`."""
+        with self._writing() as connection:
+            return sweeping.sweep(connection, events, versions, unused)
 
     def put_artifact(self, sha256: str, content: bytes) -> None:
         """Keep the code of a job; nothing happens if it is there."""

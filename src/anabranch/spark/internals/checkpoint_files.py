@@ -52,7 +52,7 @@ def prepare(spark: SparkSession) -> None:
         AnabranchError: it can't be compiled.
     """
     SURFACE.insist(spark)
-    java_functions.compiled(spark, _NAME)
+    java_functions.class_of(spark, _NAME)
 
 
 def lease(spark: SparkSession, folder: str, seconds: float) -> None:

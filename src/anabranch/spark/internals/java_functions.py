@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import zipfile
 from collections.abc import Callable, Sequence
@@ -13,12 +12,13 @@ from typing import Any
 from pyspark.sql import Column, SparkSession
 from pyspark.sql.types import DataType
 
+from anabranch import scratch
 from anabranch.errors import AnabranchError
 from anabranch.spark.internals import java
 from anabranch.spark.internals.surface import JavaMembers, Surface
 from anabranch.spark.session import cluster
 
-__all__ = ["SURFACE", "applied", "compiled", "java_type", "prepare", "probe"]
+__all__ = ["SURFACE", "applied", "class_of", "java_type", "prepare", "probe"]
 
 _PACKAGE = "anabranch"
 _SOURCES = tuple(sorted(Path(__file__).parent.glob("*.java")))
@@ -55,7 +55,7 @@ def applied(name: str, arguments: Callable[[Any], Sequence[Any]], column: Column
     SURFACE.insist(spark)
     jvm = java.jvm(spark)
     given = java.array(spark, jvm.java.lang.Object, arguments(jvm))
-    function = compiled(spark, name).getConstructors()[0].newInstance(given)
+    function = class_of(spark, name).getConstructors()[0].newInstance(given)
     # By reflection: py4j would take another function of this name, for Scala.
     types = [
         jvm.java.lang.Class.forName(f"org.apache.spark.sql.{name}") for name in ("api.java.UDF1", "types.DataType")
@@ -76,7 +76,7 @@ def prepare(spark: SparkSession) -> None:
 
     def compile_them() -> None:
         with suppress(Exception):  # whoever needs one is told
-            compiled(spark, _SOURCES[0].stem)
+            class_of(spark, _SOURCES[0].stem)
 
     threading.Thread(target=compile_them, name="compiles Java functions", daemon=True).start()
 
@@ -90,7 +90,7 @@ def _loader(jvm: Any) -> Any:
     return found
 
 
-def compiled(spark: SparkSession, name: str) -> Any:
+def class_of(spark: SparkSession, name: str) -> Any:
     """A class of a file here, by the name of both.
 
     Raises:
@@ -115,7 +115,7 @@ def compiled(spark: SparkSession, name: str) -> Any:
 
 
 def _compile(spark: SparkSession, jvm: Any, loader: Any) -> None:
-    jar = Path(tempfile.mkdtemp(prefix="anabranch-classes-"), "anabranch-functions.jar")
+    jar = scratch.folder("classes") / "anabranch-functions.jar"
     with zipfile.ZipFile(jar, "w") as packed:
         for source in _SOURCES:
             compiler = java.java_class(spark, _COMPILER)()

@@ -6,6 +6,7 @@ from pyspark.sql import SparkSession
 
 from anabranch import logs
 from anabranch.spark.internals import (
+    batch_clock,
     checkpoint_files,
     checkpoint_layout,
     class_path,
@@ -48,6 +49,7 @@ SURFACES: tuple[Surface, ...] = (
     hadoop_files.SURFACE,
     java_functions.SURFACE,
     java_process.SURFACE,
+    batch_clock.SURFACE,
     local_properties.SURFACE,
     observed_metrics.SURFACE,
     query_hold.SURFACE,

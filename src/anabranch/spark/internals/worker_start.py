@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import shlex
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 
+from anabranch import scratch
 from anabranch.spark.internals.surface import PythonName, Surface
 
 __all__ = ["DAEMON", "SOURCES", "SURFACE", "interpreter", "probe"]
@@ -50,12 +48,11 @@ def interpreter() -> str:
     starts for a source or a function would compile them anew, for most of a second. Nor is the working folder there
     (``-P``): a job file named ``json.py`` would be in the place of Python's own module.
     """
-    folder = tempfile.mkdtemp(prefix="anabranch-python-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    file = Path(folder) / "python"
+    folder = scratch.folder("python")
+    file = folder / "python"
     strip = "PYTHONPATH=${PYTHONPATH#*/pyspark.zip:}\nPYTHONPATH=${PYTHONPATH#*-src.zip:}\nexport PYTHONPATH\n"
     python, asks = shlex.quote(sys.executable), shlex.quote(str(Path(__file__).with_name("source_client.py")))
-    where = shlex.quote(str(Path(folder) / "sources"))
+    where = shlex.quote(str(folder / "sources"))
     ours = f"""case "$2" in
 {_SPARKS_DAEMON}) exec {python} -P -m {_PLANNING} "$3" {where};;
 {_RUNNER}) exec {python} -IS {asks} {where} "$@";;

@@ -6,7 +6,6 @@ Without it a power cut may leave the entries of the last seconds' batches empty,
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +18,7 @@ _AT_ONCE = 8
 """A disk that is asked to sync several files at once does it in little more time than for one."""
 _POOL = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="syncs")
 _RECENT = 600.0
-"""Seconds. What is older, the system has long written by itself."""
+"""Seconds. What is so much older than the newest file, the system has long written by itself."""
 
 
 class CheckpointSync:
@@ -38,11 +37,12 @@ class CheckpointSync:
         """
         if self._folder is None:
             return 0
-        recent = time.time() - _RECENT if self._synced is None else 0.0
         before = self._synced or {}
         present = {place: files for branch in _BRANCHES for place, files in _files(str(self._folder / branch))}
         new = {place: files - before.get(place, set()) for place, files in present.items()}
-        due = [path for files in new.values() for path in files if _is_recent(path, recent)]
+        due = [path for files in new.values() for path in files]
+        if self._synced is None:
+            due = _recent(due)
         folders = sorted({os.path.dirname(path) for path in due})
         if due:
             list(_POOL.map(_sync, due))
@@ -65,11 +65,18 @@ def _files(folder: str) -> Iterator[tuple[str, set[str]]]:
     yield folder, {entry.path for entry in entries if entry.is_file(follow_symlinks=False) and ".tmp" not in entry.name}
 
 
-def _is_recent(path: str, since: float) -> bool:
+def _recent(paths: list[str]) -> list[str]:
+    """Those that were written not long before the newest of them, whatever the machine's clock says now."""
+    times = {path: at for path in paths if (at := _written_at(path)) is not None}
+    newest = max(times.values(), default=0.0)
+    return [path for path, at in times.items() if at >= newest - _RECENT]
+
+
+def _written_at(path: str) -> float | None:
     try:
-        return not since or os.stat(path).st_mtime >= since
+        return os.stat(path).st_mtime
     except FileNotFoundError:
-        return False
+        return None
 
 
 def _sync(path: str) -> None:

@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from anabranch.clocks import boottime
 from anabranch.errors import AnabranchError
-from anabranch.event_time import control, processing, progress, windows
+from anabranch.event_time import batch_time, control, processing, progress, windows
 from anabranch.event_time.progress import Progress, Upstream
 from anabranch.event_time.windows import Window
+from anabranch.spark.query.planned_batch import Batch
 from anabranch.systems.contract import System
 
 if TYPE_CHECKING:
@@ -42,7 +44,8 @@ class Clock:
 
     ``delays`` are in ms, None for SSPs of intermediate streams; ``positions`` are those at the end of the batch.
     ``window``: by which the lane goes if it has windows of processing time; ``newest``: when the last record was taken
-    in then, in Unix ms.
+    in then, in Unix ms. ``at``: the lane's processing time, in Unix ms, when the clock that nobody sets stood at
+    ``boot`` seconds.
     """
 
     progress: Progress
@@ -50,6 +53,8 @@ class Clock:
     positions: Mapping[str, int]
     window: Window | None = None
     newest: int = 0
+    at: int = 0
+    boot: float = 0.0
 
     def write(self, path: Path) -> None:
         """Replace the file. It holds no more than what can be found out again: it needn't outlive the process."""
@@ -58,6 +63,7 @@ class Clock:
         held |= {"delays": self.delays, "positions": self.positions}
         if self.window is not None:
             held |= {"window": windows.to_builtins(self.window), "newest": self.newest}
+            held |= {"at": self.at, "boot": self.boot}
         part.write_text(json.dumps(held))
         part.replace(path)
 
@@ -71,12 +77,18 @@ class Clock:
         """The SSPs that hold the watermark back no more, for nothing comes from them."""
         return progress.resting(self.progress, self.delays)
 
+    def now(self, wall: int, boot: float) -> int:
+        """The lane's processing time, in Unix ms, by the machine's clock and the one that nobody sets."""
+        return batch_time.now(self.at, (boot - self.boot) * 1000, wall)
+
     def heard(self, system: Callable[[str], System], now: int, idle: Mapping[str, int] = _NOBODY) -> Progress:
         """The progress with what other lanes have told meanwhile, in the part of the streams that this one has read;
         of processing time, with what follows from the time that it is.
 
-        ``system`` gives one by its name; it isn't called unless the lane reads an intermediate stream. ``now``: in Unix
-        ms. ``idle``: the SSPs that seemed so, with the position of each; one that has been read further since, isn't.
+        Args:
+            system: gives one by its name; it isn't called unless the lane reads an intermediate stream.
+            now: the lane's processing time, in Unix ms.
+            idle: the SSPs that seemed so, with the position of each; one that has been read further since, isn't.
         """
         if self.window is not None:
             closed = processing.closed(self.window, self.newest, max(now, self.newest))
@@ -99,7 +111,8 @@ def read(path: Path) -> Clock | None:
         return None
     window = windows.of_builtins(held["window"]) if "window" in held else None
     reached = progress.from_builtins(held["progress"])
-    return Clock(reached, held["delays"], held["positions"], window, held.get("newest", 0))
+    times = {name: held[name] for name in ("newest", "at", "boot") if name in held}
+    return Clock(reached, held["delays"], held["positions"], window, **times)
 
 
 def note_idle(path: Path, idle: Mapping[str, int]) -> None:
@@ -122,6 +135,20 @@ def forget(path: Path) -> None:
     """Remove the clock of that path, and what stands beside it."""
     for each in (path, path.with_suffix(_IDLE)):
         each.unlink(missing_ok=True)
+
+
+def reached(last: Batch | None, path: str | None) -> int:
+    """How far a lane is in processing time, in Unix ms: its next batch is planned then at the earliest.
+
+    Args:
+        last: the batch that was planned last.
+        path: of its clock, which is set; None: it has no windows of processing time.
+    """
+    planned = 0 if last is None or last.drains else last.at
+    if path is None:
+        return planned
+    time, watermark = read(Path(path)), 0 if last is None or last.drains else last.watermark
+    return max(planned, watermark, 0 if time is None else time.progress.watermark or 0)
 
 
 def unix_ms() -> int:
@@ -191,7 +218,7 @@ class _Reader(DataSourceStreamReader):
         if clock is None:
             return start
         try:
-            return clock.heard(self._system, unix_ms(), idle_at(self._file)).to_builtins()
+            return clock.heard(self._system, clock.now(unix_ms(), boottime()), idle_at(self._file)).to_builtins()
         except AnabranchError as error:
             if type(error) is not AnabranchError:  # of a stream, or of what it holds
                 raise

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from anabranch.clocks import boottime
 from anabranch.event_time import progress
 from anabranch.event_time.control import Control
 from anabranch.event_time.progress import Progress
@@ -64,7 +65,7 @@ class LaneTime:
         positions = {str(ssp): batch.ends[ssp.stream][ssp.partition] for source in self.sources for ssp in source.ssps}
         assert self.path is not None
         newest = self._newest(batch) if self.window is not None else 0
-        Clock(now, self.delays, positions, self.window, newest).write(self.path)
+        Clock(now, self.delays, positions, self.window, newest, batch.at, boottime()).write(self.path)
 
     def control(self, batch: Batch) -> Control:
         """What lanes that read this one's output are told with a batch."""

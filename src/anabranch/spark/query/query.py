@@ -25,10 +25,10 @@ from anabranch.operators.rules import on_late
 from anabranch.planning import stages
 from anabranch.spark.functions import error_text, isolation
 from anabranch.spark.functions import wrap as user_functions
-from anabranch.spark.internals import debug_lines, local_properties, observed_metrics
+from anabranch.spark.internals import batch_clock, debug_lines, local_properties, observed_metrics
 from anabranch.spark.operators import evaluation, late_rows
 from anabranch.spark.operators.labels import label
-from anabranch.spark.query import sink, streaming_checks, under_way
+from anabranch.spark.query import clock, sink, streaming_checks, under_way
 from anabranch.spark.query.checkpoint_sync import CheckpointSync
 from anabranch.spark.query.frames import LaneFrames
 from anabranch.spark.query.gate import Gate
@@ -37,6 +37,7 @@ from anabranch.spark.query.pacer import Pacer
 from anabranch.spark.query.pacing import LanePacing
 from anabranch.spark.query.plan import LanePlan, LoadedJob
 from anabranch.spark.query.planned_batch import Batch
+from anabranch.spark.query.set_back import SetBack
 from anabranch.spark.query.source import Measured, by_node, measured
 from anabranch.spark.query.sources import LaneSources
 from anabranch.spark.query.under_way import UnderWay
@@ -144,11 +145,11 @@ class LaneQuery:
         self.job.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
         self.job.spark.conf.set(_STATE_FORMAT, "2" if self.plan.real_time else "1")
         if self.plan.real_time and not once:
-            return self._start_real_time()
+            return self._start_real_time(clock.reached(last, None))
         if not taken:
             self.outputs.take(new=last is None or last.number < self.lane.first_batch)
         self.outputs.time.begin(last, pending)
-        return self._start(once, self.publish)
+        return self._start(once, self.publish, clock.reached(last, self.clock if self.plan.by_intake else None))
 
     def begin_ahead(self, each: Callable[[DataFrame, int], None]) -> StreamingQuery:
         """Start a query that is foreseeable, before its lane begins: ``each`` is called with what :meth:`publish` is to
@@ -157,13 +158,15 @@ class LaneQuery:
         self.job.spark.conf.set(_STATE_FORMAT, "1")
         return self._start(False, each)
 
-    def _start(self, once: bool, each: Callable[[DataFrame, int], None]) -> StreamingQuery:
+    def _start(self, once: bool, each: Callable[[DataFrame, int], None], since: int = 0) -> StreamingQuery:
+        """``since``: see :func:`batch_clock.starting`."""
         self.pacer.begin()
         writer = self._body.frame.writeStream.foreachBatch(each).queryName(self.lane.id)
         writer = writer.option("checkpointLocation", self.folder)
         writer = writer.outputMode("append" if streaming_checks.is_closing(self.plan.group) else "update")
         every = f"{self._interval} milliseconds"
-        return (writer.trigger(once=True) if once else writer.trigger(processingTime=every)).start()
+        with batch_clock.starting(self.job.spark, self.lane.id, since):
+            return (writer.trigger(once=True) if once else writer.trigger(processingTime=every)).start()
 
     def planned_write(self, batch: DataFrame, number: int) -> DataFrame | None:
         """What computes and writes a batch of the query, as far as it can be made ready before it may; None: it can't
@@ -210,7 +213,7 @@ class LaneQuery:
         when its interval is over."""
         return not self.plan.real_time and self._interval <= _TICK_MS
 
-    def _start_real_time(self) -> StreamingQuery:
+    def _start_real_time(self, since: int) -> StreamingQuery:
         """Batches last for the interval; where they end, the positions are kept. A stop abandons the one that runs."""
         frames = by_node(self.sources.all, lambda s: s.rows(s.opened(self.frames.streamed(s))))
         way = evaluation.trunk(self.plan.group, frames, self.frames.context)
@@ -227,7 +230,8 @@ class LaneQuery:
         stream = (
             plain.stream(rows).queryName(self.lane.id).option("checkpointLocation", self.folder).outputMode("update")
         )
-        started: StreamingQuery = stream.trigger(realTime=f"{length} milliseconds").start()
+        with batch_clock.starting(self.job.spark, self.lane.id, since):
+            started: StreamingQuery = stream.trigger(realTime=f"{length} milliseconds").start()
         return started
 
     def analyze(self) -> None:
@@ -338,13 +342,19 @@ class LaneQuery:
         it was planned, and that was before the time up to which they are closed: the lane begins anew, and mends it."""
         if self.plan.group.stateful is not None and on_late(self.plan.group.stateful) != "drop":
             late_rows.let_know(self.job.spark.sparkContext, self.planned(number - 1).watermark if number else 0)
-        batch = self.planned(number) if self.plan.by_intake else None
+        batch = self.planned(number) if self.plan.by_intake or self.plan.ticks else None
+        if batch is not None:
+            self._set_back.look(batch.at, clock.unix_ms())
         if batch is not None and self.outputs.out_of_time(batch):
             raise StateError(
                 f"the clock of this machine was set back by {(batch.watermark - batch.at) / 1000:.1f} s or more: batch "
                 f"{number} of lane {self.lane.id} was planned before windows of processing time that are closed",
                 "nothing is lost: the lane begins anew, and takes the time of the last one; keep the clocks in step",
             )
+
+    @cached_property
+    def _set_back(self) -> SetBack:
+        return SetBack(self.lane.id)
 
     def _call(self, node: Node, batch: DataFrame, number: int) -> None:
         """Give a batch to a ``foreach_batch`` function, which may look at a part of it, at all of it twice, or at

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import re
 import shutil
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,6 +13,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from anabranch import scratch
 from anabranch.config.addresses import host_and_port
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.job_code import artifact, job_modules
@@ -96,8 +95,7 @@ def shipped(conf: Mapping[str, str], home: str) -> dict[str, str]:
     package = Path(__file__).parents[2]
     contents = {_JOB: artifact.pack(Path(home)).content} if home else {}
     contents[_PACKAGE] = artifact.packed_package(package)
-    folder = Path(tempfile.mkdtemp(prefix="anabranch-shipped-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = scratch.folder("shipped")
     for name, content in contents.items():
         (folder / f"{name}.zip").write_bytes(content)
     archives = ",".join([*(f"{folder}/{name}.zip#{name}" for name in contents), *filter(None, [conf.get(_ARCHIVES)])])

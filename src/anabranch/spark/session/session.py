@@ -19,6 +19,7 @@ from pyspark import cloudpickle
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from anabranch import scratch
 from anabranch.config import Settings
 from anabranch.errors import AnabranchError, ConfigError, UnsupportedSparkError
 from anabranch.formats import modules
@@ -53,6 +54,8 @@ SETTINGS = {
     **worker_start.DAEMON,
 }
 
+_MOST_PRINTED = 64 * 1024**2
+"""Bytes. What was printed before is put away, if it is more."""
 _LOCAL, _S3 = ("", "file"), ("s3", "s3a")
 """Schemes of storage roots."""
 
@@ -159,7 +162,10 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     builder = SparkSession.builder.appName("anabranch").master(master)
     builder = builder.config("spark.driver.memory", settings.spark.memory)
     quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
-    builder = builder.config("spark.driver.extraJavaOptions", quiet)
+    temporary = scratch.folder("spark")
+    builder = builder.config("spark.driver.extraJavaOptions", f"{quiet} -Djava.io.tmpdir={temporary}")
+    if not cluster.is_cluster(master):
+        builder = builder.config("spark.local.dir", str(temporary))
     for name, value in settled.items():
         builder = builder.config(name, value)
     for name in _SAID_BY_US:
@@ -258,6 +264,8 @@ def _printing_to(output: Path | None) -> Iterator[None]:
         return
     kept = os.dup(2)
     try:
+        if output.exists() and output.stat().st_size > _MOST_PRINTED:
+            output.replace(output.with_name(f"{output.name}.1"))
         with output.open("ab") as file:
             os.dup2(file.fileno(), 2)
         yield

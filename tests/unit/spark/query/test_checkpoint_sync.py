@@ -55,6 +55,17 @@ def test_what_a_former_process_has_written_is_synced_too(tmp_path: Path, synced:
     assert CheckpointSync(str(tmp_path)).sync() == 3
 
 
+@pytest.mark.parametrize("hours", [-24, 24])
+def test_what_is_new_is_synced_whatever_the_machine_s_clock_says_now(
+    tmp_path: Path, synced: list[str], hours: int
+) -> None:
+    put(tmp_path, "offsets/0", "commits/0")
+    at = (tmp_path / "offsets" / "0").stat().st_mtime + hours * 3600
+    for name in ("offsets/0", "commits/0"):
+        os.utime(tmp_path / name, (at, at))
+    assert CheckpointSync(str(tmp_path)).sync() == 2
+
+
 def test_what_is_old_is_on_the_disk_already(tmp_path: Path, synced: list[str]) -> None:
     put(tmp_path, "offsets/0", "offsets/1")
     os.utime(tmp_path / "offsets" / "0", (1, 1))

@@ -1,0 +1,92 @@
+"""``anabranch reset``: forgets the positions and the state of a job at rest; its streams and tables stay."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import unquote, urlsplit
+
+import typer
+
+from anabranch import config as configuration
+from anabranch.cli import connect, output, progress
+from anabranch.config import Settings
+from anabranch.coordinator import fencing, maintenance, resetting
+from anabranch.coordinator.resetting import Losses
+from anabranch.errors import UsageError
+from anabranch.systems.systems import Systems
+
+
+def reset(
+    job: Annotated[str, typer.Argument(help="The name of a job at rest.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without it, only say what would be lost.")] = False,
+    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Forget where a job is, and its state: started again, it begins as a new job does. Streams aren't touched."""
+    settings = configuration.load(config)
+    its = connect.settings_of(settings, job)
+    with maintenance.alone(settings.coordinator.store, job) as store:
+        losses = resetting.losses(store, job)
+        if json:
+            output.as_json(_plain(losses, its.storage.root, done=yes))
+        for line in _summary(losses, its.storage.root) if not json else ():
+            typer.echo(line)
+        if not yes:
+            if json:
+                return
+            raise UsageError("nothing was changed", f"to do it: anabranch reset {job} --yes")
+        fence = partial(fencing.fence, settings=its.model_dump(mode="json", exclude_unset=True))
+        resetting.forget(
+            store, Systems(its, job), job, time.time(), fence, lambda: remove(its, f"{its.storage.root}/{job}")
+        )
+    progress.say(f"job {job} is reset: its next start begins as that of a new job")
+
+
+def remove(settings: Settings, folder: str) -> None:
+    """Delete the folder of a job's lanes, wherever it is; nothing happens if there is none."""
+    parts = urlsplit(folder)
+    if parts.scheme in ("", "file"):
+        with suppress(FileNotFoundError):
+            shutil.rmtree(unquote(parts.path))
+        return
+    from anabranch.container.checkpoint.folder import Folder
+    from anabranch.spark.session import session
+
+    progress.say(f"removing {folder} with Spark ...")
+    spark = session.for_schemas(settings, "")
+    try:
+        Folder(spark, folder).remove()
+    finally:
+        session.stop(spark)
+
+
+def _summary(losses: Losses, root: str) -> list[str]:
+    if losses.is_reset:
+        return [f"job {losses.job} was reset before; what is left of its folders is removed: {root}/{losses.job}"]
+    found = [f"a reset of job {losses.job} loses, for good:"]
+    found += [f"  its positions in {', '.join(losses.inputs)}: it begins where its reads say"] if losses.inputs else []
+    found += [f"  the state and the open windows of {', '.join(losses.stateful)}"] if losses.stateful else []
+    if losses.between:
+        found.append(f"  what is between its stages and not yet read: {', '.join(losses.between)}")
+    found.append(f"  the folders of its lanes: {root}/{losses.job}")
+    if losses.outputs:
+        found.append(f"it keeps {', '.join(losses.outputs)}: what is read again is written there again")
+    return found
+
+
+def _plain(losses: Losses, root: str, done: bool) -> dict[str, Any]:
+    return {
+        "job": losses.job,
+        "done": done,
+        "wasReset": losses.is_reset,
+        "inputs": losses.inputs,
+        "stateful": losses.stateful,
+        "between": losses.between,
+        "outputs": losses.outputs,
+        "folder": f"{root}/{losses.job}",
+    }

@@ -1,0 +1,60 @@
+"""How much of a job's past the store keeps: events, and the code of former versions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+from anabranch import logs
+from anabranch.config import CoordinatorSettings
+from anabranch.coordinator.store import Store
+
+__all__ = ["Retain", "Retention"]
+
+_EVERY = 3600.0
+_FIRST = 60.0
+
+log = logs.get_logger()
+
+
+@dataclass(frozen=True)
+class Retain:
+    """``events`` of each job, the newest; ``versions``: the code of so many of its last deployments."""
+
+    events: int = 100_000
+    versions: int = 20
+
+    @classmethod
+    def of(cls, settings: CoordinatorSettings) -> Self:
+        return cls(settings.retain_events, settings.retain_versions)
+
+
+class Retention:
+    """Sweeps the store once an hour. Only the coordinator that leads may. For one thread at a time.
+
+    Args:
+        clock: seconds.
+    """
+
+    def __init__(self, store: Store, retain: Retain, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._retain = retain
+        self._clock = clock
+        self._due = clock() + _FIRST
+        self._unused: frozenset[str] = frozenset()
+        """Code that no deployment had an hour ago: code is stored before the deployment that has it."""
+
+    def look(self) -> None:
+        """Sweep, if it is time.
+
+        Raises:
+            StoreUnavailableError: it can't be done now; it is done another time.
+        """
+        if self._clock() < self._due:
+            return
+        self._due = self._clock() + _EVERY
+        swept = self._store.sweep(self._retain.events, self._retain.versions, self._unused)
+        self._unused = swept.unused
+        if swept.events or swept.artifacts:
+            log.info("the store was swept", events=swept.events, artifacts=len(swept.artifacts))

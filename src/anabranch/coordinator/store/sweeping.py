@@ -1,0 +1,56 @@
+"""What a store forgets of the past: old events, and code that no deployment needs any more."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from anabranch.coordinator.store.tables import artifacts, deployments, events, jobs
+from anabranch.model.document import decode
+from anabranch.protocol.deployment import Program
+
+__all__ = ["Swept", "sweep"]
+
+
+@dataclass(frozen=True)
+class Swept:
+    """``events``: how many were removed; ``artifacts``: the code that was removed, and ``unused`` what none of the last
+    deployments has, and is there still."""
+
+    events: int = 0
+    artifacts: frozenset[str] = frozenset()
+    unused: frozenset[str] = frozenset()
+
+
+def sweep(connection: sa.Connection, keep_events: int, versions: int, unused: Collection[str]) -> Swept:
+    """Remove what is older than what is kept.
+
+    Args:
+        keep_events: so many of each job, the newest.
+        versions: the code of so many of each job's last deployments.
+        unused: what was unused before. Only that is removed, if it is so still: code is stored before the deployment
+            that has it.
+    """
+    names = list(connection.execute(sa.select(jobs.c.name)).scalars())
+    removed = sum(_forget_events(connection, job, keep_events) for job in names)
+    used: set[str] = set()
+    for job in names:
+        last = sa.select(deployments.c.program).where(deployments.c.job == job)
+        programs = connection.execute(last.order_by(deployments.c.id.desc()).limit(versions)).scalars()
+        used |= {decode(program, Program).artifact for program in programs if program is not None}
+    present = frozenset(connection.execute(sa.select(artifacts.c.sha256)).scalars()) - used
+    gone = present & frozenset(unused)
+    if gone:
+        connection.execute(sa.delete(artifacts).where(artifacts.c.sha256.in_(gone)))
+    return Swept(removed, gone, present - gone)
+
+
+def _forget_events(connection: sa.Connection, job: str, keep: int) -> int:
+    its = events.c.job == job
+    oldest = sa.select(events.c.id).where(its).order_by(events.c.id.desc()).limit(1).offset(keep - 1)
+    first = connection.execute(oldest).scalar()
+    if first is None:
+        return 0
+    return connection.execute(sa.delete(events).where(its, events.c.id < first)).rowcount

@@ -1,0 +1,56 @@
+"""What is remembered of a job that is reset: so much that its next life writes each batch once, too. Pure.
+
+Outputs know lanes by their names, and streams between stages hold what lanes told of event time. So the records of all
+lanes stay, without what they were to go on with: names of lanes are never given twice, their epochs only rise, and what
+lies between stages counts as read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from anabranch.model.graph import Graph
+from anabranch.model.lane import Lane, LaneState
+from anabranch.model.ssp import SSP
+from anabranch.operators.rules import is_boundary
+from anabranch.planning import stages
+
+__all__ = ["between_stages", "forgotten", "may_write"]
+
+
+def may_write(lane: Lane) -> bool:
+    """Whether an earlier process of a lane may still write, so that the lane is to be fenced first."""
+    return lane.state is not LaneState.CLOSED and (lane.begun or lane.ran or lane.folder_epoch > 0)
+
+
+def between_stages(lanes: Iterable[Lane], graphs: Iterable[Graph]) -> dict[str, str]:
+    """The streams between the stages of a job in any of its versions, as far as a lane writes them; with the system of
+    each."""
+    own = {stages.stream_of(graph, node) for graph in graphs for node in graph.nodes if is_boundary(node)}
+    return {stream: lane.system(stream) for lane in lanes for stream in lane.outputs if stream in own}
+
+
+def forgotten(lanes: Iterable[Lane], ends: Mapping[SSP, int]) -> list[Lane]:
+    """All lanes that a job ever had, as they are to be stored.
+
+    Args:
+        ends: where the streams between its stages end.
+    """
+    return [
+        msgspec.structs.replace(
+            lane,
+            state=LaneState.CLOSED,
+            starting=(),
+            inherits={},
+            final=(),
+            folder_epoch=0,
+            unfenced=False,
+            abandoned=False,
+            watermark=None,
+            error=None,
+            wrote={str(ssp): end for ssp, end in ends.items() if ssp.stream in lane.outputs},
+        )
+        for lane in lanes
+    ]

@@ -1,0 +1,76 @@
+"""``BatchClock.java``: the clock by which a lane's query plans its batches, which never goes back.
+
+Spark stamps batches with the time of the machine. A batch that is stamped earlier than the one before would have its
+records in windows that are closed; timers would wait until the clock has caught up, and so would a query with an
+interval between its batches. See :mod:`anabranch.event_time.batch_time`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from anabranch import logs
+from anabranch.spark.internals import java, java_functions
+from anabranch.spark.internals.surface import JavaMembers, Surface
+
+__all__ = ["SURFACE", "probe", "starting"]
+
+_CLASS = "BatchClock"
+_RUNTIME = "org.apache.spark.sql.execution.streaming.runtime"
+
+log = logs.get_logger()
+_lock = threading.Lock()
+_installed: list[tuple[object, Any]] = []
+"""The present context, and what listens in its session."""
+
+
+def _tried(spark: SparkSession) -> str:
+    java_functions.class_of(spark, _CLASS)
+    return ""
+
+
+SURFACE = Surface(
+    "batch_clock",
+    "processing time that goes on where a machine's clock is set back",
+    [
+        *java_functions.SURFACE.needs,
+        JavaMembers(f"{_RUNTIME}.MicroBatchExecution", ("triggerClock",)),
+        JavaMembers(f"{_RUNTIME}.StreamingQueryWrapper", ("streamingQuery",)),
+        JavaMembers("org.apache.spark.util.Clock", ("getTimeMillis", "nanoTime", "waitTillTime")),
+        JavaMembers("org.apache.spark.sql.streaming.StreamingQueryListener"),
+        JavaMembers("org.apache.spark.unsafe.Platform", ("throwException",)),
+    ],
+    tried=_tried,
+    otherwise="a batch that is planned before windows of processing time that are closed is planned anew, by a restart",
+)
+probe = SURFACE.probe
+
+
+@contextmanager
+def starting(spark: SparkSession, name: str, since: int) -> Iterator[None]:
+    """Start the query of that name inside: its time begins at ``since`` (Unix ms), or now if that is later."""
+    if not SURFACE.works(spark):
+        yield
+        return
+    listener = _listener(spark)
+    listener.expect(name, since)
+    yield
+    failure = listener.failure(name)
+    if failure:
+        log.warning("a lane goes by the machine's clock, which may go back", lane=name, why=failure)
+
+
+def _listener(spark: SparkSession) -> Any:
+    with _lock:
+        if not _installed or _installed[0][0] is not spark.sparkContext:
+            session = java.session(spark)
+            given = java.array(spark, java.jvm(spark).java.lang.Object, [session])
+            listener = java_functions.class_of(spark, _CLASS).getConstructors()[0].newInstance(given)
+            session.streams().addListener(listener)
+            _installed[:] = [(spark.sparkContext, listener)]
+        return _installed[0][1]

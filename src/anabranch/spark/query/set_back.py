@@ -1,0 +1,34 @@
+"""Says that a lane's time is ahead of the machine's clock."""
+
+from __future__ import annotations
+
+from anabranch import logs
+
+__all__ = ["SetBack"]
+
+_IN_STEP = 1_000
+"""So many ms may clocks differ."""
+
+log = logs.get_logger()
+
+
+class SetBack:
+    """Says so once, and again each time that it has become more, if a lane's time is ahead of the machine's clock."""
+
+    def __init__(self, lane: str) -> None:
+        self._lane = lane
+        self._told = 0
+
+    def look(self, at: int, wall: int) -> None:
+        """``at``: the time of a batch, and ``wall`` that of the machine when it runs; both in Unix ms."""
+        ahead = at - wall
+        if ahead <= self._told + _IN_STEP:
+            return
+        self._told = ahead
+        log.warning(
+            "the clock of this machine is behind the lane's last batch: it was set back, or the lane has come from a "
+            "machine whose clock is ahead. Its windows and timers of processing time go on from where they were, a "
+            "tenth slower, until the clock has caught up",
+            lane=self._lane,
+            seconds=round(ahead / 1000),
+        )
