@@ -50,7 +50,10 @@ class Server:
             "access.key": _KEY,
             "secret.key": _SECRET,
         }
-        return {"spark.driver.extraClassPath": ":".join(jars()), **{f"spark.hadoop.fs.s3a.{name}": settings[name] for name in settings}}
+        return {
+            "spark.driver.extraClassPath": ":".join(jars()),
+            **{f"spark.hadoop.fs.s3a.{name}": settings[name] for name in settings},
+        }
 
     @property
     def keys(self) -> dict[str, str]:
