@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 
 from anabranch import config as configuration
-from anabranch import own_files
+from anabranch import own_files, scratch
 from anabranch.cli import progress, run
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.launch import loading
@@ -80,7 +80,7 @@ def demo(
 @contextmanager
 def _workspace(folder: Path | None) -> Iterator[Path]:
     if folder is None:
-        with tempfile.TemporaryDirectory(prefix="anabranch-demo-") as made:
+        with tempfile.TemporaryDirectory(dir=scratch.folder("demo")) as made:
             yield Path(made)
         return
     if folder.exists() and any(folder.iterdir()):
