@@ -1,4 +1,4 @@
-"""The folder for what this machine keeps between runs: jars that ``scripts/fetch-jars`` got, jobs' artifacts."""
+"""The folder for what this machine keeps between runs: jars that ``anabranch jars fetch`` got, jobs' artifacts."""
 
 from __future__ import annotations
 

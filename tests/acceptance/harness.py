@@ -226,6 +226,8 @@ class Workspace:
             self.system = KafkaSystem(self.kafka)
             bound = {"systems__default": "kafka", "systems__kafka__bootstrap_servers": cluster.bootstrap_servers}
         self.settings = {"job__state_partitions": 2, "job__max_rows_per_batch": 2500, **AS_MANY, **bound, **settings}
+        self.environment: dict[str, str] = {}
+        """Of all processes that are started."""
         self._processes: list[Process] = []
         shutil.copy(job, folder / job.name)
 
@@ -271,7 +273,7 @@ class Workspace:
             popen = subprocess.Popen(
                 [*under, *self.program, *words],
                 cwd=self.folder,
-                env={**outside, **jvm.QUICK, **given, **holding, **(env or {})},
+                env={**outside, **jvm.QUICK, **self.environment, **given, **holding, **(env or {})},
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,

@@ -37,7 +37,7 @@ sys.stdin.read()
 @pytest.fixture(scope="module")
 def folder() -> Path:
     found = jars.broker_folder()
-    assert found is not None, "a broker's jars are needed: scripts/fetch-jars fetches them"
+    assert found is not None, "a broker's jars are needed: anabranch jars fetch broker gets them"
     return found
 
 

@@ -137,7 +137,7 @@ def test_a_session_without_the_connector_is_refused(broker: str, monkeypatch: py
     before = left(broker)
     monkeypatch.setattr(class_path, "has_kafka_connector", lambda _: False)
     with pytest.raises(
-        AnabranchError, match=r"session of this process has no Kafka connector(.|\n)*scripts/fetch-jars"
+        AnabranchError, match=r"session of this process has no Kafka connector(.|\n)*anabranch jars fetch"
     ):
         run(late(), {"flights": []}, broker=broker)
     assert left(broker) == before

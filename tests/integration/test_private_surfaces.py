@@ -16,6 +16,7 @@ from anabranch.config import Settings
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.errors import AnabranchError, UnsupportedSparkError
 from anabranch.spark.internals import (
+    checkpoint_files,
     checkpoint_layout,
     class_path,
     error_texts,
@@ -182,6 +183,7 @@ def keyed(site: Site) -> Job:
 
 
 REFUSED: dict[Surface, Callable[[SparkSession, Site], object]] = {
+    checkpoint_files.SURFACE: lambda spark, _: checkpoint_files.prepare(spark),
     checkpoint_layout.SURFACE: lambda spark, site: Folder(spark, f"file://{site.root}/lane"),
     hadoop_files.SURFACE: lambda spark, site: Folder(spark, f"file://{site.root}/lane"),
     executors.SURFACE: lambda spark, _: executors.cores(spark),

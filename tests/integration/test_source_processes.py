@@ -12,7 +12,7 @@ from anabranch.spark.internals import java_process, source_client, source_enviro
 from anabranch.spark.session import registered_sources
 from anabranch.systems.embedded import spark as embedded
 from anabranch.systems.embedded.system import EmbeddedSystem
-from anabranch.systems.source import Limits
+from anabranch.systems.source import Limits, Reading
 from tests.integration.harness import Site
 from tests.support import spark_java
 
@@ -38,7 +38,7 @@ def test_a_querys_source_is_a_fork_and_ends_with_it(site: Site) -> None:
     site.log.create("in", 1)
     site.put("in", 0, [{"n": n} for n in range(5)])
     system, before = EmbeddedSystem(site.root / "log"), clients(site)
-    frame = embedded.streamed(site.spark, system, "in", {0: 0}, {}, Limits(max_rows=10), bare=True)
+    frame = embedded.streamed(site.spark, system, Reading("in", {0: 0}, {}, Limits(max_rows=10), bare=True))
     counted: list[int] = []
     writer = frame.writeStream.foreachBatch(lambda batch, _: counted.append(batch.count()))
     query = writer.option("checkpointLocation", str(site.root / "checkpoint")).start()

@@ -53,8 +53,10 @@ from tests.soak import (
     processing,
     racked,
     scaled,
+    stores,
     surroundings,
     table_soak,
+    toured,
     value_soak,
     windowing,
 )
@@ -298,7 +300,10 @@ SCENARIOS: dict[str, Scenario] = {
     "kill-any": kill_any.killed,
     "broken-off": broken_off.broken_off,
     "drive-by": drive_by.drive_by,
+    "tour": toured.interrupted,
     "api-requests": api_requests.sent_by_all,
+    "s3": stores.scenario,
+    "hdfs": stores.scenario,
     **table_soak.SCENARIOS,
 }
 SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
@@ -384,6 +389,8 @@ def _workspace(name: str, seed: int, folder: Path, stack: ExitStack) -> Workspac
     """The streams of a scenario in Kafka are in a broker of its own, which ends with the stack."""
     if name in table_soak.SCENARIOS:
         return table_soak.workspace_of(name, folder, stack)
+    if name in ("s3", "hdfs"):
+        return (stores.on_s3 if name == "s3" else stores.on_hdfs)(folder, stack)
     if name == "kill-any":
         return kill_any.workspace_of(seed, folder, None)
     if name not in SCENARIOS_IN_KAFKA:

@@ -21,7 +21,7 @@ from anabranch.systems.embedded import Log
 from anabranch.systems.embedded import spark as embedded
 from anabranch.systems.embedded.system import EmbeddedSystem
 from anabranch.systems.records import RECORD_SCHEMA
-from anabranch.systems.source import Limits
+from anabranch.systems.source import Limits, Reading
 
 
 def main(several: int, unmended: bool) -> str:
@@ -37,7 +37,8 @@ def main(several: int, unmended: bool) -> str:
         row = {"value": b"x", "timestamp": datetime.now(UTC)}
         appender.append(pa.RecordBatch.from_pylist([row] * 5, schema=RECORD_SCHEMA))
         appender.close()
-        frames = [embedded.streamed(spark, system, "in", {0: 0}, {}, Limits(max_rows=10), True) for _ in range(several)]
+        reading = Reading("in", {0: 0}, {}, Limits(max_rows=10), bare=True)
+        frames = [embedded.streamed(spark, system, reading) for _ in range(several)]
         bar, wrong, counted = threading.Barrier(several), [], []
 
         def run(number: int) -> None:

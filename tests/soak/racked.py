@@ -44,7 +44,7 @@ PATIENCE = 400.0
 
 def workspace_of(folder: Path, stack: ExitStack) -> Workspace:
     found = jars.broker_folder()
-    assert found is not None, "a broker's jars are needed: run scripts/fetch-jars"
+    assert found is not None, "a broker's jars are needed: anabranch jars fetch broker"
     properties = {**kafka_peers.PROPERTIES, "offsets.topic.replication.factor": "1"}
     cluster = stack.enter_context(broker.start(folder / "cluster", found, 3, RACKS, properties))
     return Workspace(folder, cluster, FILE, patience=PATIENCE, **SETTINGS, job__max_rows_per_batch=10 * EACH)

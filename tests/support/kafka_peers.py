@@ -35,7 +35,7 @@ class Seen(NamedTuple):
 def start(folder: Path) -> broker.Cluster:
     """A cluster of one broker."""
     found = jars.broker_folder()
-    assert found is not None, "a broker's jars are needed: run scripts/fetch-jars"
+    assert found is not None, "a broker's jars are needed: anabranch jars fetch broker"
     return broker.start(folder, found, racks=[RACK], properties=PROPERTIES)
 
 

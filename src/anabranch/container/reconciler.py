@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from anabranch import logs, scratch
 from anabranch.clocks import boottime
+from anabranch.container.checkpoint import claims
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.lane_folders import Place
 from anabranch.container.checkpoint.standbys import Copies
@@ -269,6 +270,7 @@ class Container:
         for keeper in self._keepers.values():
             keeper.leave()
         end = time.monotonic() + _ENDS_WITHIN
-        for keeper in self._keepers.values():
-            keeper.join(max(0.0, end - time.monotonic()))
+        ended = [keeper.join(max(0.0, end - time.monotonic())) for keeper in self._keepers.values()]
+        if all(ended):
+            claims.end()
         self._clocks.cleanup()

@@ -1,4 +1,4 @@
-"""Where Spark's modules for binary formats come from: a folder, the cache of ``scripts/fetch-jars``, Maven."""
+"""Where Spark's modules for binary formats come from: a folder, the cache of ``anabranch jars fetch``, Maven."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from anabranch import cache_dir
 from anabranch.config import FormatsSettings, Settings
 from anabranch.errors import ConfigError
 
-__all__ = ["AVRO", "MODULES", "conf", "found", "needed"]
+__all__ = ["AVRO", "MODULES", "conf", "found", "jars", "needed"]
 
 AVRO = "4.1.1"
-"""The version of Spark's module for Avro that ``scripts/fetch-jars`` fetches."""
+"""The version of Spark's module for Avro that ``anabranch jars fetch avro`` fetches."""
 
 MODULES = {"avro": "spark-avro", "confluent": "spark-avro"}
 """Of Spark, by the formats that take one."""
@@ -30,27 +30,32 @@ def found(settings: FormatsSettings, module: str) -> Path | str:
         ConfigError: the folder that is set lacks it.
     """
     if settings.jars is not None:
-        jars = sorted(settings.jars.glob(f"{module}_*.jar")) if settings.jars.is_dir() else []
-        if not jars:
+        files = sorted(settings.jars.glob(f"{module}_*.jar")) if settings.jars.is_dir() else []
+        if not files:
             raise ConfigError(
                 f"[formats] jars names {settings.jars}, which lacks {module}_2.13-*.jar",
                 f"put {_packages(settings)[module]} there, or leave the setting out",
             )
-        return jars[-1]
+        return files[-1]
     avro = cache_dir.folder() / f"avro-{AVRO}" / f"spark-avro_2.13-{AVRO}.jar"
     if module == "spark-avro" and avro.is_file():
         return avro
     return _packages(settings)[module]
 
 
+def jars(settings: FormatsSettings, module: str) -> str:
+    """The set of :data:`anabranch.jars.pinned.SETS` that would bring a module; empty: none is needed."""
+    return "avro" if module == "spark-avro" and isinstance(found(settings, module), str) else ""
+
+
 def conf(settings: Settings, held: Mapping[str, str]) -> dict[str, str]:
     """Spark settings that bring the modules into a session beside what it already gets, ``held``."""
-    jars = [held["spark.jars"]] if "spark.jars" in held else []
+    files = [held["spark.jars"]] if "spark.jars" in held else []
     packages = [held["spark.jars.packages"]] if "spark.jars.packages" in held else []
     for module in needed(settings):
         where = found(settings.formats, module)
-        (packages if isinstance(where, str) else jars).append(str(where))
-    given = {"spark.jars": ",".join(jars), "spark.jars.packages": ",".join(packages)}
+        (packages if isinstance(where, str) else files).append(str(where))
+    given = {"spark.jars": ",".join(files), "spark.jars.packages": ",".join(packages)}
     return {name: value for name, value in given.items() if value}
 
 

@@ -16,7 +16,7 @@ from anabranch.api.job import Job
 from anabranch.config import Settings
 from anabranch.errors import UsageError
 from anabranch.formats import JSON
-from anabranch.launch import loading, preparation
+from anabranch.launch import loading, notebook_progress, preparation
 from anabranch.launch.loading import JobFile
 from anabranch.model.graph import Node
 from anabranch.model.job_model import StageModel
@@ -52,7 +52,9 @@ def preview(job: Job, stream: str, n: int, config: Config) -> list[dict[str, Any
     running = SparkContext._active_spark_context is not None
     spark = SparkSession.builder.getOrCreate() if running else session.start(batch.settings, str(Path.cwd()))
     frame = batch.input(spark, stream, n) if stream in batch.reads else batch.output(spark, stream)
-    return [row.asDict(recursive=True) for row in frame.limit(n).collect()]
+    with notebook_progress.shown(spark):
+        rows = frame.limit(n).collect()
+    return [row.asDict(recursive=True) for row in rows]
 
 
 def to_dataframe(job: Job, spark: SparkSession, output: str | None, config: Config) -> DataFrame:

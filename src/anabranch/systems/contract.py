@@ -48,6 +48,8 @@ class SessionNeeds:
     """What a Spark session must be started with. ``conf``: Spark's settings; those of jars and packages are joined with
     what others need.
 
+    ``jars``: a set of :data:`anabranch.jars.pinned.SETS` that would do instead of packages, if it were fetched.
+
     In words: ``origin``: where that comes from; ``summary``: what the packages are; ``cure``: what to do where no Maven
     repository has them.
     """
@@ -56,6 +58,7 @@ class SessionNeeds:
     origin: str = ""
     summary: str = ""
     cure: str = ""
+    jars: str = ""
 
 
 @dataclass(frozen=True)

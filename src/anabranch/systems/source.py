@@ -11,7 +11,7 @@ from anabranch.systems import headers
 from anabranch.systems.contract import Records
 from anabranch.task_progress.counts import Line
 
-__all__ = ["BARE", "SCHEMA", "Limits", "columns", "share"]
+__all__ = ["BARE", "SCHEMA", "Limits", "Reading", "columns", "share"]
 
 SCHEMA = "key binary, value binary, headers string, timestamp timestamp, partition int, offset bigint"
 BARE = "key binary, value binary, partition int, offset bigint"
@@ -35,6 +35,20 @@ class Limits:
     commits: str = ""
     nothing: bool = False
     line: Line | None = None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a lane reads of a stream: all records of the partitions that ``starting`` names, from there on.
+
+    ``until``: not beyond these offsets, if the system can stop there. ``bare``: in the columns of ``BARE``.
+    """
+
+    stream: str
+    starting: Mapping[int, int]
+    until: Mapping[int, int]
+    limits: Limits
+    bare: bool
 
 
 def share(start: Mapping[int, int], ends: Mapping[int, int], most: int) -> dict[int, int]:

@@ -49,7 +49,7 @@ def shared(settings: Settings) -> SparkSession:
     if on_kafka and not class_path.has_kafka_connector(spark):
         raise AnabranchError(
             "the Spark session of this process has no Kafka connector, and none can be added to it now",
-            "fetch its jars (scripts/fetch-jars), or let [systems.kafka] jars name a folder with them: then every "
+            "fetch its jars (anabranch jars fetch), or let [systems.kafka] jars name a folder with them: then every "
             "session of anabranch.testing has it; or run the tests that have broker= first; give a session that you "
             "start yourself spark.jars or spark.jars.packages",
         )

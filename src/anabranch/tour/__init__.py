@@ -1,1 +1,1 @@
-"""The tour: real flights, a real job, and figures that are checked against the data itself."""
+"""``anabranch demo``: a job that is changed, killed, frozen and drained while it runs, and what came of it."""

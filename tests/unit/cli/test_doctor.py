@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from anabranch.cli import doctor
 from anabranch.cli.main import app
 from anabranch.errors import UnsupportedSparkError
 from anabranch.spark.internals.surface import Probe, Surface
@@ -54,7 +53,7 @@ def test_which_connector_is_used(look: Look, tmp_path: Path) -> None:
     assert ok
     assert said.startswith(f"{jars.of_pyspark()}, which Spark gets from a Maven repository")
     cache = connector(tmp_path / "cache" / "anabranch" / "connector-4.2.0")
-    assert look("")["kafka connector"] == (True, f"4 jars of scripts/fetch-jars ({cache})")
+    assert look("")["kafka connector"] == (True, f"4 jars of anabranch jars fetch ({cache})")
     mine = connector(tmp_path / "mine")
     (mine / "more.jar").touch()
     assert look('[systems.kafka]\njars = "mine"')["kafka connector"] == (
@@ -92,16 +91,6 @@ def test_a_broker_that_does_not_answer(look: Look) -> None:
     assert not ok
     assert said.startswith(f"the Kafka cluster {address} didn't answer for 0.5 s: ")
     assert "[systems.kafka] bootstrap_servers" in said
-
-
-def test_maven_is_missed_by_nobody(look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mvn = tmp_path / "mvn"
-    mvn.write_text("#!/bin/sh\n")
-    mvn.chmod(0o755)
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
-    assert look("")["maven"] == (True, "none (only scripts/fetch-jars needs it)")
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: str(mvn) if name == "mvn" else None)
-    assert look("")["maven"] == (True, str(mvn))
 
 
 def test_what_binary_formats_take(look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +135,7 @@ def test_the_connector_is_asked_for_where_a_job_on_kafka_would_need_it(
         f"{jars.of_pyspark()}, the Kafka connector of the PySpark that is installed, can't be had from the Maven "
         "repository here"
     )
-    assert "scripts/fetch-jars" in said
+    assert "anabranch jars fetch" in said
     ok, said = look('[systems]\ndefault = "kafka"\n[systems.kafka]\npackages = "a:b:1"')["kafka connector"]
     assert (ok, said.split(" can't")[0]) == (False, "a:b:1")
     maven.write_text("#!/bin/sh\nexit 0\n")

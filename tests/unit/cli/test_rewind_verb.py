@@ -17,7 +17,8 @@ from anabranch.cli.main import app
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.errors import ConflictError, NotFoundError, UsageError
 from anabranch.protocol.status import JobStatus
-from tests.unit.coordinator.rewinds import begun, clock, coordinator, store, systems
+from tests.unit.coordinator.conftest import clock, store
+from tests.unit.coordinator.rewinds import begun, coordinator, systems
 from tests.unit.coordinator.workers import JOB, Worker, running
 
 __all__ = ["clock", "coordinator", "store", "systems"]  # fixtures

@@ -39,16 +39,6 @@ def systems(tmp_path: Path) -> Systems:
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store("sqlite://")
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def coordinator(store: Store, clock: Clock, systems: Systems) -> Coordinator:
     return Coordinator(store, clock=clock, lease=10, grace=2, systems=systems)
 

@@ -85,16 +85,6 @@ def test_the_next_state(
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def store() -> Store:
-    return Store("sqlite://")
-
-
-@pytest.fixture
 def coordinator(store: Store, clock: Clock) -> Coordinator:
     return Coordinator(store, clock, now=lambda: 7.0)
 

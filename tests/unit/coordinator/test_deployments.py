@@ -116,11 +116,6 @@ class Process:
         self.beat()
 
 
-@pytest.fixture
-def store() -> Store:
-    return Store("sqlite://")
-
-
 def coordinator_on(store: Store, clock: Clock | None = None) -> Coordinator:
     revisions = count(1_000_000, 1_000_000)
     return Coordinator(

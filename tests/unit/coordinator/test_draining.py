@@ -33,11 +33,6 @@ from tests.unit.coordinator.workers import JOB
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store("sqlite://")
-
-
-@pytest.fixture
 def coordinator(store: Store) -> Coordinator:
     return Coordinator(store, Clock(), grace=5.0, first=lambda: 0)
 

@@ -64,16 +64,6 @@ def events(coordinator: Coordinator) -> list[str]:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def store() -> Store:
-    return Store("sqlite://")
-
-
-@pytest.fixture
 def coordinator(store: Store, clock: Clock) -> Coordinator:
     coordinator = made(store, clock)
     coordinator.start(planned())

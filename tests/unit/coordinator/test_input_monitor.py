@@ -24,16 +24,6 @@ from tests.unit.coordinator.workers import JOB, Worker, open_lanes, start
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store("sqlite://")
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def counts() -> Counts:
     return Counts()
 

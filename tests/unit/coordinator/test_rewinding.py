@@ -33,11 +33,11 @@ from anabranch.protocol.lane_report import LanePhase
 from anabranch.systems.systems import Systems
 from tests.unit.coordinator.helpers import Clock
 from tests.unit.coordinator.programs import PROGRAM
-from tests.unit.coordinator.rewinds import AT, PARTITIONS, begun, clock, coordinator, store, systems
+from tests.unit.coordinator.rewinds import AT, PARTITIONS, begun, coordinator, systems
 from tests.unit.coordinator.workers import JOB, Worker, lose, open_lanes, running
 from tests.unit.planning.factory import around, job, new_id
 
-__all__ = ["clock", "coordinator", "store", "systems"]  # fixtures
+__all__ = ["coordinator", "systems"]  # fixtures
 
 MID = "j-again-1"
 LENGTH = 12

@@ -18,16 +18,6 @@ from tests.unit.coordinator.workers import JOB, Worker, lose, open_lanes, runnin
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store("sqlite://")
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def coordinator(store: Store, clock: Clock) -> Coordinator:
     return Coordinator(store, clock=clock, lease=10, grace=2)
 

@@ -82,6 +82,8 @@ def refresh(folder: Folder, standby: Folder) -> int:
 @contextmanager
 def _copied(folder: Folder, target: str, names: Iterable[str], standbys: Iterable[Folder] = ()) -> Iterator[Folder]:
     copy = folder.other(target)
+    if copy.tree.local is None:
+        copy.lock()  # another process may be about to make the same copy
     if copy.exists():
         raise ConflictError(f"{target} exists already", "a lane's folder is made once; choose a higher epoch")
     begun, names = time.monotonic(), [*names]

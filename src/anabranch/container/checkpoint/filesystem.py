@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
@@ -18,15 +17,14 @@ from pyspark.sql import SparkSession
 
 from anabranch.container.checkpoint import leftovers
 from anabranch.container.checkpoint.leftovers import PART
-from anabranch.errors import StateError
+from anabranch.errors import ConflictError, StateError
+from anabranch.spark.internals.checkpoint_files import FarFiles
 from anabranch.spark.internals.hadoop_files import Hadoop
 
 __all__ = ["File", "Tree", "update"]
 
 _AT_ONCE = 8
 """So many files are copied at once: most are small, and what takes time is to ask for each."""
-
-_STATUS = re.compile(r"\bpath=(.*?); isDirectory=(?:true|false; length=(\d+);.*?modification_time=(-?\d+))")
 
 
 @dataclass(frozen=True)
@@ -46,6 +44,7 @@ class Tree:
     """What is below a path."""
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
+        self._spark = spark
         self._hadoop = Hadoop(spark)
         self.path_of = self._hadoop.path
         self.path = self.path_of(uri)
@@ -56,12 +55,23 @@ class Tree:
         """Its place on a local disk: there Hadoop starts two processes for each file that it makes."""
         return Path(self.path.toUri().getPath()) if str(self.fs.getUri()) == "file:///" else None
 
+    @functools.cached_property
+    def far(self) -> FarFiles:
+        """Its files, if they are on no local disk."""
+        return FarFiles(self._spark, self.fs)
+
+    @property
+    def uri(self) -> str:
+        """Where it is, in full: ``hdfs:///lanes`` with the name node that Hadoop's configuration names. Spark itself
+        doesn't look for that."""
+        return str(self.fs.makeQualified(self.path).toString())
+
     def at(self, name: str) -> Any:
         return self.path_of(self.path, name) if name else self.path
 
-    def files(self, name: str, pool: ThreadPoolExecutor) -> dict[str, File]:
+    def files(self, name: str) -> dict[str, File]:
         """The file or the files below a name, by their names in the tree."""
-        return self._local_files(self.local, name) if self.local is not None else self._far_files(name, pool)
+        return self._local_files(self.local, name) if self.local is not None else self._far_files(name)
 
     def copy(self, name: str, target: Tree, *, lives: bool) -> None:
         """Copy a file to the same name in another tree. ``lives``: others write that one, too, or read it: the file is
@@ -86,13 +96,8 @@ class Tree:
             with contextlib.suppress(FileNotFoundError):
                 return sorted(int(each) for each in os.listdir(self.local / name) if each.isdecimal())
             return []
-        folder = self.at(name)
-        if not self.fs.exists(folder):
-            return []
-        # One call for all the names: there may be hundreds, and a call for each costs as much as all the rest.
-        listed = self._hadoop.text(self._hadoop.files.stat2Paths(self.fs.listStatus(folder)))
-        begin = re.escape(str(self.fs.makeQualified(folder).toString()))
-        return sorted(int(number) for number in re.findall(begin + r"/(\d+)(?=[,}])", listed))
+        names = (each.name for each in self.far.files(self.at(name), below=False))
+        return sorted(int(each) for each in names if each.isdecimal())
 
     def read(self, name: str) -> str:
         """The text of a file."""
@@ -120,15 +125,16 @@ class Tree:
 
         Raises:
             StateError: it can't be written.
+            ConflictError: it was to be new, and another process has written it; not on a local disk.
         """
+        if self.local is None:
+            self._write_far(name, text, new=new)
+            return
         try:
-            with self._put(name, new=new) as part:
-                if self.local is not None:
-                    _write(self.local / part, text, durable=durable)
-                    at = self.local / name
-                    at.with_name(f".{at.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum of what was there
-                else:
-                    self._write_far(part, text)
+            with self._put(name) as part:
+                _write(self.local / part, text, durable=durable)
+                at = self.local / name
+                at.with_name(f".{at.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum of what was there
         except OSError as error:
             raise StateError(
                 f"{self.path.toString()}/{name} could not be written: {error}",
@@ -148,8 +154,7 @@ class Tree:
 
     def sizes(self) -> dict[str, int]:
         """The sizes of all files, in bytes, by name; also of those that Hadoop hides."""
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="lists") as pool:
-            return {name: file.size for name, file in self.files("", pool).items()}
+        return {name: file.size for name, file in self.files("").items()}
 
     def move(self, target: Tree) -> bool:
         """Let all of it be at another place of the same storage; gives whether it was there."""
@@ -172,34 +177,32 @@ class Tree:
         shutil.copyfile(self.local / name, target.local / to)
 
     @contextlib.contextmanager
-    def _put(self, name: str, *, new: bool = False) -> Iterator[str]:
-        """A name to write a file under, which gets its own with the end of the block: it is there whole or not at all.
-        ``new``: there is none of that name that it is to replace."""
+    def _put(self, name: str) -> Iterator[str]:
+        """A name to write a file under, which gets its own with the end of the block: it is there whole or not at all,
+        and one that it replaces is there until then."""
+        if self.local is None and self.far.is_object_store:
+            yield name  # a file appears there when it is whole
+            return
         part = f"{name}.{uuid.uuid4().hex}{PART}"
         try:
             yield part
-            self._rename(part, name, new=new)
+            if self.local is not None:
+                os.replace(self.local / part, self.local / name)
+            else:
+                self.far.rename(self.at(part), self.at(name))
         except Exception:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(Exception):
                 self.remove(part)
             raise
 
-    def _write_far(self, name: str, text: str) -> None:
-        stream = self.fs.create(self.at(name), True)
-        try:
-            stream.write(bytearray(text.encode()))
-            stream.hsync()
-        finally:
-            stream.close()
-
-    def _rename(self, name: str, to: str, *, new: bool) -> None:
-        if self.local is not None:
-            os.replace(self.local / name, self.local / to)
-            return
+    def _write_far(self, name: str, text: str, *, new: bool) -> None:
         if not new:
-            self.fs.delete(self.at(to), False)
-        if not self.fs.rename(self.at(name), self.at(to)):
-            raise OSError(f"{self.at(to).toString()} could not be written")
+            self.far.write(self.at(name), text)
+        elif not self.far.create(self.at(name), text):
+            raise ConflictError(
+                f"{self.path.toString()}/{name} is there already: another process has written it",
+                "see that one process at a time runs the job: another may have a copy of its store",
+            )
 
     @staticmethod
     def _local_files(root: Path, name: str) -> dict[str, File]:
@@ -213,23 +216,10 @@ class Tree:
                     found[os.path.relpath(os.path.join(at, each), root)] = File(about.st_size, about.st_mtime)
         return found
 
-    def _far_files(self, name: str, pool: ThreadPoolExecutor) -> dict[str, File]:
-        begin = f"{self.fs.makeQualified(self.path).toString()}/"
-        found: dict[str, File] = {}
-        due = [name] if self.fs.exists(self.at(name)) else []
-        while due:
-            listed, due = "\n".join(pool.map(self._listed, due)), []
-            for path, size, changed in _STATUS.findall(listed):
-                its = path.removeprefix(begin)
-                if not size:
-                    due.append(its)  # a folder
-                else:
-                    found[its] = File(int(size), int(changed) / 1000)
-        return found
-
-    def _listed(self, name: str) -> str:
-        """What is in a folder, in one text: calls for each of hundreds of files would take longer than all the rest."""
-        return self._hadoop.text(self.fs.listStatus(self.at(name)))
+    def _far_files(self, name: str) -> dict[str, File]:
+        listed = self.far.files(self.at(name), below=True)
+        begin = f"{name}/" if name else ""
+        return {f"{begin}{each.name}" if each.name else name: File(each.size, each.changed) for each in listed}
 
 
 def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> int:
@@ -242,7 +232,7 @@ def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> 
     copied = 0
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copies") as pool:
         for name in names:
-            theirs, ours = source.files(name, pool), target.files(name, pool)
+            theirs, ours = source.files(name), target.files(name)
             theirs = {each: file for each, file in theirs.items() if not leftovers.is_temporary(each)}
             due = [each for each, file in theirs.items() if each not in ours or not ours[each].is_copy_of(file)]
             folders = {folder for each in ours for folder in _folders(each)}

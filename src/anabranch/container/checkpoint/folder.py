@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from anabranch import logs
-from anabranch.container.checkpoint import leftovers, offset_log
+from anabranch.container.checkpoint import claims, leftovers, offset_log
 from anabranch.container.checkpoint.filesystem import Tree
 from anabranch.container.checkpoint.leftovers import Kind
 from anabranch.container.checkpoint.offset_log import Entry
@@ -46,8 +46,8 @@ class Folder:
     def __init__(self, spark: SparkSession, uri: str, streams: Mapping[str, str] | None = None) -> None:
         """``streams``: by topic, where a stream of Kafka's has another name."""
         checkpoint_layout.SURFACE.insist(spark)
-        self.uri = uri
         self.tree = Tree(spark, uri)
+        self.uri = uri if self.tree.local is not None else self.tree.uri
         self._spark = spark
         self._streams = streams or {}
 
@@ -307,15 +307,20 @@ class Folder:
             raise StateError(f"{self.uri} has no pending batch", "")
         self.tree.write(f"offsets/{self.planned()}", offset_log.format(entry))
 
-    def lock(self) -> None:
-        """Take the OS lock of a local folder for as long as this JVM lives; nothing for other storage. Idempotent.
+    def lock(self, unless: Callable[[], bool] = lambda: False) -> None:
+        """Take the folder for this process: a local one by an OS lock, for as long as this JVM lives, and any other one
+        by a claim, until it is released. Idempotent.
 
         A killed driver's JVM may live on for a moment: it holds the lock until nothing of it can write any more.
 
+        Args:
+            unless: whether to wait no longer for an owner of which it isn't known whether it lives.
+
         Raises:
-            ConflictError: another process has it.
+            ConflictError: another process has it; FencedError, if that is sure to go on.
         """
         if self.tree.local is None:
+            claims.take(self._spark, self.uri, unless)
             return
         path = str(self.tree.local)
         if path in _locked:
@@ -324,3 +329,17 @@ class Folder:
         if holder is None:
             raise ConflictError(f"another process runs on {path}", "stop it, or wait until it has ended")
         _locked[path] = holder
+
+    def check_owner(self) -> None:
+        """See that the folder is still this process's. A local one stays so.
+
+        Raises:
+            FencedError: another process has taken it.
+        """
+        if self.tree.local is None:
+            claims.check(self._spark, self.uri)
+
+    def release(self) -> None:
+        """Let another process take it, unless it is local: nothing here writes to it any more."""
+        if self.tree.local is None:
+            claims.release(self._spark, self.uri)

@@ -17,7 +17,7 @@ from anabranch.container.checkpoint.edits import NewStream
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.error_text import Failure
 from anabranch.deadlines import wait_until
-from anabranch.errors import ConflictError, StateError
+from anabranch.errors import ConflictError, FencedError, StateError
 from anabranch.event_time import progress
 from anabranch.event_time.progress import Progress
 from anabranch.model.lane import Lane
@@ -209,7 +209,9 @@ def _lock(folder: Folder, unless: Callable[[], bool]) -> None:
 
     def look() -> bool | None:
         try:
-            folder.lock()
+            folder.lock(unless)
+        except FencedError:
+            raise
         except ConflictError as error:
             if unless():
                 raise

@@ -15,6 +15,7 @@ from anabranch.model.lane import Lane
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
 from anabranch.spark.query import preanalysis
+from anabranch.spark.query.gate import Gate
 from anabranch.spark.query.plan import LoadedJob
 from anabranch.spark.query.preanalysis import Foreseen
 from anabranch.spark.query.query import LaneQuery
@@ -51,6 +52,7 @@ class QueryBuilder:
             remembered=lambda quick: batch_size_memory.remembered(self.place, lane, quick=quick),
             until=until or {},
             dropped=dropped,
+            gate=Gate(check_owner=folder.check_owner),
         )
 
     def take(self, lane: Lane) -> None:

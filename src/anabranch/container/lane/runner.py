@@ -244,6 +244,8 @@ class LaneRunner:
         self._monitor.note_speed(ends=True)
         self._monitor.outputs.note(folder, last=True)
         positions = attempt.positions()
+        pending = folder.pending or not has_begun
+        folder.release()
         reporter.conclude(
             LanePhase.ENDED,
             waits="",
@@ -253,7 +255,7 @@ class LaneRunner:
             dead_letters=self._monitor.dead_letters(),
             dropped=attempt.counts.dropped,
             stopped=(attempt.until is not None or life.drain() is not None) and life.stops(),
-            pending=folder.pending or not has_begun,
+            pending=pending,
             wrote=self._wrote(),
         )
         return events.Ended()

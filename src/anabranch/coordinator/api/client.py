@@ -7,7 +7,6 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Generator, Mapping
-from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, cast, get_args, get_origin
 from urllib.parse import quote
 
@@ -88,9 +87,7 @@ class Client(Operations):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def call(self, operation: Operation[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,4 +1,4 @@
-"""Functions on columns that are written in Java: compiled once a JVM by the compiler that Spark brings, Janino."""
+"""Java code of ours, above all functions on columns: compiled once a JVM by the compiler that Spark brings, Janino."""
 
 from __future__ import annotations
 
@@ -91,7 +91,11 @@ def _loader(jvm: Any) -> Any:
 
 
 def class_of(spark: SparkSession, name: str) -> Any:
-    """A class that is written here, compiled if it isn't yet. AnabranchError: this Spark can't compile it."""
+    """A class of a file here, by the name of both.
+
+    Raises:
+        AnabranchError: this Spark can't compile it.
+    """
     jvm = java.jvm(spark)
     loader = _loader(jvm)
     with _compiling:

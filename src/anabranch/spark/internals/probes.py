@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 from anabranch import logs
 from anabranch.spark.internals import (
     batch_clock,
+    checkpoint_files,
     checkpoint_layout,
     class_path,
     context_stop,
@@ -38,6 +39,7 @@ from anabranch.spark.internals.surface import Probe, Surface
 __all__ = ["SURFACES", "insist", "look"]
 
 SURFACES: tuple[Surface, ...] = (
+    checkpoint_files.SURFACE,
     checkpoint_layout.SURFACE,
     class_path.SURFACE,
     context_stop.SURFACE,

@@ -36,6 +36,8 @@ class Gate:
     """
 
     clock: Callable[[], float] = monotonic
+    check_owner: Callable[[], object] = lambda: None
+    """Raises FencedError if the lane's folder is another process's by now: nothing may be seen of a batch then."""
     number: int = -1
     begun_at: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -50,13 +52,16 @@ class Gate:
             self.number, self.begun_at = number, self.clock()
 
     def check(self) -> None:
-        """Raises BrokenOffError if the gate is shut. Call it before work that nobody sees: it would be for nothing."""
+        """Raises BrokenOffError if the gate is shut, FencedError if another process has the lane. Call it before work
+        that nobody sees: it would be for nothing."""
+        self.check_owner()
         with self._lock:
             self._check()
 
     def passes(self, what: str, *, exact: bool) -> None:
         """The batch is about to do what others may see; ``what`` it does, as in "it is being published". Raises
-        BrokenOffError if the gate is shut."""
+        BrokenOffError if the gate is shut, FencedError if another process has the lane."""
+        self.check_owner()
         with self._lock:
             self._check()
             self._seen.append(Seen(what, exact))

@@ -19,7 +19,7 @@ from anabranch.spark.values import codec, meta_column
 from anabranch.spark.values.decoding import Intake, Marks, Range, marked
 from anabranch.systems.contract import System
 from anabranch.systems.reading.spark import spark_side
-from anabranch.systems.source import Limits
+from anabranch.systems.source import Limits, Reading
 
 Measured = Mapping[str, Any]
 """What was observed of a source in one batch, by the names that :meth:`Intake.measures` gives."""
@@ -69,7 +69,7 @@ class Source:
     def streamed(self, until: Mapping[int, int], limits: Limits) -> DataFrame:
         """All records of the lane's partitions, as a stream. ``until``: not beyond, where the system can stop there."""
         side = spark_side(self.system)
-        raw = side.streamed(self.spark, self.system, self.stream, self.starts, until, limits, self.bare)
+        raw = side.streamed(self.spark, self.system, Reading(self.stream, self.starts, until, limits, self.bare))
         return self._whole(raw)
 
     def again(self, ranges: Mapping[int, Sequence[Range]]) -> DataFrame:

@@ -24,7 +24,14 @@ from anabranch.config import Settings
 from anabranch.errors import AnabranchError, ConfigError, UnsupportedSparkError
 from anabranch.formats import modules
 from anabranch.job_code import job_modules
-from anabranch.spark.internals import context_stop, debug_lines, java_functions, probes, worker_start
+from anabranch.spark.internals import (
+    checkpoint_files,
+    context_stop,
+    debug_lines,
+    java_functions,
+    probes,
+    worker_start,
+)
 from anabranch.spark.internals.surface import Probe
 from anabranch.spark.session import cluster, registered_sources
 from anabranch.systems.contract import SessionNeeds
@@ -49,6 +56,8 @@ SETTINGS = {
 
 _MOST_PRINTED = 64 * 1024**2
 """Bytes. What was printed before is put away, if it is more."""
+_LOCAL, _S3 = ("", "file"), ("s3", "s3a")
+"""Schemes of storage roots."""
 
 _LISTS = ("spark.jars", "spark.jars.packages")
 
@@ -60,6 +69,16 @@ _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 LOCAL_SETTINGS = {_MANAGER: f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager"}
 """For a storage root on a local disk. Spark's default starts a process for each look at a local file, about 60 a batch
 with state. What it gives for that, that of two writers of one checkpoint only one wins, the folder's lock gives us."""
+
+FAR_SETTINGS = {_MANAGER: checkpoint_files.MANAGER}
+"""For a storage root elsewhere: see ``CheckpointFiles.java``."""
+
+S3_SETTINGS = {
+    "spark.hadoop.fs.s3a.input.stream.type": "classic",
+    "spark.hadoop.fs.s3a.performance.flags": "mkdir,delete",
+}
+"""For a storage root on S3. The default stream goes by the length that a file had when it was read last. The flags save
+calls that keep up folders, of which S3 has none."""
 
 SPARKS_OWN = {_MANAGER: f"{_CHECKPOINTING}.FileContextBasedCheckpointFileManager"}
 """What Spark would do instead of ``LOCAL_SETTINGS``."""
@@ -107,9 +126,10 @@ def master_of(master: str | None, cores: int = 0) -> str:
 
 def conf(settings: Settings) -> dict[str, str]:
     """Spark's settings: ours, and over them those that were set."""
-    local = LOCAL_SETTINGS if urlsplit(settings.storage.root).scheme in ("", "file") else {}
+    scheme = urlsplit(settings.storage.root).scheme
+    storage = LOCAL_SETTINGS if scheme in _LOCAL else FAR_SETTINGS | (S3_SETTINGS if scheme in _S3 else {})
     here = {} if cluster.is_cluster(master_of(settings.spark.master)) else HERE
-    return {**SETTINGS, **debug_lines.settings(), **local, **here, **settings.spark.conf}
+    return {**SETTINGS, **debug_lines.settings(), **storage, **here, **settings.spark.conf}
 
 
 def start(settings: Settings, home: str = "", output: Path | None = None, cores: int = 0) -> SparkSession:
@@ -127,7 +147,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     java_version()
     master = master_of(settings.spark.master, cores)
     needs = _needs(settings)
-    settled = {**needs.conf, **modules.conf(settings, needs.conf), **conf(settings)}
+    settled = _joined({**needs.conf, **modules.conf(settings, needs.conf)}, conf(settings))
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if cluster.is_cluster(master):
         cluster.check_master(master)
@@ -157,9 +177,17 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     except UnsupportedSparkError:
         stop(spark)
         raise
+    if urlsplit(settings.storage.root).scheme not in _LOCAL:
+        checkpoint_files.prepare(spark)
     registered_sources.register(spark, Systems(settings))
     java_functions.prepare(spark)
     return spark
+
+
+def _joined(needed: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Settings of a session, with those that are given over those that are needed; lists of jars have both."""
+    lists = {name: f"{needed[name]},{given[name]}" for name in _LISTS if needed.get(name) and given.get(name)}
+    return {**needed, **given, **lists}
 
 
 def stop(spark: SparkSession) -> None:

@@ -17,24 +17,16 @@ from anabranch.systems.embedded.manifest import Tail
 from anabranch.systems.embedded.segments import Slice, read_slice
 from anabranch.systems.embedded.system import EmbeddedSystem
 from anabranch.systems.reading.spark import Reader, SystemSource, options, plain
-from anabranch.systems.source import Limits
+from anabranch.systems.source import Reading
 
 __all__ = ["FORMAT", "SOURCES", "EmbeddedSource", "plain", "streamed"]
 
 FORMAT = "anabranch-embedded"
 
 
-def streamed(
-    spark: SparkSession,
-    system: EmbeddedSystem,
-    stream: str,
-    starting: Mapping[int, int],
-    until: Mapping[int, int],
-    limits: Limits,
-    bare: bool,
-) -> DataFrame:
-    """All records of the partitions that ``starting`` names, from there on."""
-    given = {**options(stream, starting, until, limits, bare), "root": str(system.log.root)}
+def streamed(spark: SparkSession, system: EmbeddedSystem, reading: Reading) -> DataFrame:
+    """What is read of a stream."""
+    given = {**options(reading), "root": str(system.log.root)}
     return spark.readStream.format(FORMAT).options(**given).load()
 
 

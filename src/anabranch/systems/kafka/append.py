@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import time
 import uuid
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -81,9 +80,7 @@ class KafkaAppender:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _send(

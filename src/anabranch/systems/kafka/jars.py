@@ -1,4 +1,4 @@
-"""Which Java artifacts Spark's Kafka connector comes from: a folder, the cache of ``scripts/fetch-jars``, Maven."""
+"""Which Java artifacts Spark's Kafka connector comes from: a folder, the cache of ``anabranch jars fetch``, Maven."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ CONNECTOR = {
     "kafka-clients": "3.9.2",
     "commons-pool2": "2.13.1",
 }
-"""Artifact → version of the jars that ``scripts/fetch-jars`` fetches for a session. They were tried with PySpark 4.3.0:
+"""Artifact → version of the jars that ``anabranch jars fetch`` gets for a session. They were tried with PySpark 4.3.0:
 not every Maven repository has the connector of that version."""
 
 OTHERS = (
-    f"call scripts/fetch-jars, which fetches a connector {CONNECTOR['spark-sql-kafka-0-10_2.13']} that was tried with "
+    f"anabranch jars fetch gets a connector {CONNECTOR['spark-sql-kafka-0-10_2.13']} that was tried with "
     "PySpark 4.3.0; or name another one in [systems.kafka] packages, or a folder with its jars in [systems.kafka] jars"
 )
 """What to do where the Maven repository doesn't have the connector."""
 
 BROKER = "4.1.0"
-"""The version of the brokers that ``scripts/fetch-jars`` fetches."""
+"""The version of the brokers whose jars ``anabranch jars fetch broker`` fetches."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Jars:
         """Where they come from."""
         if not self.paths:
             return f"{self.packages}, which Spark gets from a Maven repository when a job on Kafka starts"
-        where = "of [systems.kafka] jars" if self.source == "setting" else "of scripts/fetch-jars"
+        where = "of [systems.kafka] jars" if self.source == "setting" else "of anabranch jars fetch"
         return f"{len(self.paths)} jars {where} ({self.paths[0].parent})"
 
     def conf(self) -> dict[str, str]:
@@ -56,8 +56,8 @@ class Jars:
 
 
 def found(settings: KafkaSettings) -> Jars:
-    """The folder that is set wins; then what ``scripts/fetch-jars`` has fetched; else Spark asks a Maven repository,
-    for the version that is set, or PySpark's.
+    """The folder that is set wins; then what ``anabranch jars fetch`` has fetched; else Spark asks a Maven
+    repository, for the version that is set, or PySpark's.
 
     Raises:
         ConfigError: the folder that is set doesn't exist, or has no connector in it.
@@ -78,7 +78,7 @@ def of_pyspark() -> str:
 
 
 def broker_folder() -> Path | None:
-    """The jars of the broker that ``scripts/fetch-jars`` has fetched; None: it hasn't."""
+    """The jars of the broker that ``anabranch jars fetch`` has fetched; None: it hasn't."""
     folder = cache_dir.folder() / f"broker-{BROKER}"
     return folder if (folder / f"kafka_2.13-{BROKER}.jar").is_file() else None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any, Self
 
 import msgspec
@@ -185,9 +184,7 @@ class Markers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _decoded(self, found: TopicPartition) -> Marker | None:

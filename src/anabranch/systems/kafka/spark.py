@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from anabranch.systems.kafka import clients
 from anabranch.systems.kafka.system import KafkaSystem
-from anabranch.systems.source import Limits
+from anabranch.systems.source import Reading
 
 SOURCES = ()
 """Spark's connector is written in Java: a session has it by its jars."""
@@ -32,36 +32,28 @@ FETCHING = {
 }
 
 
-def streamed(
-    spark: SparkSession,
-    system: KafkaSystem,
-    stream: str,
-    starting: Mapping[int, int],
-    until: Mapping[int, int],
-    limits: Limits,
-    bare: bool,
-) -> DataFrame:
-    """All records of the partitions that ``starting`` names, from there on. Only those of committed transactions.
+def streamed(spark: SparkSession, system: KafkaSystem, reading: Reading) -> DataFrame:
+    """What is read of a stream. Only those of committed transactions.
     ``until`` isn't heeded: Spark's source has no such option."""
-    topic = system.topic(stream)
-    begin = {str(p): offset for p, offset in sorted(starting.items())}
-    reading = {
+    topic = system.topic(reading.stream)
+    begin = {str(p): offset for p, offset in sorted(reading.starting.items())}
+    settings = {
         **FETCHING,
         **{f"kafka.{name}": value for name, value in clients.java(system.settings).items()},
         "kafka.isolation.level": "read_committed",
     }
     options = {
-        "kafka.group.id": _group(frozenset(reading.items())),
-        **reading,
-        "assign": json.dumps({topic: sorted(starting)}),
+        "kafka.group.id": _group(frozenset(settings.items())),
+        **settings,
+        "assign": json.dumps({topic: sorted(reading.starting)}),
         "startingOffsets": json.dumps({topic: begin}),
-        **({"maxOffsetsPerTrigger": str(limits.max_rows)} if limits.max_rows else {}),
-        **({"maxOffsetsPerTrigger": "0"} if limits.nothing else {}),
-        "includeHeaders": str(not bare).lower(),
-        "failOnDataLoss": str(limits.fail_on_loss).lower(),
+        **({"maxOffsetsPerTrigger": str(reading.limits.max_rows)} if reading.limits.max_rows else {}),
+        **({"maxOffsetsPerTrigger": "0"} if reading.limits.nothing else {}),
+        "includeHeaders": str(not reading.bare).lower(),
+        "failOnDataLoss": str(reading.limits.fail_on_loss).lower(),
     }
     raw = spark.readStream.format("kafka").options(**options).load()
-    if bare:
+    if reading.bare:
         return raw.select("key", "value", "partition", "offset")
     return raw.select("key", "value", _packed().alias("headers"), "timestamp", "partition", "offset")
 

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from anabranch import crash_points
 from anabranch.errors import StateError
 from anabranch.systems.contract import Records, System
-from anabranch.systems.source import BARE, SCHEMA, Limits, columns, share
+from anabranch.systems.source import BARE, SCHEMA, Reading, columns, share
 from anabranch.task_progress import counts, meters
 
 __all__ = [
@@ -55,18 +55,8 @@ class SparkSide(Protocol):
     SOURCES: Sequence[type[DataSource]]
     """Sources that are written in Python: a session registers them."""
 
-    def streamed(
-        self,
-        spark: SparkSession,
-        system: Any,
-        stream: str,
-        starting: Mapping[int, int],
-        until: Mapping[int, int],
-        limits: Limits,
-        bare: bool,
-    ) -> DataFrame:
-        """All records of the partitions that ``starting`` names, from there on, in the columns of ``SCHEMA``, or of
-        ``BARE``. ``until``: not beyond these offsets, if the system can stop there."""
+    def streamed(self, spark: SparkSession, system: Any, reading: Reading) -> DataFrame:
+        """What is read of a stream, in the columns of ``SCHEMA``, or of ``BARE``."""
         ...
 
     def plain(self, system: Any, streams: Mapping[int, str]) -> PlainWriter:
@@ -80,20 +70,9 @@ def spark_side(system: System) -> SparkSide:
     return cast(SparkSide, importlib.import_module(system.spark))
 
 
-def streamed(
-    spark: SparkSession,
-    system: System,
-    stream: str,
-    starting: Mapping[int, int],
-    until: Mapping[int, int],
-    limits: Limits,
-    bare: bool,
-) -> DataFrame:
-    """All records of the partitions that ``starting`` names, from there on."""
-    given = {
-        **options(stream, starting, until, limits, bare),
-        "system": base64.b64encode(pickle.dumps(system)).decode(),
-    }
+def streamed(spark: SparkSession, system: System, reading: Reading) -> DataFrame:
+    """What is read of a stream."""
+    given = {**options(reading), "system": base64.b64encode(pickle.dumps(system)).decode()}
     return spark.readStream.format(FORMAT).options(**given).load()
 
 
@@ -101,9 +80,7 @@ def plain(system: System, streams: Mapping[int, str]) -> PlainWriter:
     raise NotImplementedError(f"{system.name} writes nothing at least once: it has no delivery in stream_settings")
 
 
-def options(
-    stream: str, starting: Mapping[int, int], until: Mapping[int, int], limits: Limits, bare: bool
-) -> dict[str, str]:
+def options(reading: Reading) -> dict[str, str]:
     """The options of a :class:`Reader`, and ``bare``.
 
     They are ``stream``, ``partitions`` (JSON list), ``starting`` (JSON partition → offset), ``max_rows`` (of a batch,
@@ -111,15 +88,16 @@ def options(
     lane's id and commit folder, for the steps that tests stop at), ``bare`` ("true": without headers and timestamps),
     ``line`` (where workers tell how far they are, see :class:`anabranch.task_progress.counts.Line`).
     """
+    limits = reading.limits
     return {
-        "stream": stream,
-        "partitions": json.dumps(sorted(starting)),
-        "starting": json.dumps(starting),
-        "until": json.dumps(starting if limits.nothing else until),
+        "stream": reading.stream,
+        "partitions": json.dumps(sorted(reading.starting)),
+        "starting": json.dumps(reading.starting),
+        "until": json.dumps(reading.starting if limits.nothing else reading.until),
         "max_rows": str(limits.max_rows),
         "lane": limits.lane,
         "commits": limits.commits,
-        "bare": str(bare).lower(),
+        "bare": str(reading.bare).lower(),
         "line": "" if limits.line is None else limits.line.text,
     }
 

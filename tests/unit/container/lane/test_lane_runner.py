@@ -35,6 +35,9 @@ class Folder:
     def committed(self) -> int:
         return 6
 
+    def release(self) -> None:
+        pass
+
     def note_starting(self, offsets: dict[str, int]) -> dict[str, int]:
         return offsets
 

@@ -84,11 +84,6 @@ class One:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def make(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], One]]:
     monkeypatch.setattr(leadership, "_TRY_AGAIN", 0.0)
     ones: list[One] = []

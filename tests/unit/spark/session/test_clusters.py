@@ -143,7 +143,7 @@ def test_packages_that_spark_may_not_have_got_are_named() -> None:
 
     builder: Any = SimpleNamespace(getOrCreate=failing)
     connector = jars.of_pyspark()
-    with pytest.raises(AnabranchError, match=f"^Spark hasn't started with {connector}, .*\n.*scripts/fetch-jars"):
+    with pytest.raises(AnabranchError, match=f"^Spark hasn't started with {connector}, .*\n.*anabranch jars fetch"):
         session._session(builder, "local[2]", connector, jars.OTHERS)
 
 

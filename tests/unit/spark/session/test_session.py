@@ -24,16 +24,15 @@ from tests.support.surfaces import lacking
     [
         ("/data/lanes", "FileSystemBasedCheckpointFileManager"),
         ("file:///data/lanes", "FileSystemBasedCheckpointFileManager"),
-        ("hdfs://name:8020/lanes", None),
-        ("s3a://bucket/lanes", None),
+        ("hdfs://name:8020/lanes", "CheckpointFiles"),
+        ("s3a://bucket/lanes", "CheckpointFiles"),
     ],
 )
-def test_checkpoints_are_renamed_by_the_cheap_way_only_where_a_lock_keeps_others_out(
-    root: str, manager: str | None
-) -> None:
+def test_checkpoints_are_renamed_by_the_cheap_way_only_where_a_lock_keeps_others_out(root: str, manager: str) -> None:
     (name,) = session.LOCAL_SETTINGS
-    found = session.conf(Settings(storage=StorageSettings(root=root))).get(name)
-    assert (found and found.rpartition(".")[2]) == manager
+    found = session.conf(Settings(storage=StorageSettings(root=root)))
+    assert found[name].rpartition(".")[2] == manager
+    assert session.S3_SETTINGS.keys().isdisjoint(found) == (not root.startswith("s3a:"))
 
 
 def test_the_users_settings_win() -> None:

@@ -1,0 +1,25 @@
+"""Orders with the country of their customer, which a service knows: asked over HTTP, several at once."""
+
+import os
+
+import httpx
+
+from anabranch import Job
+
+job = Job("http-enrichment")
+customers = os.environ.get("CUSTOMERS_URL", "http://127.0.0.1:8099/customers")
+
+
+async def with_country(order):
+    # A client of each call belongs to the event loop of its batch. The service gets each question again after a crash,
+    # so it must only answer.
+    async with httpx.AsyncClient(timeout=10) as client:
+        answer = await client.get(f"{customers}/{order['customer']}")
+    if answer.status_code == 404:
+        return {**order, "country": None}
+    answer.raise_for_status()  # an order that can't be enriched becomes a dead letter
+    return {**order, "country": answer.json()["country"]}
+
+
+orders = job.read("orders", key="customer string", schema="order long, amount int")
+orders.map(with_country, schema="customer string, order long, amount int, country string").write("enriched-orders")

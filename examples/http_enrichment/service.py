@@ -1,0 +1,22 @@
+"""A service that knows customers: ``python service.py``."""
+
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+COUNTRIES = {"ann": "NO", "bob": "CH"}
+
+
+class Customers(BaseHTTPRequestHandler):
+    def do_GET(self):
+        country = COUNTRIES.get(self.path.rpartition("/")[2])
+        self.send_response(200 if country else 404)
+        self.end_headers()
+        if country:
+            self.wfile.write(json.dumps({"country": country}).encode())
+
+    def log_message(self, *_):
+        pass
+
+
+if __name__ == "__main__":
+    ThreadingHTTPServer(("127.0.0.1", 8099), Customers).serve_forever()

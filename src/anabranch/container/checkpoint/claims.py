@@ -1,0 +1,151 @@
+"""The claims that this process makes of folders on a store without locks, and the thread that renews its leases."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pyspark.sql import SparkSession
+
+from anabranch import logs
+from anabranch.clocks import boottime
+from anabranch.container.checkpoint.ownership import EXCLUSIVE, RENEW_EVERY, Claim, Ownership
+from anabranch.errors import ConfigError
+from anabranch.spark.internals import checkpoint_files
+from anabranch.spark.internals.checkpoint_files import FarFiles
+from anabranch.spark.internals.hadoop_files import Hadoop
+
+__all__ = ["check", "end", "release", "take"]
+
+log = logs.get_logger()
+
+_BOOT, _PIDS = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
+_STATE, _STARTED = 0, 19
+"""Places in ``/proc/PID/stat``, after the name of the program."""
+
+_owners: dict[tuple[int, str], Ownership] = {}
+"""By the JVM and the folder of the job."""
+_lock = threading.Lock()
+
+
+def take(spark: SparkSession, folder: str, unless: Callable[[], bool]) -> None:
+    """Take a lane's folder, as :meth:`Ownership.take`.
+
+    Raises:
+        ConfigError: no two processes can be kept apart there.
+        FencedError: another process has it.
+    """
+    scheme = urlsplit(folder).scheme
+    if scheme not in EXCLUSIVE:
+        raise ConfigError(
+            f"[storage] root is on {scheme!r}, where it isn't known whether files can be created exclusively: two "
+            "processes couldn't be kept from running the same lane",
+            f"use one of {', '.join(sorted(EXCLUSIVE))}, or a disk",
+        )
+    _owner(spark, folder).take(folder, unless)
+
+
+def check(spark: SparkSession, folder: str) -> None:
+    """As :meth:`Ownership.check`."""
+    _owner(spark, folder).check(folder)
+
+
+def release(spark: SparkSession, folder: str) -> None:
+    """As :meth:`Ownership.release`."""
+    _owner(spark, folder).release(folder)
+
+
+def end() -> None:
+    """Give all folders back: nothing of this process writes to any more."""
+    for owner in tuple(_owners.values()):
+        try:
+            owner.end()
+        except Exception as error:
+            log.warning("a folder was not given back: others wait until its lease is over", error=str(error))
+
+
+def _owner(spark: SparkSession, folder: str) -> Ownership:
+    of_job, jvm = folder.rsplit("/", 2)[0], checkpoint_files.process_id(spark)
+    with _lock:
+        if (jvm, of_job) not in _owners:
+            if not _owners:
+                threading.Thread(target=_renew, name="renews leases", daemon=True).start()
+            files = _HadoopFiles(spark, folder)
+            _owners[jvm, of_job] = Ownership(files, of_job, _me(jvm), boottime, time.sleep, _has_ended)
+        return _owners[jvm, of_job]
+
+
+def _renew() -> None:
+    while True:
+        time.sleep(RENEW_EVERY)
+        for owner in tuple(_owners.values()):
+            try:
+                owner.renew()
+            except Exception as error:
+                log.warning("the lease of folders can't be renewed", error=str(error))
+
+
+def _me(jvm: int) -> Claim:
+    machine = ""
+    with suppress(OSError):
+        machine = f"{_BOOT.read_text().strip()} {os.readlink(_PIDS)}"
+    stat = _stat(jvm)
+    return Claim(
+        process=uuid.uuid4().hex,
+        host=socket.gethostname(),
+        machine=machine if stat else "",
+        pid=jvm,
+        started=stat[_STARTED] if stat else "",
+    )
+
+
+def _has_ended(claim: Claim) -> bool:
+    if not claim.machine or claim.machine != _me(os.getpid()).machine:
+        return False
+    stat = _stat(claim.pid)
+    return not stat or stat[_STATE] in "ZX" or stat[_STARTED] != claim.started
+
+
+def _stat(pid: int) -> list[str]:
+    """What is known of a process on this machine; []: there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+class _HadoopFiles:
+    """See :class:`ownership.Files`."""
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        self._spark = spark
+        self._path: Any = Hadoop(spark).path
+        self._fs = self._path(folder).getFileSystem(Hadoop(spark).conf)
+        self._files = FarFiles(spark, self._fs)
+
+    def create(self, path: str, text: str) -> bool:
+        return self._files.create(self._path(path), text)
+
+    def write(self, path: str, text: str) -> None:
+        self._files.write(self._path(path), text)
+
+    def read(self, path: str) -> str:
+        return self._files.read(self._path(path))
+
+    def remove(self, path: str) -> None:
+        self._fs.delete(self._path(path), False)
+
+    def names(self, folder: str) -> dict[str, str]:
+        listed = self._files.files(self._path(folder), below=False)
+        return {each.name: f"{each.size} {each.changed}" for each in listed}
+
+    def lease(self, folder: str, seconds: float) -> None:
+        checkpoint_files.lease(self._spark, folder, seconds)

@@ -1,0 +1,289 @@
+"""Which process has a lane's folder on a store without locks: claims, which one process at a time can make, and leases.
+
+A claim of a folder is a numbered file beside it, created exclusively: of two processes that try at once, one succeeds.
+The claim with the highest number counts. Its process shows that it lives by writing its own file anew every few
+seconds, which is one call for all its lanes.
+
+Another process may make the next claim only once the former owner has given the folder back, has ended (which can be
+seen on the same machine), or hasn't written its file for ``EXPIRES``. An owner whose own file isn't renewed for
+``LEASE``, which is less, writes nothing before it has seen that its claims still count: a process that was frozen finds
+out when it wakes up. No clocks are compared: each process measures by its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from anabranch import logs
+from anabranch.errors import ConfigError, ConflictError, FencedError, UnsupportedFormatError
+from anabranch.model.document import Document, decode, encode
+
+__all__ = ["EXCLUSIVE", "EXPIRES", "LEASE", "Claim", "Files", "Ownership"]
+
+RENEW_EVERY = 5.0
+LEASE = 20.0
+EXPIRES = 30.0
+"""Seconds. ``EXPIRES`` - ``LEASE`` is what the speeds of two machines' clocks may differ by in that time."""
+_LOOK_EVERY = 0.5
+
+EXCLUSIVE = frozenset({"abfs", "abfss", "gs", "hdfs", "o3fs", "ofs", "s3", "s3a", "swebhdfs", "viewfs", "webhdfs"})
+"""Schemes of the stores in which files can be created exclusively."""
+
+_PROCESSES = "processes"
+_CLAIMS = "claims-"
+_RELEASED = ".released"
+
+log = logs.get_logger()
+
+
+class Claim(Document, frozen=True, kw_only=True):
+    """Who has a folder. ``process``: a random name; ``machine``: what processes whose ids can be compared have in
+    common, '' if nothing is known to be; ``pid`` and ``started``: of the process that writes."""
+
+    process: str
+    host: str
+    machine: str
+    pid: int
+    started: str
+
+
+class Files(Protocol):
+    """The files of a store, by their paths."""
+
+    def create(self, path: str, text: str) -> bool:
+        """Make a file that must not be there; gives whether it was made, by one of several that try."""
+        ...
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file, in place of one that is there."""
+        ...
+
+    def read(self, path: str) -> str:
+        """The text of a file."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file, if it is there."""
+        ...
+
+    def names(self, folder: str) -> dict[str, str]:
+        """The names of the files in a folder, each with something that changes when the file is written anew."""
+        ...
+
+    def lease(self, folder: str, seconds: float) -> None:
+        """Let this process write below a folder for some time; 0: no longer."""
+        ...
+
+
+class Ownership:
+    """Of the folders that one process has of one job. Thread-safe.
+
+    Args:
+        folder: the folder of the job.
+        me: the claim that this process makes.
+        clock: seconds, on a clock that goes on while the process is frozen.
+        has_ended: whether the process of a claim is known to have ended, with all that it was writing.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        folder: str,
+        me: Claim,
+        clock: Callable[[], float],
+        pause: Callable[[float], object],
+        has_ended: Callable[[Claim], bool],
+    ) -> None:
+        self._files = files
+        self._folder = folder
+        self._me = me
+        self._clock = clock
+        self._pause = pause
+        self._has_ended = has_ended
+        self._lock = threading.RLock()
+        self._taking: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._held: dict[str, int] = {}
+        self._lost: dict[str, str] = {}
+        self._renewed: float | None = None
+        self._count = 0
+
+    def take(self, folder: str, unless: Callable[[], bool] = lambda: False) -> None:
+        """Take a folder, or see that this process still has it. May wait for ``EXPIRES`` for an owner that is silent.
+
+        Raises:
+            FencedError: another process has it, and lives.
+            ConflictError: ``unless`` became true while that wasn't known.
+            ConfigError: the store lets two processes create the same file.
+        """
+        with self._lock:
+            taking = self._taking[folder]
+        with taking:
+            if folder in self._held:
+                self.check(folder)
+                return
+            self._begin()
+            last, silent = self._last(folder), None
+            claim = None if last is None else self._claim(folder, last)
+            if last is not None and (claim is None or claim.process != self._me.process):
+                silent = self._await_end(folder, last, claim, unless)
+            number = 0 if last is None else last + 1
+            if not self._files.create(_claim_path(folder, number), encode(self._me).decode()):
+                raise self._taken(folder, None)
+            if silent is not None and self._sign(claim) != silent:
+                self._pause(LEASE)  # it may have written again before it could see the new claim: its lease will end
+            self._have(folder, number)
+
+    def check(self, folder: str) -> None:
+        """See that a folder is still this process's. Costs no call while the lease lasts.
+
+        Raises:
+            FencedError: another process has taken it.
+        """
+        with self._lock:
+            if not self._is_leased:
+                self._renew()
+            self._raise_if_lost(folder)
+
+    def renew(self) -> None:
+        """Show that this process lives, and go on with the lease. To be called every ``RENEW_EVERY`` seconds."""
+        with self._lock:
+            if self._renewed is not None:
+                self._renew()
+
+    def release(self, folder: str) -> None:
+        """Give a folder back: nothing of this process writes there any more."""
+        with self._lock:
+            number = self._held.pop(folder, None)
+            if number is None or folder in self._lost:
+                return
+            self._files.lease(folder, 0)
+            self._files.create(f"{_claim_path(folder, number)}{_RELEASED}", "")
+
+    def end(self) -> None:
+        """Give all folders back: the process ends."""
+        with self._lock:
+            if self._renewed is None:
+                return
+            for folder in self._held:
+                self._files.lease(folder, 0)
+            self._held.clear()
+            self._renewed = None
+            self._files.remove(self._own_path)
+
+    @property
+    def _own_path(self) -> str:
+        return f"{self._folder}/{_PROCESSES}/{self._me.process}"
+
+    @property
+    def _is_leased(self) -> bool:
+        return self._renewed is not None and self._clock() < self._renewed + LEASE
+
+    def _begin(self) -> None:
+        """Show that this process lives, and see that the store refuses a file that is there."""
+        with self._lock:
+            if self._renewed is not None:
+                return
+            begun, text = self._clock(), encode(self._me).decode()
+            self._files.write(self._own_path, text)
+            if self._files.create(self._own_path, text):
+                raise ConfigError(
+                    f"the store of {self._folder} lets two processes create the same file: it ignores If-None-Match",
+                    "use a version of it that has conditional writes, or HDFS, or a disk: see checkpoint-to-s3.md",
+                )
+            self._renewed = begun
+
+    def _renew(self) -> None:
+        begun = self._clock()
+        self._count += 1
+        self._files.write(self._own_path, f"{encode(self._me).decode()}\n{self._count}\n")
+        if not self._is_leased:  # others may have taken what is ours meanwhile
+            for folder, number in self._held.items():
+                last = self._last(folder)
+                if last is not None and last > number:
+                    claim = self._claim(folder, last)
+                    self._lost[folder] = "another process" if claim is None else _named(claim)
+                    log.warning("another process has taken the folder of a lane", folder=folder, by=self._lost[folder])
+        self._renewed = begun
+        for folder in self._held:
+            self._files.lease(folder, 0 if folder in self._lost else LEASE - (self._clock() - begun))
+
+    def _raise_if_lost(self, folder: str) -> None:
+        if folder in self._lost:
+            raise FencedError(
+                f"{self._lost[folder]} has taken {folder}, as this process gave no sign of life for {EXPIRES:.0f} s",
+                "nothing more is written here",
+            )
+
+    def _have(self, folder: str, number: int) -> None:
+        with self._lock:
+            self._held[folder] = number
+            self._lost.pop(folder, None)
+            assert self._renewed is not None
+            if not self._is_leased:
+                self._renew()
+            self._files.lease(folder, LEASE - (self._clock() - self._renewed))
+            self._raise_if_lost(folder)
+
+    def _last(self, folder: str) -> int | None:
+        return max((int(name) for name in self._files.names(_claims(folder)) if name.isdecimal()), default=None)
+
+    def _claim(self, folder: str, number: int) -> Claim | None:
+        """None: it can't be read."""
+        try:
+            return decode(self._files.read(_claim_path(folder, number)).encode(), Claim)
+        except (msgspec.MsgspecError, UnsupportedFormatError):
+            return None
+
+    def _await_end(self, folder: str, last: int, claim: Claim | None, unless: Callable[[], bool]) -> str | None:
+        """Wait until the owner of a folder no longer has it. Gives the owner's last sign of life if all that is known
+        is that none followed."""
+        if f"{last}{_RELEASED}" in self._files.names(_claims(folder)):
+            return None
+        said, since = self._sign(claim), self._clock()
+        while True:
+            now = self._sign(claim)
+            if not now or (claim is not None and self._has_ended(claim)):
+                return None
+            if now != said:
+                raise self._taken(folder, claim)
+            if self._clock() >= since + EXPIRES:
+                log.warning("the owner of a lane's folder is silent, and is taken for dead", folder=folder)
+                return said
+            if unless():
+                raise ConflictError(
+                    f"it isn't known yet whether another process still runs on {folder}",
+                    f"it is known {EXPIRES:.0f} s after that gave its last sign of life: try again",
+                )
+            self._pause(_LOOK_EVERY)
+
+    def _sign(self, claim: Claim | None) -> str:
+        """Something that changes with each sign of life; '': it has ended."""
+        if claim is None:
+            return "unknown"
+        return self._files.names(f"{self._folder}/{_PROCESSES}").get(claim.process, "")
+
+    def _taken(self, folder: str, claim: Claim | None) -> FencedError:
+        who = "another process" if claim is None else _named(claim)
+        return FencedError(
+            f"{who} runs on {folder}",
+            "stop it, or leave the job to it; two processes with copies of one store can't run the same job",
+        )
+
+
+def _claims(folder: str) -> str:
+    """Where the claims of a folder are: beside it, so that copies of it have none."""
+    lane, _, epoch = folder.rpartition("/")
+    return f"{lane}/{_CLAIMS}{epoch}"
+
+
+def _claim_path(folder: str, number: int) -> str:
+    return f"{_claims(folder)}/{number}"
+
+
+def _named(claim: Claim) -> str:
+    return f"process {claim.pid} on {claim.host}"

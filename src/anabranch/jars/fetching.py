@@ -1,0 +1,78 @@
+"""Gets jars from a Maven repository into the cache, over HTTPS, each compared with its sum. No Maven is needed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import ssl
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from anabranch.errors import AnabranchError, DamagedError, UnreachableError
+from anabranch.httpx_alone import httpx
+from anabranch.jars.pinned import Jar, JarSet
+from anabranch.jars.repository import VARIABLE, Repository
+
+__all__ = ["fetch"]
+
+_AT_ONCE = 6
+_ATTEMPTS = 3
+_TIMEOUT = 60.0
+_CURE = f"name another Maven repository: --repository URL, or {VARIABLE}"
+
+
+def fetch(wanted: JarSet, repository: Repository, say: Callable[[str], None]) -> Path:
+    """The folder with the jars of a set. What isn't in the cache is fetched; a folder there is whole, or isn't there.
+
+    Raises:
+        AnabranchError: a jar can't be had, or isn't the one that it should be. The cache is as it was.
+    """
+    if wanted.is_there:
+        return wanted.folder
+    say(f"fetching the {wanted.name} jars ({len(wanted.jars)}) from {repository} ...")
+    wanted.folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="new-", dir=wanted.folder.parent) as outer:
+        new = Path(outer) / wanted.folder_name
+        new.mkdir()
+        client = httpx.Client(timeout=_TIMEOUT, follow_redirects=True, verify=_trusted())
+        with client, ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(lambda jar: _fetch_one(client, repository, jar, new), wanted.jars))
+        shutil.rmtree(wanted.folder, ignore_errors=True)
+        try:
+            new.rename(wanted.folder)
+        except OSError as error:
+            if not wanted.folder.is_dir():  # else another process has been quicker
+                raise AnabranchError(f"{wanted.folder} can't be made: {error.strerror}", "mend that") from error
+    return wanted.folder
+
+
+def _fetch_one(client: httpx.Client, repository: Repository, jar: Jar, folder: Path) -> None:
+    url = f"{repository.url}/{jar.path}"
+    for attempt in range(_ATTEMPTS):
+        try:
+            response = client.get(url)
+            break
+        except httpx.TransportError as error:
+            if attempt == _ATTEMPTS - 1:
+                reason = str(error) or type(error).__name__
+                raise UnreachableError(f"{jar.file} can't be fetched from {repository}: {reason}", _CURE) from error
+    if response.status_code != httpx.codes.OK:
+        raise AnabranchError(f"{repository} has no {jar.path}: HTTP status {response.status_code}", _CURE)
+    if hashlib.sha256(response.content).hexdigest() != jar.sha256:
+        raise DamagedError(
+            f"{url} isn't the jar that anabranch was tried with: its SHA-256 is another one; nothing was kept", _CURE
+        )
+    (folder / jar.file).write_bytes(response.content)
+
+
+def _trusted() -> ssl.SSLContext:
+    """Whom this machine trusts; httpx alone would trust only those of its own list."""
+    context = ssl.create_default_context()
+    if not context.get_ca_certs() and not os.environ.get("SSL_CERT_FILE"):
+        import certifi
+
+        context.load_verify_locations(certifi.where())
+    return context

@@ -1,0 +1,74 @@
+"""The jars that anabranch was tried with, in sets: ``connector``, ``broker`` and ``avro``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from anabranch import cache_dir
+
+__all__ = ["SETS", "Jar", "JarSet", "jar_set"]
+
+_FILE = Path(__file__).with_name("pinned.txt")
+
+SETS = {
+    "connector": "Spark's connector to Kafka, which a job on Kafka needs",
+    "broker": "a Kafka broker, for anabranch demo --kafka and for tests",
+    "avro": "Spark's module for Avro",
+}
+"""By name, what they are for."""
+
+
+@dataclass(frozen=True)
+class Jar:
+    """A jar in a Maven repository."""
+
+    sha256: str
+    group: str
+    artifact: str
+    version: str
+
+    @property
+    def file(self) -> str:
+        return f"{self.artifact}-{self.version}.jar"
+
+    @property
+    def path(self) -> str:
+        """Where a Maven repository has it."""
+        return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.file}"
+
+
+@dataclass(frozen=True)
+class JarSet:
+    """Jars that are used together, in one folder."""
+
+    name: str
+    folder_name: str
+    jars: tuple[Jar, ...]
+
+    @property
+    def folder(self) -> Path:
+        """Where the cache has them. It may not be there."""
+        return cache_dir.folder() / self.folder_name
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the cache has all of them. Their sums were compared when they were fetched."""
+        return all((self.folder / jar.file).is_file() for jar in self.jars)
+
+
+def jar_set(name: str) -> JarSet:
+    """A set by its name, which is one of ``SETS``."""
+    (folder_name,) = (folder for folder in _lines() if folder.rpartition("-")[0] == name)
+    return JarSet(name, folder_name, _lines()[folder_name])
+
+
+@cache
+def _lines() -> dict[str, tuple[Jar, ...]]:
+    folders: dict[str, tuple[Jar, ...]] = {}
+    for line in _FILE.read_text().splitlines():
+        if not line.startswith("#"):
+            sha256, folder, coordinates = line.split()
+            folders[folder] = (*folders.get(folder, ()), Jar(sha256, *coordinates.split(":")))
+    return folders

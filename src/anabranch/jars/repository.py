@@ -1,0 +1,73 @@
+"""Which Maven repository jars come from."""
+
+from __future__ import annotations
+
+import os
+import xml.etree.ElementTree as xml
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch.errors import UsageError
+
+__all__ = ["VARIABLE", "Repository", "chosen"]
+
+VARIABLE = "ANABRANCH_MAVEN_REPOSITORY"
+_CENTRAL = "https://repo.maven.apache.org/maven2"
+"""The one that Maven itself asks where nobody has named another."""
+_MIRRORED = {"*", "central", "external:*"}
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A Maven repository, and who has named it."""
+
+    url: str
+    origin: str
+
+    def __str__(self) -> str:
+        return f"{self.url} ({self.origin})"
+
+
+def chosen(url: str | None = None, environment: Mapping[str, str] = os.environ, home: Path | None = None) -> Repository:
+    """The repository that is given; else that of ``ANABRANCH_MAVEN_REPOSITORY``; else the mirror of Maven Central in
+    ``~/.m2/settings.xml``; else Maven Central.
+
+    Raises:
+        UsageError: what is named isn't a URL of HTTP, or the file can't be read.
+    """
+    settings = (home or Path.home()) / ".m2" / "settings.xml"
+    if url is not None:
+        named = Repository(url, "--repository")
+    elif environment.get(VARIABLE):
+        named = Repository(environment[VARIABLE], VARIABLE)
+    elif (mirror := _mirror(settings)) is not None:
+        named = Repository(mirror, f"the mirror in {settings}")
+    else:
+        named = Repository(_CENTRAL, "Maven Central")
+    if not named.url.startswith(("https://", "http://")):
+        raise UsageError(f"{named} isn't the URL of a Maven repository", "name one that begins with https://")
+    return Repository(named.url.rstrip("/"), named.origin)
+
+
+def _mirror(settings: Path) -> str | None:
+    try:
+        root = xml.parse(settings).getroot()
+    except FileNotFoundError:
+        return None
+    except (OSError, xml.ParseError) as error:
+        raise UsageError(
+            f"{settings} can't be read: {error}", f"mend it, or name a repository in {VARIABLE}"
+        ) from error
+    for mirror in root.iter():
+        if _plain(mirror) == "mirror":
+            parts = {_plain(part): (part.text or "").strip() for part in mirror}
+            patterns = {pattern.strip() for pattern in parts.get("mirrorOf", "").split(",")}
+            if patterns & _MIRRORED and "!central" not in patterns and parts.get("blocked") != "true":
+                return parts.get("url") or None
+    return None
+
+
+def _plain(element: xml.Element) -> str:
+    """An element's name without the namespace, which not every settings file declares."""
+    return element.tag.rpartition("}")[2]

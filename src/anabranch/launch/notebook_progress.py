@@ -1,0 +1,73 @@
+"""A bar in a notebook, while Spark computes what a cell asks for. Elsewhere there is none."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+__all__ = ["shown"]
+
+_EVERY = 0.3
+
+
+@contextmanager
+def shown(spark: SparkSession) -> Iterator[None]:
+    """Show how many tasks of Spark are done, of all known so far, for what this thread does inside ``with``."""
+    if not _is_notebook():
+        yield
+        return
+    ipython: Any = importlib.import_module("IPython.display")
+    context, group, over = spark.sparkContext, f"anabranch-{uuid.uuid4().hex[:8]}", threading.Event()
+    begin = time.monotonic()
+    bar = ipython.display(ipython.HTML(_text(0, 0, 0.0)), display_id=True)
+
+    def update() -> None:
+        done, tasks = _tasks(context, group)
+        bar.update(ipython.HTML(_text(done, tasks, time.monotonic() - begin)))
+
+    def run() -> None:
+        while not over.wait(_EVERY):
+            update()
+
+    context.setJobGroup(group, "anabranch: a cell of a notebook")
+    thread = threading.Thread(target=run, name="notebook-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        cleared: Any = None
+        context.setLocalProperty("spark.jobGroup.id", cleared)
+        update()
+
+
+def _is_notebook() -> bool:
+    """Whether this process is the kernel of a notebook: who calls from a terminal sees Spark's own bar."""
+    module: Any = sys.modules.get("IPython")
+    shell = None if module is None else module.get_ipython()
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+def _tasks(context: Any, group: str) -> tuple[int, int]:
+    """How many tasks are done, and how many there are."""
+    tracker = context.statusTracker()
+    done = tasks = 0
+    for job in tracker.getJobIdsForGroup(group):
+        stages = (tracker.getStageInfo(stage) for stage in getattr(tracker.getJobInfo(job), "stageIds", ()))
+        for stage in filter(None, stages):
+            done += stage.numCompletedTasks
+            tasks += stage.numTasks
+    return done, tasks
+
+
+def _text(done: int, tasks: int, seconds: float) -> str:
+    return f'<progress value="{done}" max="{max(tasks, 1)}"></progress> {done} of {tasks} tasks, {seconds:.1f} s'

@@ -1,0 +1,351 @@
+package anabranch;
+
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.lang.reflect.InvocationTargetException;
+import java.nio.charset.StandardCharsets;
+import java.util.Collections;
+import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.commons.io.IOUtils;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.BulkDelete;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FSDataOutputStreamBuilder;
+import org.apache.hadoop.fs.FileAlreadyExistsException;
+import org.apache.hadoop.fs.FileContext;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Options;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.PathFilter;
+import org.apache.hadoop.fs.RemoteIterator;
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$CancellableFSDataOutputStream;
+import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager;
+
+/**
+ * How Spark, and anabranch itself, write and look at files of a checkpoint that is not on a local disk.
+ *
+ * S3 has no rename: there a file is written under its own name, and appears whole when it is closed. A file that must be
+ * new is refused by the store itself if there is one already (If-None-Match). Other file systems are used in Spark's own
+ * way, which renames.
+ *
+ * A folder that this process has claimed is written to only while its lease lasts: after a freeze the lease is over when
+ * the process wakes up. Janino compiles this file, as it does StrictJson.java.
+ */
+public class CheckpointFiles implements CheckpointFileManager {
+  private static final String EXCLUSIVE = "fs.option.create.conditional.overwrite";
+  private static final String WRITER = "anabranch-writer";
+  private static final String[] REFUSALS = {"Status Code: 412", "PreconditionFailed", "ConditionalRequestConflict"};
+  private static final Map leases = new ConcurrentHashMap();
+
+  private final Path path;
+  private final FileSystem fs;
+  private final CheckpointFileManager renaming;
+
+  public CheckpointFiles(Path path, Configuration conf) throws IOException {
+    this.path = path;
+    this.fs = path.getFileSystem(conf);
+    this.renaming = isObjectStore(fs) ? null : new FileContextBasedCheckpointFileManager(path, conf);
+  }
+
+  public CheckpointFileManager$CancellableFSDataOutputStream createAtomic(Path path, boolean overwrite) {
+    try {
+      checkLease(path);
+      return renaming == null ? new Whole(fs, path, overwrite) : renaming.createAtomic(path, overwrite);
+    } catch (IOException error) {
+      throw thrown(error);
+    }
+  }
+
+  public FSDataInputStream open(Path path) {
+    try {
+      return fs.open(path);
+    } catch (IOException error) {
+      throw thrown(error);
+    }
+  }
+
+  public FileStatus[] list(Path path, PathFilter filter) {
+    try {
+      return fs.listStatus(path, filter);
+    } catch (FileNotFoundException none) {
+      if (renaming == null) return new FileStatus[0]; // a store of objects has no empty folders
+      throw thrown(none);
+    } catch (IOException error) {
+      throw thrown(error);
+    }
+  }
+
+  public FileStatus[] list(Path path) {
+    return list(path, new All());
+  }
+
+  public void mkdirs(Path path) {
+    if (renaming != null) renaming.mkdirs(path);
+  }
+
+  public boolean exists(Path path) {
+    try {
+      return isEntry(path) && renaming == null ? isThere(fs, path) : fs.exists(path);
+    } catch (IOException error) {
+      throw thrown(error);
+    }
+  }
+
+  public void delete(Path path) {
+    try {
+      checkLease(path);
+      if (isEntry(path) && renaming == null) remove(fs, path);
+      else fs.delete(path, true);
+    } catch (FileNotFoundException gone) {
+      return;
+    } catch (IOException error) {
+      throw thrown(error);
+    }
+  }
+
+  public boolean isLocal() {
+    return false;
+  }
+
+  public Path createCheckpointDirectory() {
+    return renaming == null ? fs.makeQualified(path) : renaming.createCheckpointDirectory();
+  }
+
+  public void close() {}
+
+  /** Whether files appear under their own names when they are closed, and renaming one copies it. */
+  public static boolean isObjectStore(FileSystem fs) {
+    return fs.getClass().getName().startsWith("org.apache.hadoop.fs.s3a.");
+  }
+
+  /**
+   * Makes a file, whole, that must not be there; gives whether it was made. Of several that try, one can do so: where the
+   * store itself refuses a second object of a name (S3, GCS), or to rename to a name that is taken (HDFS, ABFS).
+   */
+  public static boolean create(FileSystem fs, Path path, String text) throws IOException {
+    checkLease(path);
+    try {
+      if (isObjectStore(fs)) put(new Whole(fs, path, false), text);
+      else if ("gs".equals(fs.getUri().getScheme())) put(fs.create(path, false), text);
+      else putAndRename(fs, path, text, Options.Rename.NONE);
+      return true;
+    } catch (FileAlreadyExistsException there) {
+      return false;
+    }
+  }
+
+  /** Writes a file, in place of one that is there: readers see one of them, whole. */
+  public static void write(FileSystem fs, Path path, String text) throws IOException {
+    checkLease(path);
+    if (isObjectStore(fs)) put(new Whole(fs, path, true), text);
+    else putAndRename(fs, path, text, Options.Rename.OVERWRITE);
+  }
+
+  private static void put(FSDataOutputStream stream, String text) throws IOException {
+    stream.write(text.getBytes(StandardCharsets.UTF_8));
+    stream.close();
+  }
+
+  private static void putAndRename(FileSystem fs, Path path, String text, Options.Rename how) throws IOException {
+    String unique = UUID.randomUUID().toString().replace("-", "");
+    Path part = new Path(path.getParent(), path.getName() + "." + unique + ".part");
+    try {
+      FSDataOutputStream stream = fs.create(part, true);
+      stream.write(text.getBytes(StandardCharsets.UTF_8));
+      stream.hsync();
+      stream.close();
+      FileContext.getFileContext(fs.getUri(), fs.getConf()).rename(part, path, new Options.Rename[] {how});
+    } catch (IOException error) {
+      fs.delete(part, false);
+      throw error;
+    }
+  }
+
+  /** The text of a file. */
+  public static String read(FileSystem fs, Path path) throws IOException {
+    FSDataInputStream stream = fs.open(path);
+    try {
+      return IOUtils.toString(stream, StandardCharsets.UTF_8);
+    } finally {
+      stream.close();
+    }
+  }
+
+  /** Renames a file, in place of one that is there: that is never missing meanwhile. */
+  public static void rename(FileSystem fs, Path from, Path to) throws IOException {
+    FileContext context = FileContext.getFileContext(fs.getUri(), fs.getConf());
+    context.rename(from, to, new Options.Rename[] {Options.Rename.OVERWRITE});
+  }
+
+  /** The files in a folder, or also those below, a line each: name in the folder, size, time of writing in Unix ms. */
+  public static String files(FileSystem fs, Path folder, boolean below) throws IOException {
+    StringBuilder found = new StringBuilder();
+    String begin = fs.makeQualified(folder).toString() + "/";
+    if (below && isObjectStore(fs)) { // one call for a thousand files, whatever their folders
+      try {
+        RemoteIterator files = fs.listFiles(folder, true);
+        while (files.hasNext()) line(found, begin, (FileStatus) files.next());
+      } catch (FileNotFoundException none) {
+        return found.toString();
+      }
+    } else {
+      list(fs, folder, below, begin, found);
+    }
+    return found.toString();
+  }
+
+  private static void list(FileSystem fs, Path folder, boolean below, String begin, StringBuilder found)
+      throws IOException {
+    FileStatus[] each;
+    try {
+      each = fs.listStatus(folder);
+    } catch (FileNotFoundException none) {
+      return;
+    }
+    for (int i = 0; i < each.length; i++) {
+      if (each[i].isFile()) line(found, begin, each[i]);
+      else if (below) list(fs, each[i].getPath(), true, begin, found);
+    }
+  }
+
+  private static void line(StringBuilder found, String begin, FileStatus file) {
+    String path = file.getPath().toString();
+    String name = path.startsWith(begin) ? path.substring(begin.length()) : "";
+    found.append(name).append('\t').append(file.getLen()).append('\t').append(file.getModificationTime()).append('\n');
+  }
+
+  /** Lets a folder be written to for so many ms from now on; 0: no longer. */
+  public static void lease(String folder, long ms) {
+    leases.put(folder, Long.valueOf(System.nanoTime() + ms * 1000000L));
+  }
+
+  private static void checkLease(Path path) throws IOException {
+    if (leases.isEmpty()) return;
+    for (Path each = path; each != null; each = each.getParent()) {
+      Long until = (Long) leases.get(each.toString());
+      if (until != null && System.nanoTime() - until.longValue() > 0)
+        throw new IOException("ANABRANCH_LEASE_OVER: this process has not renewed its lease of " + each);
+    }
+  }
+
+  /** An entry of a log: a file whose name is a number. */
+  private static boolean isEntry(Path path) {
+    String name = path.getName();
+    for (int i = 0; i < name.length(); i++) if (!Character.isDigit(name.charAt(i))) return false;
+    return name.length() > 0;
+  }
+
+  /** Whether there is a file; a folder isn't looked for, which would be a second call. */
+  private static boolean isThere(FileSystem fs, Path path) throws IOException {
+    try {
+      Object store = fs.getClass().getMethod("getS3AInternals", new Class[0]).invoke(fs, new Object[0]);
+      Class kind = Class.forName("org.apache.hadoop.fs.s3a.S3AInternals", true, fs.getClass().getClassLoader());
+      kind.getMethod("getObjectMetadata", new Class[] {Path.class}).invoke(store, new Object[] {path});
+      return true;
+    } catch (InvocationTargetException error) {
+      if (error.getTargetException() instanceof FileNotFoundException) return false;
+      throw thrown(error.getTargetException());
+    } catch (ReflectiveOperationException error) {
+      return fs.exists(path);
+    }
+  }
+
+  private static void remove(FileSystem fs, Path path) throws IOException {
+    BulkDelete several = fs.createBulkDelete(path.getParent());
+    try {
+      several.bulkDelete(Collections.singletonList(path));
+    } finally {
+      several.close();
+    }
+  }
+
+  private static RuntimeException thrown(Throwable error) {
+    CheckpointFiles.<RuntimeException>raise(error);
+    return null;
+  }
+
+  private static <E extends Throwable> void raise(Throwable error) throws E {
+    throw (E) error;
+  }
+
+  private static class All implements PathFilter {
+    public boolean accept(Path path) {
+      return true;
+    }
+  }
+
+  /** A file of a store of objects: it appears when it is closed, and not at all if it is given up before that. */
+  private static class Whole extends CheckpointFileManager$CancellableFSDataOutputStream {
+    private final FSDataOutputStream stream;
+    private final FileSystem fs;
+    private final Path path;
+    private final String writer;
+    private boolean ended;
+
+    Whole(FileSystem fs, Path path, boolean overwrite) throws IOException {
+      this(fs, path, overwrite, UUID.randomUUID().toString());
+    }
+
+    private Whole(FileSystem fs, Path path, boolean overwrite, String writer) throws IOException {
+      this(fs, path, writer, opened(fs, path, overwrite, writer));
+    }
+
+    private Whole(FileSystem fs, Path path, String writer, FSDataOutputStream stream) {
+      super(stream);
+      this.fs = fs;
+      this.path = path;
+      this.writer = writer;
+      this.stream = stream;
+    }
+
+    private static FSDataOutputStream opened(FileSystem fs, Path path, boolean overwrite, String writer)
+        throws IOException {
+      FSDataOutputStreamBuilder builder = fs.createFile(path);
+      builder.recursive();
+      builder.overwrite(overwrite);
+      if (overwrite) {
+        builder.opt("fs.s3a.create.performance", "true");
+      } else {
+        builder.must(EXCLUSIVE, "true");
+        builder.opt("fs.s3a.create.header." + WRITER, writer);
+      }
+      return (FSDataOutputStream) builder.build();
+    }
+
+    public synchronized void close() throws IOException {
+      if (ended) return;
+      ended = true;
+      try {
+        stream.close();
+      } catch (IOException error) {
+        if (!isRefused(error)) throw error;
+        // The store may have taken it, and its answer been lost: then what is there is ours.
+        if (!isOurs()) throw new FileAlreadyExistsException(path + " is there already");
+      }
+    }
+
+    public synchronized void cancel() {
+      if (ended) return;
+      ended = true;
+      stream.abort();
+    }
+
+    private static boolean isRefused(Throwable error) {
+      for (Throwable each = error; each != null; each = each.getCause()) {
+        String text = String.valueOf(each);
+        for (int i = 0; i < REFUSALS.length; i++) if (text.contains(REFUSALS[i])) return true;
+      }
+      return false;
+    }
+
+    private boolean isOurs() throws IOException {
+      byte[] noted = (byte[]) fs.getXAttrs(path).get("header." + WRITER);
+      return noted != null && writer.equals(new String(noted, StandardCharsets.UTF_8));
+    }
+  }
+}

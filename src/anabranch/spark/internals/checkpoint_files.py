@@ -1,0 +1,103 @@
+"""Files of checkpoints that aren't on a local disk: writing them whole, creating them exclusively, and listing them.
+
+Spark is given the same class for its own files of a checkpoint, ``CheckpointFiles.java``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from pyspark.sql import SparkSession
+
+from anabranch.spark.internals import java, java_functions
+from anabranch.spark.internals.surface import JavaMembers, Surface
+
+__all__ = ["MANAGER", "SURFACE", "FarFiles", "Listed", "lease", "prepare", "probe", "process_id"]
+
+_NAME = "CheckpointFiles"
+_CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
+
+MANAGER = f"anabranch.{_NAME}"
+"""The class as Spark's settings name it."""
+
+SURFACE = Surface(
+    "checkpoint_files",
+    "storage roots that are not on a local disk",
+    [
+        JavaMembers(
+            f"{_CHECKPOINTING}.CheckpointFileManager", ("createAtomic", "createCheckpointDirectory", "isLocal")
+        ),
+        JavaMembers(f"{_CHECKPOINTING}.CheckpointFileManager$CancellableFSDataOutputStream", ("cancel",)),
+        JavaMembers(f"{_CHECKPOINTING}.FileContextBasedCheckpointFileManager", ("createAtomic",)),
+        JavaMembers("org.apache.hadoop.fs.BulkDelete", ("bulkDelete",)),
+    ],
+)
+probe = SURFACE.probe
+
+
+class Listed(NamedTuple):
+    """``name``: in the folder that was listed, "" if that is a file itself; ``size`` in bytes; ``changed``: when it was
+    written, in Unix seconds by the clock of the store."""
+
+    name: str
+    size: int
+    changed: float
+
+
+def prepare(spark: SparkSession) -> None:
+    """Let Spark find the class: before the first query, and before :class:`FarFiles`.
+
+    Raises:
+        UnsupportedSparkError: this Spark lacks what it needs.
+        AnabranchError: it can't be compiled.
+    """
+    SURFACE.insist(spark)
+    java_functions.class_of(spark, _NAME)
+
+
+def lease(spark: SparkSession, folder: str, seconds: float) -> None:
+    """Let this JVM write below a folder for some time from now on; 0: no longer."""
+    java.java_class(spark, MANAGER).lease(folder, int(seconds * 1000))
+
+
+def process_id(spark: SparkSession) -> int:
+    """That of the JVM."""
+    return int(java.java_class(spark, "java.lang.ProcessHandle").current().pid())
+
+
+class FarFiles:
+    """The files of one Hadoop ``FileSystem``; all paths are Hadoop's.
+
+    Args:
+        fs: the file system.
+    """
+
+    def __init__(self, spark: SparkSession, fs: Any) -> None:
+        prepare(spark)
+        self._class = java.java_class(spark, MANAGER)
+        self._fs = fs
+        self.is_object_store = bool(self._class.isObjectStore(fs))
+        """Whether a file appears whole, under its own name, when it is closed; and renaming copies."""
+
+    def create(self, path: Any, text: str) -> bool:
+        """Make a file that must not be there yet; gives whether it was made. Of several that try, one succeeds, where
+        the file system creates files exclusively."""
+        return bool(self._class.create(self._fs, path, text))
+
+    def write(self, path: Any, text: str) -> None:
+        """Write a file, in place of one that is there: readers see one of the two, whole."""
+        self._class.write(self._fs, path, text)
+
+    def read(self, path: Any) -> str:
+        """The text of a file."""
+        return str(self._class.read(self._fs, path))
+
+    def rename(self, path: Any, to: Any) -> None:
+        """Rename a file, in place of one that is there."""
+        self._class.rename(self._fs, path, to)
+
+    def files(self, folder: Any, *, below: bool) -> list[Listed]:
+        """The files in a folder; ``below``: those in the folders below it, too. None if there is no such folder."""
+        lines = str(self._class.files(self._fs, folder, below)).splitlines()
+        parts = (line.rsplit("\t", 2) for line in lines)
+        return [Listed(name, int(size), int(changed) / 1000) for name, size, changed in parts]

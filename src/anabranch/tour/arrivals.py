@@ -1,0 +1,81 @@
+"""Flights that arrive while the tour goes on, written into a stream by a thread."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from contextlib import closing
+
+import pyarrow as pa
+
+from anabranch.errors import AnabranchError
+from anabranch.systems.contract import System
+from anabranch.tour import flights
+
+__all__ = ["Arrivals"]
+
+_EVERY = 0.25
+_ENDS_WITHIN = 30.0
+
+
+class Arrivals:
+    """Writes flights into a stream until it is closed. Use it as a context manager.
+
+    Args:
+        rate: flights per second to begin with. It falls with the flights that are left, so there are always some: by a
+            fifth in the first minute and a half.
+    """
+
+    def __init__(self, system: System, stream: str, rate: float) -> None:
+        self.rate = rate
+        self.count = 0
+        """How many flights are in the stream."""
+        self._all = flights.read()
+        self._system = system
+        self._stream = stream
+        self._over = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="arrivals", daemon=True)
+
+    def __enter__(self) -> Arrivals:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join(_ENDS_WITHIN)
+
+    @property
+    def written(self) -> pa.Table:
+        """The flights that are in the stream."""
+        return self._all.slice(0, self.count)
+
+    def start(self) -> None:
+        """Let flights arrive from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let no more flights arrive; returns when the last one is in the stream."""
+        self._over.set()
+        self._thread.join()
+        self.check()
+
+    def check(self) -> None:
+        """Raises AnabranchError if flights can't be written any more."""
+        if self._error is not None:
+            raise AnabranchError(f"flights can't be written into the stream {self._stream}: {self._error}")
+
+    def _run(self) -> None:
+        begin = time.monotonic()
+        try:
+            while not self._over.wait(_EVERY):
+                passed = (time.monotonic() - begin) * self.rate / self._all.num_rows
+                due = int(self._all.num_rows * -math.expm1(-passed))
+                if due > self.count:
+                    # an appender of each time: it writes into all the partitions that the stream has by now
+                    with closing(self._system.appender(self._stream)) as appender:
+                        appender.append(flights.records(self._all.slice(self.count, due - self.count)))
+                    self.count = due
+        except Exception as error:
+            self._error = error

@@ -1,0 +1,210 @@
+"""The processes of the tour: verbs that it starts, kills and freezes, and of which it leaves nothing behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from anabranch.errors import AnabranchError
+
+__all__ = ["Interruptions", "Process", "Processes"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_GONE_WITHIN = 30.0
+_LOOK = 0.05
+
+
+class Interruptions:
+    """SIGINT, SIGTERM and SIGHUP end what is done inside ``with`` by KeyboardInterrupt, but only once, and not in the
+    middle of what is done inside ``undisturbed``. Signals that were ignored before are ignored still."""
+
+    def __init__(self) -> None:
+        self._deferring = 0
+        self._is_pending = self._has_raised = False
+        self._at_end: list[Callable[[], object]] = []
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Interruptions:
+        for number in _SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._take)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.close()
+        finally:
+            self.close()  # the one KeyboardInterrupt may come just before it is closed
+            while self._at_end:
+                self._at_end.pop()()
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
+
+    def at_end(self, clear_away: Callable[[], object]) -> None:
+        """Call this at the end, the last one first, where no signal disturbs it."""
+        self._at_end.append(clear_away)
+
+    @contextlib.contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """A signal that comes meanwhile is heeded at the end."""
+        self._deferring += 1
+        try:
+            yield
+        finally:
+            self._deferring -= 1
+            if not self._deferring:
+                self._heed()
+
+    def close(self) -> None:
+        """Heed no signal any more: the rest is clearing away."""
+        self._has_raised = True
+
+    def _take(self, _number: int, _frame: FrameType | None) -> None:
+        self._is_pending = True
+        if not self._deferring:
+            self._heed()
+
+    def _heed(self) -> None:
+        if self._is_pending and not self._has_raised:
+            self._has_raised = True
+            raise KeyboardInterrupt
+
+
+class Process:
+    """A verb that runs, in a session of its own: so the terminal's Ctrl-C isn't for it, and all that it starts can be
+    told from other processes."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], name: str, log: Path) -> None:
+        self.popen = popen
+        self.name = name
+        self.log = log
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    @property
+    def code(self) -> int | None:
+        """The exit code; None: it runs."""
+        return self.popen.poll()
+
+    @property
+    def text(self) -> str:
+        """What it has printed."""
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def kill(self) -> None:
+        """SIGKILL to this one process: what it has started must end by itself."""
+        os.kill(self.pid, signal.SIGKILL)
+        self.popen.wait()
+
+    def freeze(self) -> None:
+        """SIGSTOP to it and to all that it has started."""
+        stopped: set[int] = set()
+        while new := {self.pid, *_members(self.pid)} - stopped:
+            _send(new, signal.SIGSTOP)
+            stopped |= new
+
+    def wake(self) -> None:
+        """SIGCONT to all of them."""
+        _send({self.pid, *_members(self.pid)}, signal.SIGCONT)
+
+
+class Processes:
+    """Starts verbs in a folder. At the end of ``interruptions`` none of them runs, nor anything that they have started.
+
+    Args:
+        folder: where they run.
+        temporary: a folder for temporary files: theirs, and those of all that they start.
+    """
+
+    def __init__(
+        self, folder: Path, temporary: Path, environment: Mapping[str, str], interruptions: Interruptions
+    ) -> None:
+        self.folder = folder
+        self._interruptions = interruptions
+        places = {"TMPDIR": str(temporary), "SPARK_LOCAL_DIRS": str(temporary), "PYTHONIOENCODING": "utf-8"}
+        self._environment = {**os.environ, **environment, **places}
+        self._started: list[Process] = []
+        interruptions.at_end(self._end_all)
+
+    def _end_all(self) -> None:
+        sessions = {process.pid for process in self._started}
+        deadline = time.monotonic() + _GONE_WITHIN
+        while left := {pid for session in sessions for pid in _members(session)}:
+            _send(left, signal.SIGKILL)
+            for process in self._started:
+                process.popen.poll()
+            if time.monotonic() > deadline:
+                raise AnabranchError(f"processes {sorted(left)} outlive SIGKILL", "see what they wait for: ps -l")
+            time.sleep(_LOOK)
+
+    def start(self, *words: str) -> Process:
+        """Start a verb, and let it run."""
+        name = words[0]
+        log = self.folder / f"{len(self._started):02}-{name}.log"
+        with self._interruptions.undisturbed(), log.open("wb") as output:
+            popen = subprocess.Popen(
+                [sys.executable, "-P", "-m", "anabranch", *words],
+                cwd=self.folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+            self._started.append(Process(popen, name, log))
+        return self._started[-1]
+
+    def run(self, *words: str, meanwhile: Callable[[], object] = lambda: None) -> str:
+        """Run a verb to its end; gives what it has printed. ``meanwhile`` is called again and again.
+
+        Raises:
+            AnabranchError: it failed; with what it has printed.
+        """
+        process = self.start(*words)
+        while process.code is None:
+            meanwhile()
+            time.sleep(_LOOK)
+        if process.code:
+            raise AnabranchError(f"anabranch {' '.join(words)} ended with {process.code}:\n{process.text}")
+        return process.text
+
+
+def _members(session: int) -> set[int]:
+    """The processes of a session, without those that have ended and whose parent hasn't asked how."""
+    members = set()
+    for pid in _pids():
+        with contextlib.suppress(OSError):
+            if os.getsid(pid) == session and not _has_ended(pid):
+                members.add(pid)
+    return members
+
+
+def _pids() -> Iterator[int]:
+    if Path("/proc/self/stat").exists():
+        yield from (int(name) for name in os.listdir("/proc") if name.isdigit())
+        return
+    listed = subprocess.run(["ps", "-A", "-o", "pid="], capture_output=True, text=True, check=True).stdout
+    yield from map(int, listed.split())
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("Z")
+    except FileNotFoundError:
+        return Path("/proc/self/stat").exists()
+
+
+def _send(pids: set[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)

@@ -1,0 +1,86 @@
+"""What the tour shows: lines for a terminal of any width up to 80 columns, or for a file."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["Screen"]
+
+_WIDEST = 80
+_FIRST, _LAST = 8, 3
+_BAR = 28
+
+
+class Screen:
+    """Prints the tour. ``step``: each command waits for Enter."""
+
+    def __init__(self, step: bool = False) -> None:
+        console = Console(highlight=False)
+        self._console = Console(highlight=False, width=min(_WIDEST, console.width))
+        self._width = self._console.width
+        self._step = step
+        self._number = 0
+        self._began = time.monotonic()
+
+    def chapter(self, title: str, text: str) -> None:
+        """A part of the tour begins."""
+        self._number += 1
+        self._console.print()
+        seconds = f"{time.monotonic() - self._began:.0f} s"
+        self._print(f"{self._number}. {title}".ljust(self._width - len(seconds)) + seconds, "bold")
+        self.say(text)
+
+    def say(self, text: str) -> None:
+        for line in textwrap.wrap(text, self._width - 3):
+            self._print(f"   {line}")
+
+    def link(self, text: str, address: str) -> None:
+        """An address, on a line of its own that isn't broken."""
+        self.say(text)
+        self._console.print(Text(f"   {address}", "cyan"), soft_wrap=True)
+
+    def command(self, command: str) -> None:
+        """A command that is about to be run."""
+        for number, line in enumerate(textwrap.wrap(command, self._width - 6, subsequent_indent="  ")):
+            self._print(f"   {'$' if not number else ' '} {line}", "bold green")
+        if self._step:
+            try:
+                self._console.input(Text("   Enter runs it ", "dim"))
+            except EOFError:  # nobody is there to press it
+                self._step = False
+
+    def output(self, text: str) -> None:
+        """What a command has printed, without lines that hold no words; long lines are cut."""
+        lines = [line.rstrip() for line in text.splitlines() if any(map(str.isalnum, line))]
+        if len(lines) > _FIRST + _LAST + 1:
+            left_out = len(lines) - _FIRST - _LAST
+            lines[_FIRST:-_LAST] = [f"... {left_out} more lines"]
+        for line in lines:
+            self._print(f"     {line}", "dim")
+
+    def gauge(self, lag: int, most: int, text: str) -> None:
+        """How many records wait: in figures, and as a bar beside the most that waited so far."""
+        bar = "#" * round(_BAR * lag / max(most, 1))
+        self._print(f"     lag {lag:>6,} {bar:<{_BAR}} {text}")
+
+    def table(self, rows: Sequence[tuple[str, str, bool]]) -> None:
+        """What was promised, what was measured, and whether they agree."""
+        table = Table(width=self._width, show_lines=True)
+        table.add_column("promised", ratio=4)
+        table.add_column("measured", ratio=5)
+        table.add_column("", width=5)
+        for promised, measured, agrees in rows:
+            table.add_row(Text(promised), Text(measured), Text("right" if agrees else "WRONG", "" if agrees else "red"))
+        self._console.print()
+        self._console.print(table)
+
+    def _print(self, line: str, style: str = "") -> None:
+        encoding = self._console.encoding  # not every terminal has all that a command prints
+        line = line.encode(encoding, "replace").decode(encoding)
+        self._console.print(Text(line, style), overflow="ellipsis", no_wrap=True)

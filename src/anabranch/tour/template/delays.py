@@ -1,0 +1,35 @@
+"""The job of the tour: late flights, and how many flights and what mean delay each destination has in each hour."""
+
+import time
+from typing import Any
+
+from anabranch import Job, tumbling
+
+job = Job("delays")
+
+
+def looked_up(flight: dict[str, Any]) -> dict[str, Any]:
+    """Take as long as a call to another service does: that is what piles up a lag."""
+    time.sleep(0.01)
+    return flight
+
+
+flights = job.read(
+    "flights",
+    key="tailnum string",
+    schema="carrier string, flight int, origin string, dest string, dep_delay int, at timestamp",
+    event_time="at",
+    watermark="10 days",
+).map(
+    looked_up,
+    schema="tailnum string, carrier string, flight int, origin string, dest string, dep_delay int, at timestamp",
+)
+
+flights.where("dep_delay >= 15").write("late-flights")
+
+(
+    flights.partition_by("dest")
+    .window(tumbling("1 hour"))
+    .agg(flights="count(*)", mean_delay="avg(dep_delay)", emit="on_close")
+    .write("delay-by-destination")
+)

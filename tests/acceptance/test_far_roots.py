@@ -1,0 +1,66 @@
+"""Lanes' folders on S3 and HDFS, as the docs say how: two processes that take the same lane, and one that is frozen."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import tomllib
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.harness import JOB, Workspace, flights
+from tests.soak import stores
+from tests.support import s3
+from tests.support.paths import ROOT
+
+pytestmark = pytest.mark.acceptance
+
+COUNT = 2500
+
+
+def documented(page: str) -> dict[str, Any]:
+    """The settings of a how-to, all its blocks together."""
+    settings: dict[str, Any] = {}
+    for block in re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "how-to" / page).read_text(), re.DOTALL):
+        for section, values in tomllib.loads(block).items():
+            held = settings.setdefault(section, {})
+            for name, value in values.items():
+                held[name] = {**held[name], **value} if name in held else value
+    return settings
+
+
+def as_documented(folder: Path, stack: ExitStack) -> Workspace:
+    """A workspace on an S3 server, with the settings of the how-to but for where jars and the server are."""
+    server = stack.enter_context(s3.serving(folder))
+    told = documented("checkpoint-to-s3.md")
+    conf = {**told["spark"]["conf"], "spark.jars": ",".join(s3.jars())}
+    del conf["spark.jars.packages"]
+    conf["spark.hadoop.fs.s3a.endpoint"] = f"http://127.0.0.1:{server.port}"
+    workspace = Workspace(folder, storage__root=told["storage"]["root"], spark__conf=json.dumps(conf), **stores.ROWS)
+    workspace.environment |= server.keys
+    workspace.lanes = server.root / JOB
+    stack.callback(workspace.close)
+    return workspace
+
+
+def test_of_two_processes_that_take_a_lane_on_s3_one_is_refused(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        workspace = as_documented(tmp_path, stack)
+        several = flights(1, COUNT)
+        workspace.put(several)
+        stores.raced(random.Random(1), workspace)
+        workspace.check_outputs(several)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("made", [stores.on_s3, stores.on_hdfs])
+def test_races_freezes_and_kills(tmp_path: Path, made: Any, seed: int) -> None:
+    with ExitStack() as stack:
+        workspace = made(tmp_path, stack)
+        stack.callback(workspace.close)
+        stores.scenario(seed, workspace)

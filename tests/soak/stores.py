@@ -1,0 +1,165 @@
+"""Kills, races and freezes with lanes' folders on a store that has no locks: ``s3`` and ``hdfs``.
+
+Which one a seed is: seeds that can be divided by four race, the ones after them freeze, and all others kill; but every
+fourth one on HDFS lets that fail.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from anabranch import crash_points
+from tests.acceptance.harness import JOB, Process, Workspace, flights
+from tests.support import hdfs, s3
+
+__all__ = ["copied", "on_hdfs", "on_s3", "scenario"]
+
+COUNT = 6000
+ROWS = {"job__max_rows_per_batch": 700}
+LOST = 37
+"""Of so many calls that write, one is carried out, and its answer lost."""
+_STEPS = (crash_points.PLANNED, crash_points.PUBLISHED, crash_points.COMMITTED)
+_MOST_SECONDS = 12.0
+"""From the start of a process to a kill at no step."""
+
+
+def on_s3(folder: Path, stack: ExitStack) -> Workspace:
+    """A workspace whose storage root is on an S3 server of its own, of whose answers some are lost."""
+    server = stack.enter_context(s3.serving(folder))
+    proxy = stack.enter_context(s3.Proxy(server.port, loses=LOST))
+    workspace = Workspace(folder, **server.settings(proxy.port), **ROWS)
+    workspace.lanes = server.root / JOB
+    return workspace
+
+
+class OnHdfs(Workspace):
+    """A workspace whose storage root is on an HDFS, which Hadoop's configuration names."""
+
+    def __init__(self, folder: Path, server: hdfs.Server) -> None:
+        super().__init__(folder, storage__root="hdfs:///lanes", **ROWS)
+        self.environment["HADOOP_CONF_DIR"] = str(server.conf)
+        self.server = server
+
+
+def on_hdfs(folder: Path, stack: ExitStack) -> Workspace:
+    """A workspace on an HDFS of its own."""
+    return OnHdfs(folder, stack.enter_context(hdfs.serving(folder / "hdfs")))
+
+
+def copied(workspace: Workspace, stack: ExitStack) -> Workspace:
+    """Another workspace with a copy of the store, on the same streams and the same storage root."""
+    folder = workspace.folder / "copy"
+    folder.mkdir()
+    streams = workspace.folder / ".anabranch" / "streams"
+    shutil.copytree(streams.parent, folder / ".anabranch", ignore=shutil.ignore_patterns("streams", "lanes", "run"))
+    twin = Workspace(folder, systems__embedded__root=streams, **workspace.settings)
+    twin.environment |= workspace.environment
+    stack.callback(twin.close)
+    return twin
+
+
+def scenario(seed: int, workspace: Workspace) -> str:
+    """One thing a seed."""
+    dice = random.Random(seed)
+    several = flights(seed, COUNT)
+    workspace.put(several)
+    last = troubled if isinstance(workspace, OnHdfs) else killed
+    how = (raced, frozen, killed, last)[seed % 4](dice, workspace)
+    workspace.finish()
+    workspace.check_outputs(several)
+    return how
+
+
+def killed(dice: random.Random, workspace: Workspace) -> str:
+    """Three kills, each at a step or at any moment."""
+    hold, process = _held(dice, workspace, dice.choice(_STEPS))
+    process.kill()
+    return "; ".join([f"at {hold}", *(_killed_at_any_moment(dice, workspace) for _ in range(2))])
+
+
+def troubled(dice: random.Random, workspace: Workspace) -> str:
+    """What befalls an HDFS, in the middle of a batch: safe mode, a full quota, another start of the name node."""
+    assert isinstance(workspace, OnHdfs)
+    server, away = workspace.server, dice.uniform(1, 8)
+    hold, process = _held(dice, workspace, dice.choice(_STEPS))
+    process.release()
+    kind = dice.choice(("safe mode", "quota", "restart"))
+    if kind == "safe mode":
+        server.safe_mode(on=True)
+        time.sleep(away)
+        server.safe_mode(on=False)
+    elif kind == "quota":
+        server.limit("/lanes", 1)
+        time.sleep(away)
+        server.limit("/lanes", None)
+    else:
+        server.restart()
+    code = process.wait()
+    return f"{kind} for {away:.1f} s at {hold}, exit code {code}"
+
+
+def raced(dice: random.Random, workspace: Workspace) -> str:
+    """Two processes with copies of the store start at once, after a kill: one of them goes on."""
+    hold, process = _held(dice, workspace, dice.choice(_STEPS))
+    process.kill()
+    with ExitStack() as stack:
+        twin = copied(workspace, stack)
+        both = [_run(workspace), _run(twin)]
+        codes = [each.wait() for each in both]
+        said = "\n".join(each.stderr for each in both)
+        assert sorted(codes) == [0, 4], f"they ended with {codes}:\n{said}"
+        refused = both[codes.index(4)]
+        assert "runs on" in refused.stderr, refused.stderr
+        if codes[0] == 4:  # the other's store knows how far the job is
+            _take_store(twin, workspace)
+    return f"killed at {hold}, then {'the first' if codes[0] == 0 else 'the copy'} went on"
+
+
+def frozen(dice: random.Random, workspace: Workspace) -> str:
+    """A process is frozen in a batch before that is published; another one goes on; then the first wakes up."""
+    hold, first = _held(dice, workspace, crash_points.PLANNED)
+    first.freeze()
+    with ExitStack() as stack:
+        twin = copied(workspace, stack)
+        second = twin.finish()
+        ends = workspace.ends()
+        first.release()
+        first.wake()
+        assert first.wait() == 4, first.stderr
+        assert workspace.ends() == ends, "it has written when it woke up"
+        assert "taken for dead" in second.stderr, second.stderr
+        _take_store(twin, workspace)
+    return f"frozen at {hold}"
+
+
+def _take_store(twin: Workspace, workspace: Workspace) -> None:
+    home = workspace.folder / ".anabranch"
+    for path in home.glob("coordinator.db*"):
+        path.unlink()
+    for path in (twin.folder / ".anabranch").glob("coordinator.db*"):
+        shutil.copy2(path, home / path.name)
+
+
+def _killed_at_any_moment(dice: random.Random, workspace: Workspace) -> str:
+    process = _run(workspace)
+    later = dice.uniform(0, _MOST_SECONDS)
+    time.sleep(later)
+    if process.ended:
+        return f"none in {later:.1f} s, when it had ended"
+    process.kill()
+    return f"after {later:.1f} s"
+
+
+def _held(dice: random.Random, workspace: Workspace, step: str) -> tuple[str, Process]:
+    hold = f"{dice.choice((0, 1))}-:{step}:{dice.randint(0, 4)}"
+    process = _run(workspace, hold)
+    process.held()
+    return hold, process
+
+
+def _run(workspace: Workspace, hold: str = "") -> Process:
+    return workspace.start("run", f"{workspace.job}.py", "--available-now", hold=hold)

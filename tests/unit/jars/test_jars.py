@@ -1,0 +1,119 @@
+"""Jars from a Maven repository: which repository, what is kept, and what is said where it can't be had."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from anabranch.cli.main import app
+from anabranch.errors import AnabranchError, DamagedError, UnreachableError, UsageError
+from anabranch.formats import modules
+from anabranch.jars import fetching, repository
+from anabranch.jars.pinned import SETS, Jar, JarSet, jar_set
+from anabranch.jars.repository import VARIABLE, Repository
+from anabranch.systems.kafka import jars as kafka_jars
+
+CONTENT = b"a jar"
+SUM = hashlib.sha256(CONTENT).hexdigest()
+TWO = JarSet("two", "two-1", (Jar(SUM, "org.one", "one_2.13", "1.0"), Jar(SUM, "other", "other", "2-3")))
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, Repository]]:
+    """The folder of a Maven repository, and where it is served; the cache is empty."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "maven"
+    for path in ("org/one/one_2.13/1.0/one_2.13-1.0.jar", "other/other/2-3/other-2-3.jar"):
+        (folder / path).parent.mkdir(parents=True)
+        (folder / path).write_bytes(CONTENT)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield folder, Repository(f"http://127.0.0.1:{server.server_port}", "a test")
+    server.shutdown()
+    server.server_close()
+
+
+def test_what_was_fetched_is_not_fetched_again(served: tuple[Path, Repository]) -> None:
+    lines: list[str] = []
+    folder = fetching.fetch(TWO, served[1], lines.append)
+    assert sorted(file.name for file in folder.iterdir()) == ["one_2.13-1.0.jar", "other-2-3.jar"]
+    assert TWO.is_there
+    assert fetching.fetch(TWO, Repository("http://127.0.0.1:1", "nobody"), lines.append) == folder
+    assert len(lines) == 1
+    assert [entry.name for entry in folder.parent.iterdir()] == ["two-1"]
+
+
+@pytest.mark.parametrize("kind", ["missing", "damaged", "unreachable"])
+def test_what_cannot_be_had_leaves_the_cache_as_it_was(served: tuple[Path, Repository], kind: str) -> None:
+    folder, source = served
+    jar = folder / "other/other/2-3/other-2-3.jar"
+    if kind == "missing":
+        jar.unlink()
+        error, text = AnabranchError, "has no other/other/2-3/other-2-3.jar: HTTP status 404"
+    elif kind == "damaged":
+        jar.write_bytes(b"another jar")
+        error, text = DamagedError, "isn't the jar that anabranch was tried with"
+    else:
+        source = Repository("http://127.0.0.1:1", "a test")
+        error, text = UnreachableError, "can't be fetched from http://127.0.0.1:1 (a test): "
+    with pytest.raises(error) as caught:
+        fetching.fetch(TWO, source, lambda _: None)
+    assert text in caught.value.what
+    assert VARIABLE in caught.value.cure
+    assert not TWO.folder.exists()
+    assert not list(TWO.folder.parent.iterdir())
+
+
+def mirror(of: str, more: str = "") -> str:
+    return f"<mirror><mirrorOf>{of}</mirrorOf><url>https://mirror/m2/</url>{more}</mirror>"
+
+
+@pytest.mark.parametrize(
+    ("mirrors", "expected"),
+    [
+        (mirror("*"), "https://mirror/m2"),
+        (mirror("external:http:*", "<blocked>true</blocked>") + mirror("apache, central"), "https://mirror/m2"),
+        (mirror("*,!central"), ""),
+        (mirror("apache"), ""),
+        ("", ""),
+    ],
+)
+def test_the_mirror_of_a_settings_file(tmp_path: Path, mirrors: str, expected: str) -> None:
+    central = repository.chosen(environment={}, home=tmp_path)
+    file = tmp_path / ".m2" / "settings.xml"
+    file.parent.mkdir()
+    for namespace in ("", ' xmlns="http://maven.apache.org/SETTINGS/1.0.0"'):
+        file.write_text(f"<settings{namespace}><mirrors>{mirrors}</mirrors></settings>")
+        assert repository.chosen(environment={}, home=tmp_path).url == (expected or central.url)
+        assert repository.chosen(environment={VARIABLE: "https://mine/"}, home=tmp_path).url == "https://mine"
+    assert repository.chosen("https://given", {VARIABLE: "https://mine/"}, tmp_path).url == "https://given"
+
+
+def test_what_is_no_repository_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"^nowhere \(--repository\) isn't the URL"):
+        repository.chosen("nowhere", {}, tmp_path)
+    (tmp_path / ".m2").mkdir()
+    (tmp_path / ".m2" / "settings.xml").write_text("<settings>")
+    with pytest.raises(UsageError, match=r"settings\.xml can't be read"):
+        repository.chosen(environment={}, home=tmp_path)
+
+
+def test_the_sets_are_what_others_look_for() -> None:
+    connector, broker, avro = map(jar_set, SETS)
+    assert {jar.artifact: jar.version for jar in connector.jars} == kafka_jars.CONNECTOR
+    assert broker.folder_name == f"broker-{kafka_jars.BROKER}"
+    assert f"kafka_2.13-{kafka_jars.BROKER}.jar" in {jar.file for jar in broker.jars}
+    assert [jar.file for jar in avro.jars] == [f"spark-avro_2.13-{modules.AVRO}.jar"]
+
+
+def test_a_set_that_nobody_knows(served: tuple[Path, Repository]) -> None:
+    result = CliRunner().invoke(app, ["jars", "fetch", "kafka"])
+    assert isinstance(result.exception, UsageError)
+    assert str(result.exception) == "there are no jars called kafka\n  name some of: connector, broker, avro"
