@@ -5,9 +5,12 @@ A line ``<!-- generated: NAME -->`` of a page is replaced by what the function o
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,7 @@ PAGES = {
 WORKER = "assets/search-worker.js"
 LINK = re.compile(r"(?<!!)\[((?:[^\]\[]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+ROLE = re.compile(r":(?:class|func|meth|mod):`~?(?:[\w.]*\.)?(\w+)`")
 MARK = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
 
 
@@ -153,11 +157,12 @@ def _parameter(parameter: Any, context: Any) -> str:
     if parameter.required:
         shown = "must be given"
     meaning = _plain(getattr(parameter, "help", None) or "")
-    return f"| `{name.replace('|', ' or ')}` | {shown} | {meaning.replace('|', chr(92) + '|')} |"
+    return f"| `{name.replace('|', ' or ')}` | {shown} | {meaning} |"
 
 
 def _plain(text: str) -> str:
-    return re.sub(r"\s*\n\s*", " ", text.replace("\\[", "[").replace("``", "`")).strip()
+    plain = text.replace("\\[", "[").replace("``", "`").replace("|", "\\|")
+    return re.sub(r"\s*\n\s*", " ", ROLE.sub(r"`\1`", plain)).strip()
 
 
 def operations() -> str:
@@ -189,17 +194,34 @@ def _route(path: str, method: str, route: dict[str, Any]) -> Iterator[str]:
     yield f"Answer: {_content(route['responses']['200']['content'])}"
 
 
+@cache
+def _documented() -> dict[str, dict[str, str]]:
+    """The docstrings below the fields of documents, by class and by the field's name in JSON."""
+    found: dict[str, dict[str, str]] = {}
+    for module in sorted((ROOT / "src" / "anabranch").rglob("*.py")):
+        if {"protocol", "views", "model"}.isdisjoint(module.parts):
+            continue
+        for kind in ast.parse(module.read_text(encoding="utf-8")).body:
+            if isinstance(kind, ast.ClassDef):
+                for field, text in pairwise(kind.body):
+                    match field, text:
+                        case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(said))):
+                            camel = re.sub(r"_(\w)", lambda letter: letter[1].upper(), name)
+                            found.setdefault(kind.name, {})[camel] = said
+    return found
+
+
 def _schema(name: str, schema: dict[str, Any]) -> Iterator[str]:
     yield f"### {name}"
     if schema.get("description"):
         yield _plain(schema["description"])
-    needed = schema.get("required", ())
+    needed, says = schema.get("required", ()), _documented().get(name, {})
     rows = [
-        f"| `{field}` | {_type(kind)} | {'yes' if field in needed else ''} | {_plain(kind.get('description', ''))} |"
+        f"| `{field}` | {_type(kind)} | {'yes' if field in needed else ''} | {_plain(says.get(field, ''))} |"
         for field, kind in schema.get("properties", {}).items()
     ]
     if rows:
-        yield "\n".join(["| field | type | required | |", "| --- | --- | --- | --- |", *rows])
+        yield "\n".join(["| field | type | required | meaning |", "| --- | --- | --- | --- |", *rows])
 
 
 def _content(content: dict[str, Any]) -> str:

@@ -34,7 +34,7 @@ class Strategy(StrEnum):
 @app.command()
 def solve(
     problem: Annotated[Path, typer.Argument(help="A file with the problem, as JSON.")],
-    strategy: Annotated[Strategy | None, typer.Option(help="In place of the problem's own.")] = None,
+    strategy: Annotated[Strategy | None, typer.Option(help="Instead of the problem's own strategy.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Write the traffic from rack to rack as a picture.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, with a reason for each task.")] = False,
 ) -> None:
@@ -72,7 +72,7 @@ def apply(
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:
-    """Move a running job's tasks to where they should be by the racks as they are now, and wait for it.
+    """Move a running job's tasks to where the present racks suggest, and wait for it.
 
     Ctrl-C ends only the waiting. `plan assign JOB` shows it first.
     """
@@ -97,7 +97,7 @@ def explain(
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:
-    """Say why a task of a running job is where it is, or where it should be."""
+    """Explain why a task of a running job is where it is, or where it should be."""
     with connect.client(configuration.load(config).coordinator, job) as client:
         found = client.assignment(job)
     its = {stage: tasks[task] for stage, tasks in found.tasks.items() if task in tasks}

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 def check(
     job: options.Job,
-    repair: Annotated[bool, typer.Option("--repair", help="Mend what can be mended and loses nothing.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Repair what can be repaired without loss.")] = False,
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:
-    """Look whether the folders, streams and outputs of a job are whole. Ends with 1 if something is wrong."""
+    """Check the folders, streams and outputs of a job for damage. Exits with 1 if something is wrong."""
     settings = configuration.load(config)
     with ExitStack() as stack:
         if repair:

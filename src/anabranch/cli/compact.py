@@ -38,7 +38,7 @@ def compact(
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:
-    """Remove the state that a stopped job's lanes keep of tasks which other lanes own, and folders of closed lanes."""
+    """Remove foreign state of a stopped job's lanes, and the folders of its closed lanes. Safe to kill and repeat."""
     from anabranch.spark.session import session
 
     settings = configuration.load(config)

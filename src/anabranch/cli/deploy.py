@@ -25,14 +25,12 @@ def deploy(
     job: Annotated[Path, typer.Argument(help="The job file.")],
     coordinator: options.Url = None,
     drained: Annotated[
-        bool, typer.Option("--drain", help="Drain the job first: what has changed doesn't matter then.")
+        bool, typer.Option("--drain", help="Drain the job first; then anything may have changed.")
     ] = False,
     up_to: Annotated[str, typer.Option(help="With --drain, what it takes in: planned, or latest.")] = "planned",
-    reset_state: Annotated[
-        bool, typer.Option("--reset-state", help="With --drain: running counts begin anew, too.")
-    ] = False,
+    reset_state: Annotated[bool, typer.Option("--reset-state", help="With --drain: begin without any state.")] = False,
     drop_state: Annotated[
-        list[str] | None, typer.Option(help="An operator that the new version doesn't have, and whose state may go.")
+        list[str] | None, typer.Option(help="An operator that the new version lacks, and whose state may be dropped.")
     ] = None,
     config: options.Config = None,
     timeout: options.Timeout = 300.0,
@@ -40,7 +38,7 @@ def deploy(
     detach: options.Detach = False,
     json: options.Json = False,
 ) -> None:
-    """Let another version of a job follow the one that runs, and wait for it. Ctrl-C ends only the waiting."""
+    """Replace the running version of a job by another one, and wait for it. Ctrl-C ends only the waiting."""
     settings = preparation.settings_of(job, config)
     file = loading.load(job)
     with connect.at(settings, coordinator) as client:

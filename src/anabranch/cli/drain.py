@@ -27,14 +27,14 @@ _POLL = 0.05
 def drain(
     job: options.Job,
     up_to: Annotated[
-        str, typer.Option(help="What it takes in: what is planned, or all up to the latest record there is now.")
+        str, typer.Option(help="What it takes in: what is planned, or everything up to the latest record.")
     ] = "planned",
     timeout: options.Timeout = 300.0,
     detach: options.Detach = False,
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:
-    """Let a running job finish what it has taken in, emit all its windows and end. Ctrl-C ends only the waiting."""
+    """Finish what a running job has taken in, emit all its windows, and end it. Ctrl-C ends only the waiting."""
     settings = configuration.load(config).coordinator
     with connect.client(settings, job) as client:
         told = begun(client, job, up_to)

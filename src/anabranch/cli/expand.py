@@ -18,7 +18,7 @@ def expand(
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:
-    """Let a running job read partitions that were added to its inputs, and wait for it. Ctrl-C ends only the waiting.
+    """Adapt a running job to partitions that were added to its inputs, and wait for it. Ctrl-C ends only the waiting.
 
     The coordinator does so by itself, every [job] expansion_check.
     """

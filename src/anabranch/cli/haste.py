@@ -19,7 +19,7 @@ Now = Annotated[
     bool,
     typer.Option(
         "--now",
-        help="Don't wait for batches that write at least once or were given to foreach_batch: that may be done twice.",
+        help="Don't wait for batches that write at least once or were given to foreach_batch: they may be repeated.",
     ),
 ]
 

@@ -15,12 +15,12 @@ from anabranch.errors import StateError
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
 
-app = typer.Typer(no_args_is_help=True, help="Look into what a job's lanes keep.")
+app = typer.Typer(no_args_is_help=True, help="Inspect what a job's lanes store.")
 
 
 @app.callback()
 def inspect() -> None:
-    """Look into what a job's lanes keep."""
+    """Inspect what a job's lanes store."""
 
 
 @app.command("state")
@@ -29,7 +29,7 @@ def state(
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:
-    """Show how much state each lane keeps, and how much of it is of tasks that it no longer owns."""
+    """Show how much state each lane keeps, and how much of it belongs to tasks that it no longer owns."""
     settings = configuration.load(config)
     status, model = connect.described(settings.coordinator, job)
     lanes = [one.lane for one in status.lanes if one.lane.stateful]

@@ -50,12 +50,16 @@ def plan(
     containers: Annotated[int | None, typer.Option(help="After scale: how many containers it would have.")] = None,
     to: Annotated[str | None, typer.Option(help="After rewind: where it would begin again.")] = None,
     state: Annotated[str | None, typer.Option(help="After rewind: keep or clear.")] = None,
-    drop_state: Annotated[list[str] | None, typer.Option(help="After deploy: an operator whose state may go.")] = None,
+    drop_state: Annotated[
+        list[str] | None, typer.Option(help="After deploy: an operator whose state may be dropped.")
+    ] = None,
     config: options.Config = None,
     json: options.Json = False,
-    html: Annotated[Path | None, typer.Option(help="Write it as a page too, with traffic by rack as pictures.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Also write a page, with pictures of the traffic between racks.")
+    ] = None,
 ) -> None:
-    """Show what running a job would do: plan JOB.py; or what a change would do to one that runs: plan scale JOB, plan
+    """Show what a run would do: plan JOB.py; or what a change would do to a running job: plan scale JOB, plan
     rewind JOB, plan expand JOB, plan assign JOB, plan drain JOB, plan deploy JOB.py. Changes nothing."""
     asked = _Asked(factor, containers, to, state, tuple(drop_state or ()), config, json, html)
     if asked.drop_state and job != _DEPLOY:

@@ -22,9 +22,9 @@ _EXAMPLE = 'it holds offsets by SSP: {"kafka/flights/0": 120}'
 
 def rewind(
     job: options.Job,
-    to: Annotated[str, typer.Option(help="earliest; a time, as 2026-11-22T10:00:00Z; or a JSON file of positions.")],
+    to: Annotated[str, typer.Option(help="earliest, a time such as 2026-11-22T10:00:00Z, or a JSON file.")],
     state: Annotated[
-        str | None, typer.Option(help="What becomes of state: keep or clear. Needed where there is some.")
+        str | None, typer.Option(help="What happens to state: keep or clear. Required if there is any.")
     ] = None,
     timeout: options.Timeout = 300.0,
     now: haste.Now = False,
@@ -32,7 +32,7 @@ def rewind(
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:
-    """Let a running job read its streams again, and wait until it does. Ctrl-C ends only the waiting."""
+    """Make a running job read its streams again, and wait until it does. Ctrl-C ends only the waiting."""
     wish = msgspec.structs.replace(wished(to, state), now=now)
     with connect.client(configuration.load(config).coordinator, job) as client:
         rewound = client.rewind(job, wish)

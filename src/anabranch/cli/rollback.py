@@ -16,7 +16,7 @@ def rollback(
     job: options.Job,
     coordinator: options.Url = None,
     drop_state: Annotated[
-        list[str] | None, typer.Option(help="An operator that the former version doesn't have, and whose state may go.")
+        list[str] | None, typer.Option(help="An operator of the present version only, whose state may be dropped.")
     ] = None,
     config: options.Config = None,
     timeout: options.Timeout = 300.0,
@@ -24,7 +24,7 @@ def rollback(
     detach: options.Detach = False,
     json: options.Json = False,
 ) -> None:
-    """Let the version before the present one follow it, and wait for it. Ctrl-C ends only the waiting."""
+    """Go back to the version before the present one, and wait for it. Ctrl-C ends only the waiting."""
     with connect.at(configuration.load(config), coordinator) as client:
         wish = RollbackRequest(drop_state=tuple(drop_state or ()), request=uuid.uuid4().hex, now=now)
         told = client.rollback(job, wish)

@@ -22,8 +22,8 @@ _POLL = 0.2
 
 def scale(
     job: options.Job,
-    factor: Annotated[int | None, typer.Option(help="Into how many key buckets each partition is cut.")] = None,
-    containers: Annotated[int | None, typer.Option(help="In how many containers it runs.")] = None,
+    factor: Annotated[int | None, typer.Option(help="How many key buckets each partition is divided into.")] = None,
+    containers: Annotated[int | None, typer.Option(help="How many containers it runs in.")] = None,
     timeout: options.Timeout = 300.0,
     now: haste.Now = False,
     detach: options.Detach = False,

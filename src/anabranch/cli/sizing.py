@@ -19,7 +19,7 @@ def sizing(
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:
-    """Show how the lanes of a running job cope: how busy they are, how far behind, and which bucket is the slowest."""
+    """Show how busy the lanes of a running job are, how far behind, and which bucket is the slowest."""
     with connect.client(configuration.load(config).coordinator, job) as client:
         found = client.sizing(job)
     if json:

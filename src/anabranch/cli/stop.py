@@ -24,13 +24,13 @@ def stop(
         bool,
         typer.Option(
             "--now",
-            help="At once: batches that run are done again when the job goes on; what is written at least once, twice.",
+            help="Stop at once. Running batches are repeated later, so at-least-once output may come twice.",
         ),
     ] = False,
     detach: options.Detach = False,
     config: options.Config = None,
 ) -> None:
-    """Stop a running job, and wait for it: where it goes on exactly, or now. Ctrl-C ends only the waiting."""
+    """Stop a running job where it can continue exactly, or at once, and wait for it. Ctrl-C ends only the waiting."""
     where = configuration.load(config).coordinator
     with connect.client(where, job) as client:
         client.stop(job, now)

@@ -21,7 +21,7 @@ from anabranch.systems.contract import Offsets, System
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Make, widen, list, fill and read streams.")
+app = typer.Typer(no_args_is_help=True, help="Create, expand, list, fill and read streams.")
 
 Name = Annotated[str, typer.Argument(help="The stream.")]
 Config = Annotated[Path | None, typer.Option(help="The configuration file (default: anabranch.toml).")]
@@ -43,10 +43,10 @@ def create(
 @app.command()
 def expand(
     name: Name,
-    partitions: Annotated[int, typer.Option(help="How many it is to have: a multiple of those that it has.", min=1)],
+    partitions: Annotated[int, typer.Option(help="The new partition count: a multiple of the present one.", min=1)],
     config: Config = None,
 ) -> None:
-    """Give a stream more partitions, for good: jobs that read it go along by themselves."""
+    """Add partitions to a stream, permanently. Jobs that read it adapt by themselves."""
     _system(name, config).expand(name, partitions)
     typer.echo(f"{name}: {_count(partitions, 'partition')}", err=True)
 
@@ -68,7 +68,7 @@ def list_(config: Config = None, json: Json = False) -> None:
 
 @app.command()
 def describe(name: Name, config: Config = None, json: Json = False) -> None:
-    """Show a stream's partitions and the offsets that each holds."""
+    """Show a stream's partitions and their offsets."""
     system = _system(name, config)
     starts, ends = system.starts(name), system.ends(name)
     if json:
@@ -85,7 +85,7 @@ def describe(name: Name, config: Config = None, json: Json = False) -> None:
 @app.command()
 def put(
     name: Name,
-    key: Annotated[str | None, typer.Option(help="The field that makes the message key.")] = None,
+    key: Annotated[str | None, typer.Option(help="The field that becomes the message key.")] = None,
     file: Annotated[Path | None, typer.Option(help="Read this file instead of the standard input.")] = None,
     config: Config = None,
 ) -> None:
@@ -111,8 +111,8 @@ def cat(
     name: Name,
     start: Annotated[str, typer.Option("--from", help="earliest, latest or an offset.")] = "earliest",
     partition: Annotated[int | None, typer.Option(help="This partition only.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with what comes, until Ctrl-C.")] = False,
-    most: Annotated[int | None, typer.Option("--max", help="Stop after so many records.", min=0)] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Continue with new records, until Ctrl-C.")] = False,
+    most: Annotated[int | None, typer.Option("--max", help="Stop after this many records.", min=0)] = None,
     keys: Annotated[bool, typer.Option("--keys", help="Print the key and a tab before each value.")] = False,
     json: Json = False,
     config: Config = None,

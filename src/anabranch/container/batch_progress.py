@@ -67,8 +67,9 @@ class Tracker:
         self._most = 0.0
         self._together: float | None = None
         self.ratios: dict[str, float] = dict(self._before)
-        """The rows that came to each operator for each record that was planned, and the part of the time from when rows
-        came together by key: of the last batch that tells it."""
+        """For the last batch that reported it: the rows that reached each operator per planned record, and the share of
+        time after rows were brought together by key.
+        """
 
     @property
     def number(self) -> int:
@@ -116,8 +117,9 @@ class Tracker:
         return Look(progress, worked)
 
     def _operators(self, heard: Sequence[Heard]) -> dict[str, Operator]:
-        """By label. A task that is run again counts as its newest attempt has it; an operator that is computed in
-        several stages, as the one has it that has done most."""
+        """By label. A task that is repeated counts with its newest attempt; an operator that is computed in several
+        stages, with the one that has done most.
+        """
         newest: dict[tuple[str, int, int], Heard] = {}
         for each in heard:
             key = each.told.label, each.told.stage, each.told.partition

@@ -55,7 +55,7 @@ class Beats(Protocol):
         ...
 
     def take(self, reports: Sequence[LaneReport], copies: Sequence[StandbyReport] = ()) -> HeartbeatResponse | None:
-        """Tell how the lanes and standbys are; gives what should run, None while that isn't known.
+        """Report on lanes and standbys. Returns what should run, None while that isn't known.
 
         Raises:
             FencedError: everything must stop; says why.
@@ -68,8 +68,8 @@ class Beats(Protocol):
 
 
 class Direct:
-    """Every turn is a beat, and an error of the coordinator's is one of the container's; but while its store can't be
-    used, the lanes go on with what they were told last, and it is asked again every second.
+    """Every turn sends a heartbeat, and an error of the coordinator's is the container's error. But while the store
+    can't be used, lanes go on with their last orders, and the store is tried again every second.
 
     Args:
         say: is told when the store can't be used, and when it can be again.

@@ -23,8 +23,9 @@ class Idleness:
         self._seen: dict[str, tuple[int, float]] = {}
 
     def carry(self, idle: Collection[str], positions: Positions, ends: Positions) -> dict[str, int]:
-        """Let SSPs be idle that were it when the lane ended, unless something came meanwhile. Gives them, each with its
-        position."""
+        """Mark the SSPs as idle that were idle when the lane ended, unless they have new records. Returns them, each
+        with its position.
+        """
         still = {ssp: positions[ssp] for ssp in idle if ssp in positions and positions[ssp] >= ends.get(ssp, -1)}
         self._seen |= {ssp: (at, -self._patience) for ssp, at in still.items()}
         return still

@@ -59,8 +59,9 @@ class Load:
         self._seconds, self._worked = 0.0, {}
 
     def runs(self, report: LaneReport, now: float, seconds: float, worked: Worked) -> bool:
-        """``now`` a batch has run for so many seconds; gives whether that tells something new. ``worked``: as far as
-        functions have told."""
+        """Note that at ``now`` a batch has run for this many seconds. Returns whether that is new information.
+        ``worked``: seconds by bucket, as far as functions have reported them.
+        """
         if not self._looks:
             self._looks.append(_Look(now - seconds, 0.0, sum(report.ends.values())))
         if seconds < self._seconds:  # another batch: the one before it has failed

@@ -30,7 +30,8 @@ def outlasts(progress: BatchProgress | None, allowed: float) -> bool:
 
 
 def shrink(folder: Folder, starting: Mapping[str, Mapping[int, int]], most: int) -> int:
-    """Plan the pending batch anew with at most so many offsets; gives how many it had, if it had more (else 0).
+    """Plan the pending batch again with at most this many offsets. Returns how many it had, if it had more (otherwise
+    0). Only allowed while no output holds anything of it. ``starting``: where the lane's first batch begins.
 
     Right only while no output holds anything of it. ``starting``: where the lane's first batch begins.
     """

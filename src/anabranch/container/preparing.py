@@ -47,8 +47,9 @@ class Preparations(Generic[T]):
                 self._begun[key].start()
 
     def under_way(self, coming: Iterable[Lane]) -> bool:
-        """Whether one of them is being prepared, and hasn't been for long: those that it goes on from had better run
-        meanwhile."""
+        """Whether one of these lanes is being prepared, and hasn't been for long: their predecessors should run
+        meanwhile.
+        """
         begun = [self._begun.get((lane.id, lane.epoch)) for lane in coming]
         return any(each is not None and each.is_under_way for each in begun)
 

@@ -1,4 +1,4 @@
-"""What lies at the root of a failure: reads the text of an exception, in which Python and Java cite each other.
+"""Finds the root cause of a failure in the text of an exception, in which Python and Java quote each other.
 
 Spark, py4j and Python put what was raised deeper into the message of what was raised above it, as text: a Java error in
 a Python one, with its ``Caused by:``, and in it again a Python worker's traceback. No Spark, no clock.
@@ -98,7 +98,7 @@ class Cause:
 
     @property
     def is_wrapper(self) -> bool:
-        """Whether it says no more than that another one was raised."""
+        """Whether the exception only says that another one was raised."""
         short = re.split(r"[.$]", self.kind)[-1]
         return (
             short in _WRAPPERS

@@ -1,4 +1,6 @@
-"""What a container knows of its seat: its beats, its lease, and when it must stop. No threads, no network, no Spark."""
+"""A container's view of its seat: its heartbeats, its lease, and when it must stop. No threads, no network, no
+Spark.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lets a few queries start at once, and others wait: each starts a Python process for each of its sources.
+"""Lets only a few queries start at the same time, because each starts a Python process for each of its sources.
 
 Spark gives such a process ten seconds to connect, which is no setting. Where it imports by itself (on a cluster, where
 nothing can be run from the folder of temporary files), so many of them need more than that on a few cores.

@@ -13,7 +13,7 @@ __all__ = ["COMMITTING", "COMPUTING", "FUNCTIONS", "STATE", "Operator", "Spendin
 COMPUTING, COMMITTING = "computing", "committing"
 FUNCTIONS, STATE = "functions", "state"
 _RECENT = 1.5
-"""Seconds: what the time went into most meanwhile is what the batch waits for."""
+"""Seconds. The phase in which most of this time was spent is the one that the batch waits for."""
 
 
 @dataclass(frozen=True)

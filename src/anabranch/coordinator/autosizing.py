@@ -61,8 +61,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Look:
-    """What was found of a job. ``unknown``: why nothing can be said; else ``needs`` and ``loads`` have its lanes, in
-    the same order, and ``span`` is what the figures are of, at least, in seconds. ``pause``: those that a change takes.
+    """The result of looking at a job. ``unknown``: why nothing can be concluded; otherwise ``needs`` and ``loads`` have
+    one item for each lane, in the same order, and ``span`` is the least number of seconds that the figures cover.
+    ``pause``: the seconds that a change takes.
     """
 
     factor: int
@@ -284,8 +285,9 @@ def _unclear(lane: LaneStatus, report: LaneReport, heard: ReportHistory, now: fl
 
 
 def _quiet(status: JobStatus, heard: Findings, now: float) -> str:
-    """Which lane has said the same for so long that it may be frozen, though none of its records wait; '' if none: one
-    that has nothing to do says the same for ever."""
+    """The lane whose reports have been the same for so long that it may be frozen, although none of its records wait;
+    '' if there is none. An idle lane's reports never change.
+    """
     for lane in status.lanes:
         its = heard.heard[lane.lane.id]
         if not lane.lag and (its.report.arriving or its.report.working) and now - its.at >= _STALE:

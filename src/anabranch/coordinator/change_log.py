@@ -1,6 +1,6 @@
-"""The changes of a job, put together from its events: what was predicted beside what was measured. Pure.
+"""The changes of a job, reconstructed from its events: the prediction beside the measurement. Pure.
 
-So they are known of older stores, too, and whichever coordinator led then.
+Older stores have these events, too, whichever coordinator led at the time.
 """
 
 from __future__ import annotations

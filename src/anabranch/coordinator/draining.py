@@ -77,9 +77,9 @@ def stages(lanes: Iterable[Lane]) -> dict[str, tuple[str, ...]]:
 def following(drain: DrainProgress, lanes: Iterable[Lane], reports: Mapping[str, LaneReport]) -> DrainProgress | None:
     """The next step of a drain that is due; None while lanes are on their way.
 
-    First all that read what the job doesn't write itself tell where they have stopped. Each partition is then taken in
-    up to where the lane is that is furthest, or to where it ended when the drain was accepted. When all are there, time
-    may end.
+    First, all lanes that read streams from outside the job report where they have stopped. Each partition is then taken
+    in up to the most advanced lane's position, or up to its end when the drain was accepted. When all lanes are there,
+    time may end.
     """
     known = list(lanes)
     mine = {str(ssp) for ssp in sources(known)}

@@ -1,5 +1,6 @@
-"""Which kind of event one is, and what it is about: read off what is said of it, so that it is known of events of older
-stores, too. Pure."""
+"""The kind of an event and its subject, derived from its text so that they are known for events of older stores, too.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ _RULES: Sequence[tuple[EventKind, re.Pattern[str]]] = [
 
 
 def kind_of(event: Event) -> EventKind:
-    """Who did it says more than what was done."""
+    """Events whose author says more than their text."""
     if event.who == "launcher":
         return "launcher"
     if event.who == "autoscale":

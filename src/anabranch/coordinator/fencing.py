@@ -15,8 +15,8 @@ __all__ = ["fence"]
 def fence(lane: Lane, settings: Mapping[str, Any]) -> None:
     """Fence a lane under its epoch. Idempotent; after an error, call it again.
 
-    Outputs that can't be fenced are left: their writer stops within its lease. So are tables of a user's class, whose
-    code isn't here: who has the lane next fences them first.
+    Outputs that can't be fenced are skipped: their writer stops within its lease. So are tables of a user's class,
+    whose code isn't here: the lane's next owner fences them first.
 
     Raises:
         AnabranchError: a system doesn't answer, or a process with a higher epoch has the lane.

@@ -1,4 +1,4 @@
-"""What a lane has to do, what it does, and what it could do with another factor. Pure."""
+"""A lane's work: what it has to do, what it does, and what it could do with another factor. Pure."""
 
 from __future__ import annotations
 

@@ -27,7 +27,8 @@ _NO_FAILURE = (0, ConflictError.exit_code)
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """What a job wants, and who the coordinator hears. Processes are named by their EXECUTION_ENV_CONTAINER_ID.
+    """How many processes a job needs, and which processes the coordinator hears. Processes are named by their
+    EXECUTION_ENV_CONTAINER_ID.
 
     ``wanted``: so many processes; 0: none is to be started. ``over``: those that there are must end. ``begun``: when
     it was started, or asked to try again. Before ``sure_from`` nobody knows who lives. ``standing_by``: those that

@@ -46,7 +46,7 @@ class Launcher:
         self._crews = None
 
     def turn(self, coordinator: Staffed) -> None:
-        """Start and end what is due. What can't be told now is told at the next turn.
+        """Start and end the processes that are due. Events that can't be stored now are stored at the next turn.
 
         Raises:
             StoreUnavailableError: who is wanted can't be found out, or what happened can't be stored, now.

@@ -1,4 +1,6 @@
-"""Which batches go on for so long that an event says so: at half a minute, and then each time twice as late."""
+"""Which batches take so long that an event is written: after half a minute, and then each time the duration has
+doubled.
+"""
 
 from __future__ import annotations
 

@@ -40,9 +40,9 @@ class Aim:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """``factor``: what a lane needs, as far as it can be had. ``urgent``: records would wait too long with the present
-    one. ``enough``: the present one does. ``now`` and ``then``: in so many seconds no backlog is left, with the present
-    factor and with that one. ``advice``: what would help where a factor doesn't.
+    """``factor``: the factor that a lane needs, as far as it is allowed. ``urgent``: with the present one, records
+    would wait too long. ``enough``: the present one suffices. ``now`` and ``then``: seconds until no backlog is left,
+    with the present factor and with the needed one. ``advice``: what would help if a factor doesn't.
     """
 
     factor: int

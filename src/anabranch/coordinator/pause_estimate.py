@@ -53,7 +53,9 @@ class Experience:
         return replace(self, container=self.container * (1 - _NEW) + seconds * _NEW)
 
     def after(self, foretold: float, measured: float, state_bytes: int) -> Experience:
-        """With another change: its pause beyond what was foretold of anything but state is of its state."""
+        """Learn from another change: whatever its pause exceeds the prediction without state by is attributed to
+        state.
+        """
         if state_bytes < _STATE_SPEED / 10:
             return self
         others = foretold - state_bytes / self.state_speed

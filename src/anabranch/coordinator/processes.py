@@ -1,4 +1,6 @@
-"""Containers as processes of this machine, which outlive who started them; each has a lock for its life, and a log."""
+"""Containers as processes of this machine, which outlive the process that started them. Each holds a lock as long as it
+lives, and has a log.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ class Processes:
         return jobs
 
     def start(self, job: str) -> str:
-        """Start a process; gives its execution. One that can't be started has ended at once, and says why."""
+        """Start a process and return its execution. A process that can't be started counts as ended, with the
+        reason.
+        """
         made = time.strftime(_MADE, time.gmtime(max(self.now(), self._newest(job) + 1)))
         execution = f"{made}-{uuid.uuid4().hex[:12]}"
         try:
@@ -163,7 +167,7 @@ class Processes:
         return int(pid) if host == socket.gethostname() and pid.isdecimal() and int(pid) > 1 else None
 
     def _tail(self, job: str, execution: str) -> str:
-        """The last lines of its log, in one: its error, if it says one."""
+        """The last lines of the process's log as one line, or its error if the log has one."""
         try:
             with open(self.log_of(job, execution), "rb") as said:
                 said.seek(max(0, said.seek(0, os.SEEK_END) - _TAIL_BYTES))

@@ -1,4 +1,4 @@
-"""What a store says of its jobs, whether a coordinator serves them or not."""
+"""What a store knows about its jobs, whether or not a coordinator serves them."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ class Reads:
         return queries.model(self._store, job) if found is None else found.model
 
     def events(self, job: str, limit: int, wanted: EventRange, kind: str = "", lane: str = "") -> list[LoggedEvent]:
-        """The last ``limit`` events of those that are wanted, oldest first; after some event: the first ones.
+        """The last ``limit`` matching events, oldest first; with ``after``, the first ones after that event.
 
         Of a kind, or of a lane, they are looked for among some 10,000.
         """

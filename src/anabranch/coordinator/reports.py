@@ -56,7 +56,7 @@ _FIGURES = frozenset(
         "working",
     }
 )
-"""What a report says for those who look: nothing is decided on it while the lane runs."""
+"""What a report shows to users; no decision depends on it while the lane runs."""
 _rest = attrgetter(*(name for name in LaneReport.__struct_fields__ if name not in _FIGURES))
 
 

@@ -20,7 +20,9 @@ log = logs.get_logger()
 
 @dataclass(frozen=True)
 class Retain:
-    """``events`` of each job, the newest; ``versions``: the code of so many of its last deployments."""
+    """``events``: how many of each job's newest events are kept. ``versions``: for how many of its latest deployments
+    the code is kept.
+    """
 
     events: int = 100_000
     versions: int = 20

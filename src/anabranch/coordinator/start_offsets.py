@@ -1,4 +1,4 @@
-"""From where a job is to read its streams again: what a user says of it, as offsets."""
+"""Where a job is to begin reading its streams again: a user's words, turned into offsets."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class _Batch:
         return whole
 
     def _frames(self, spark: SparkSession) -> Mapping[int, DataFrame]:
-        """What each operator gives; a boundary gives what the stage after it reads."""
+        """The rows of each operator; for a boundary, the rows that the next stage reads."""
         frames: dict[int, DataFrame] = {}
         for stage in stages.cut(self._graph):
             context = Context(

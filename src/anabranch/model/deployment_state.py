@@ -27,7 +27,7 @@ class DeploymentState(enum.StrEnum):
 
     @property
     def is_over(self) -> bool:
-        """Whether what is started next is another deployment, with lanes of its own."""
+        """Whether the next start makes a new deployment, with its own lanes."""
         return self in {DeploymentState.DRAINED, DeploymentState.RESET}
 
     @property

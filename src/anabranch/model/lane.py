@@ -48,7 +48,9 @@ class Rewind(Document, frozen=True, kw_only=True):
 
 
 class AfterDrain(Document, frozen=True, kw_only=True):
-    """How a lane begins in event time whose job was drained before: as if there had been none.
+    """How a lane of a job that was drained before begins in event time: as if nothing had come before. ``state``: the
+    drained lane whose state it copies; empty: none. ``writers``: the lanes that have written the streams between stages
+    so far; what they reported no longer counts.
 
     ``state``: the drained lane of whose state it has a copy; empty: it has none. ``writers``: the lanes that have
     written the streams between stages so far: what they told counts no more.

@@ -8,8 +8,9 @@ __all__ = ["Traffic"]
 
 
 class Traffic(Document, frozen=True, kw_only=True):
-    """``read``: by the rack of the container that reads, and the rack that it reads from, so many partitions: each once
-    for each lane that reads it."""
+    """``read``: how many partitions are read, by the rack of the reading container and the rack that it reads from; a
+    partition counts once for each lane that reads it.
+    """
 
     read: dict[str, dict[str, int]]
 

@@ -67,7 +67,7 @@ def is_by_intake(node: Node) -> bool:
 
 
 def is_timed(node: Node) -> bool:
-    """Whether an operator goes by the lane's watermark: then all its inputs need event time."""
+    """Whether an operator depends on the lane's watermark: then all its inputs need event time."""
     return node.kind == "join" or is_windowed(node) or node.args.get("timers") == EVENT_TIME
 
 

@@ -51,8 +51,9 @@ class Reason:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``reasons``: none, and the new version can follow. ``notes``: what changes for those who use its outputs or its
-    state. ``dropped``: the operators whose state goes."""
+    """``reasons``: if there are none, the new version can follow. ``notes``: what changes for users of its outputs or
+    its state. ``dropped``: the operators whose state is dropped.
+    """
 
     reasons: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()

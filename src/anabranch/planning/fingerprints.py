@@ -1,4 +1,4 @@
-"""What a job's fingerprint calls the facts about its streams: each name goes on with that of the stream."""
+"""The names of facts about streams in a job's fingerprint; each is followed by the stream's name."""
 
 from __future__ import annotations
 

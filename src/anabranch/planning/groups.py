@@ -69,7 +69,7 @@ class Group:
 
 
 def cut(graph: Graph, stage: Stage, kinds: Mapping[str, str]) -> tuple[Group, ...]:
-    """The stage's groups. ``kinds``: of each stream that it writes, what those of one group have in common.
+    """The stage's groups. ``kinds``: for each stream that it writes, what all outputs of a group must have in common.
 
     Raises:
         GraphError: a stateful operator without its key, after another one, or merged with other rows.

@@ -11,7 +11,8 @@ __all__ = ["spread"]
 
 
 def spread(tasks: Sequence[Task], lanes: int, factor: int) -> list[list[Task]]:
-    """The tasks of each lane: as many as can be of ``lanes``, evenly, and each partition in as few as that allows.
+    """The tasks of each lane: divided evenly among up to ``lanes`` lanes, with each partition in as few lanes as
+    possible. Broadcast records go once to all tasks of a partition, so these tasks stay together.
 
     What is broadcast goes once to all tasks of a partition: those stay together.
     """

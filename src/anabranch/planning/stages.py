@@ -58,7 +58,9 @@ def dead_letters_of(stream: str) -> str:
 
 
 def systems(graph: Graph, bound: Mapping[str, str], default: str) -> dict[str, str]:
-    """The system of every stream of the job. ``bound``: of those that settings name; ``default``: of the user's others.
+    """The system of every stream of the job. ``bound``: the streams that settings bind; ``default``: the system of the
+    user's other streams. Streams that the job makes for itself live where its records come from, unless these come from
+    several systems.
 
     What the job makes for itself lives where its records come from, unless they come from several systems.
     """
@@ -218,7 +220,7 @@ def upstream(graph: Graph, stage: Stage, node: Node) -> Iterator[Node]:
 
 
 def read_streams(graph: Graph) -> list[str]:
-    """The streams that a job reads, without those between its stages; those that are tables to it come last."""
+    """The streams that a job reads, without those between its stages; streams that it uses as tables come last."""
     return [*_streams(graph, "read"), *table_streams(graph)]
 
 

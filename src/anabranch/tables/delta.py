@@ -29,7 +29,7 @@ except ModuleNotFoundError as error:
 __all__ = ["DeltaFolder"]
 
 _ATTEMPTS = 20
-"""Others may commit at the same time. Those of other lanes are in nobody's way, and don't count."""
+"""How often a commit is tried while others commit. Commits of other lanes don't conflict, and don't count."""
 
 
 class DeltaOptions(options.FolderOptions):

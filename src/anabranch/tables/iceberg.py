@@ -50,7 +50,7 @@ _MADE = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
 }
-"""Of tables that a job makes: a stream makes many small commits."""
+"""Properties of tables that a job creates: a stream makes many small commits."""
 
 
 class IcebergOptions(options.Options):

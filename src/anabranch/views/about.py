@@ -10,9 +10,10 @@ __all__ = ["CoordinatorInfo", "DeploymentInfo", "GraphEdge", "GraphStage", "Grap
 
 
 class CoordinatorInfo(Document, frozen=True, kw_only=True):
-    """``at``: seconds since 1970, by its clock. ``leader``: the URL of the coordinator that leads; None: none does, or
-    there is only this one. ``lease`` and ``grace``: how long a container may be silent, in seconds (``grace`` None: it
-    keeps its seat). ``store``: its URL, without a password."""
+    """``at``: seconds since 1970, by the coordinator's clock. ``leader``: the URL of the coordinator that leads; None:
+    none does, or this is the only one. ``lease`` and ``grace``: how many seconds a container may be silent (``grace``
+    None: it keeps its seat). ``store``: its URL, without a password.
+    """
 
     at: float
     program: str
@@ -25,8 +26,9 @@ class CoordinatorInfo(Document, frozen=True, kw_only=True):
 
 
 class DeploymentInfo(Document, frozen=True, kw_only=True):
-    """A deployment: ``version_of`` the one that had its code first. ``artifact``: the sha256 of the code; empty: it
-    runs in one process with its coordinator. Times are seconds since 1970."""
+    """A deployment. ``version_of``: the first deployment with the same code. ``artifact``: the sha256 of the code;
+    empty: it runs in one process with its coordinator. Times are seconds since 1970.
+    """
 
     id: int
     state: str

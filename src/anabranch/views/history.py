@@ -8,7 +8,9 @@ __all__ = ["History"]
 
 
 class History(Document, frozen=True, kw_only=True):
-    """By series and name, a value for each ``step`` seconds from ``t0`` on (seconds since 1970); None: not known.
+    """For each series and name, one value per ``step`` seconds, beginning at ``t0`` (seconds since 1970); None: not
+    known. ``by``: whether the figures are those of the ``job``, of each ``stage`` or of each ``lane``. ``since``: from
+    when on this coordinator has figures.
 
     ``by``: whose figures they are: of the ``job``, of each ``stage`` or of each ``lane``. ``since``: from when on this
     coordinator has any.

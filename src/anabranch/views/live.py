@@ -56,8 +56,9 @@ COPIES = ("lane", "number", "container", "rack", "batch", "behind", "error")
 
 
 class ChangeProgress(Document, frozen=True, kw_only=True):
-    """A change that is under way. ``began``: seconds since 1970. ``predicted``: for how many seconds output was
-    expected to stand still. Of the lanes that it closes so many have ``closed``, of those it starts so many run."""
+    """A change that is under way. ``began``: seconds since 1970. ``predicted``: the predicted pause of output, in
+    seconds. ``closed``: how many of the closing lanes have closed; ``running``: how many of the new lanes run.
+    """
 
     generation: int
     began: float

@@ -9,7 +9,10 @@ __all__ = ["JobOverview", "Overview"]
 
 
 class JobOverview(Document, frozen=True, kw_only=True):
-    """A job in one line.
+    """A job in one line. ``seats``: how many containers it needs; ``containers``: how many are alive (None: not known
+    here). ``lag`` is in offsets, ``lag_trend`` its change per second over the last minute; ``rows`` and ``arriving``
+    are records per second; None: not known. ``changed_at``: since when it is in its state. ``worst``: the finding that
+    needs attention first.
 
     ``seats``: the containers that it wants; ``containers``: those that live (None: not known here). ``lag`` is in
     offsets, ``lag_trend`` its change a second over the last minute, ``rows`` and ``arriving`` are records a second;

@@ -20,7 +20,7 @@ __all__ = ["Look", "look", "rewrite"]
 
 @dataclass(frozen=True)
 class Look:
-    """What a stopped lane's folder has after its last batch. ``keys``: the columns of its stage's key."""
+    """The content of a stopped lane's folder after its last batch. ``keys``: the columns of its stage's key."""
 
     lane: Lane
     folder: Folder
@@ -53,9 +53,9 @@ def look(spark: SparkSession, lane: Lane, uri: str, keys: int) -> Look:
 
 
 def rewrite(spark: SparkSession, found: Look, target: str) -> Held:
-    """Make a folder that is as the one that was found, but without foreign state. Gives what it has.
+    """Make a copy of a folder without foreign state, and return what the copy has.
 
-    Nobody knows of it yet, and the one that was found stays as it is.
+    Nothing refers to the copy yet, and the original stays as it is.
 
     Raises:
         ConflictError: the target is there.

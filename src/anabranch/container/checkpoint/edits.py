@@ -1,4 +1,4 @@
-"""Changes of what was planned in a checkpoint folder: from where, and from when on, its next batch goes on.
+"""Edits of a checkpoint folder's plan: where its next batch continues.
 
 The folder is a copy that hasn't run yet, unless a function says otherwise.
 """
@@ -20,8 +20,9 @@ __all__ = ["NewStream", "add_stream", "keep", "mend_time", "reset_time", "rewind
 
 @dataclass(frozen=True)
 class NewStream:
-    """A stream that a lane begins to read, with the ``id`` that it has now. Its source comes behind that of the stream
-    ``after``; ``offset`` is as Spark would write it, with no partitions yet."""
+    """A stream that a lane begins to read, with its present ``id``. Its source comes after that of the stream
+    ``after``; ``offset`` is in Spark's form, without partitions yet.
+    """
 
     name: str
     id: str

@@ -223,8 +223,8 @@ class Tree:
 
 
 def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> int:
-    """Let what is below the names be in the target as it is in the source, name after name; gives how many files were
-    copied. ``lives``: others use both meanwhile.
+    """Make the target equal to the source below each of the names, in their order, and return how many files were
+    copied. ``lives``: other processes use both meanwhile.
 
     Raises:
         Exception: as the storage's own: something couldn't be read or written. Once more, it goes on from there.

@@ -175,8 +175,10 @@ class Place:
         return Folder(self.spark, f"{self.root}/{job}/{lane}/{epoch}", self.systems.streams_by_topic)
 
     def withdrawn(self, lane: Lane, epoch: int, *, began: bool) -> int:
-        """Let nobody write for a lane any more whose query has ended, until it takes its outputs anew; gives the last
-        batch of which an output holds anything then, -1 if none. ``began``: it has committed a batch of its own."""
+        """Withdraw the right to write for a lane whose query has ended, until the lane takes its outputs again. Returns
+        the last batch of which an output holds anything, -1 if none. ``began``: the lane has committed a batch of its
+        own.
+        """
         return self.systems.withdraw(lane, epoch, new=False if began else None)
 
     def seen(self, lane: Lane) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Collection
 __all__ = ["OF_BATCHES", "PART", "Kind", "classify", "is_temporary"]
 
 PART = ".part"
-"""How the names end of files that are being written and aren't whole yet: those of ours. Spark has names of its own."""
+"""The suffix of files that anabranch is still writing. Spark has suffixes of its own."""
 
 OF_BATCHES = ("offsets", "commits", "state")
 """Spark starts a query that has planned no batch only where these are empty."""

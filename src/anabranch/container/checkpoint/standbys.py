@@ -25,7 +25,8 @@ _Key = tuple[str, int, int]
 
 
 class Copies:
-    """Keeps them in a thread, one after the other, each again when its lane has committed more.
+    """Maintains standbys in a thread, one after the other, each again when its lane has committed more. Errors are
+    reported and only cost time; after a while the standby is tried again.
 
     Whatever goes wrong with one is told, and costs no more than time; after a while it is tried again.
 

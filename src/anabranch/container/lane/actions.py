@@ -1,4 +1,4 @@
-"""What is to be done in a lane's life. Each action says which result it gives; those without one give none."""
+"""The actions in a lane's life. Each names the result that it gives; those that name none give none."""
 
 from __future__ import annotations
 
@@ -59,8 +59,9 @@ class FinishPending:
 
 @dataclass(frozen=True)
 class End:
-    """Note and report where the lane ends. Gives Ended. ``has_begun`` False: whoever is next does what was to be
-    done."""
+    """Record and report where the lane ends. Gives Ended. ``has_begun`` False: the lane's next process does what was to
+    be done.
+    """
 
     has_begun: bool = True
 

@@ -29,7 +29,7 @@ POLL = 0.1
 Offsets = dict[SSP, int]
 
 Build = Callable[[Folder, str, Offsets, Callable[[int], None]], LaneQuery]
-"""Makes the query from its folder, the file of its clock, where it starts, and who counts its drops."""
+"""Makes the query from the lane's folder, its clock file, its start offsets, and a counter of dropped records."""
 
 one_at_a_time = threading.Lock()
 """Held while Spark analyzes or starts a query: all lanes share a session."""

@@ -27,7 +27,9 @@ _BRIEF = 1.0
 _TELL_EVERY = 1.0
 _LOOK = 0.02
 _writers: dict[str, threading.Event] = {}
-"""Of each folder that this process has run a query in, what is set while a batch of its last one is written."""
+"""For each folder in which this process has run a query: an event that is set while a batch of the last query is being
+written.
+"""
 
 log = logs.get_logger()
 
@@ -41,7 +43,7 @@ class Verdict(enum.Enum):
 
 
 def verdict(left: float | None, spent: float, waited: float, now: bool, usual: float = 0.0) -> Verdict:
-    """What is to become of a batch that can be broken off. All are seconds.
+    """What to do with a batch that can be broken off. All times are in seconds.
 
     Args:
         left: until its end; None: not known.

@@ -76,8 +76,9 @@ class LaneDrain:
 
     @property
     def reads_sources(self) -> bool:
-        """Whether the lane reads what the job doesn't write itself: then it takes in no more by itself as soon as it
-        drains; else once all that write its inputs have ended."""
+        """Whether the lane reads streams from outside the job. If so, it stops taking in records as soon as it drains;
+        otherwise, once all writers of its inputs have ended.
+        """
         if self._attempt.query is None:
             self._attempt.query = self._attempt.build_query()
         own = self._attempt.query.plan.own

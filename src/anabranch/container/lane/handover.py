@@ -120,7 +120,8 @@ class Handover:
 
 
 class Prestarter:
-    """Begins the queries of coming lanes once all have told where they end that those go on from. Thread-safe.
+    """Starts the queries of coming lanes once all of their predecessors have reported where they end. Thread-safe.
+    ``begin`` starts the query of one lane, if it ``can`` be started.
 
     ``begin`` begins that of one lane, if it ``can``.
     """

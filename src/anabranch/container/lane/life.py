@@ -15,7 +15,7 @@ __all__ = ["Life"]
 
 
 class Life:
-    """Thread-safe: the container gives orders, and the lane's own thread follows them and tells its results."""
+    """Thread-safe: the container gives orders, and the lane's own thread carries them out and reports results."""
 
     def __init__(self, lane: Lane) -> None:
         self._state = lifecycle.initial(lane)

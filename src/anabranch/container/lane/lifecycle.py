@@ -126,8 +126,9 @@ class LaneState:
 
     @property
     def drains(self) -> bool:
-        """Whether it takes in no more by itself: at once, if it reads what the job doesn't write itself; else once all
-        that write its inputs have ended."""
+        """Whether the lane stops taking in records by itself: at once, if it reads streams from outside the job;
+        otherwise once all writers of its inputs have ended.
+        """
         return self.drain is not None and (self.reads_sources or self.upstream_ended)
 
     @property

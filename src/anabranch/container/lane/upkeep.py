@@ -1,4 +1,4 @@
-"""What is looked at now and then while a lane's query runs: whether it goes on, its outputs, the keys of its inputs."""
+"""Periodic checks while a lane's query runs: whether it makes progress, its outputs, the keys of its inputs."""
 
 from __future__ import annotations
 

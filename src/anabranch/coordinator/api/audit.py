@@ -1,4 +1,5 @@
-"""Who asked a coordinator for what, from where, and what came of it: requests that change something, and refused ones.
+"""The audit trail: who changed something or was refused, from where, and with what result. Each request is a line of
+JSON in a file of limited size and, if it names a job, an event of that job.
 
 Each is a line of JSON in a file of bounded size, and, if it names a job, an event of that job.
 """

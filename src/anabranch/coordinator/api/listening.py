@@ -25,8 +25,9 @@ _KEPT_ALIVE = 60  # seconds; longer than containers are silent
 
 
 class Server:
-    """A coordinator that listens. ``end`` lets it refuse new requests, soon, so that those who ask again and again hear
-    how a job has ended, and gives those under way a second; ``close`` waits for that."""
+    """A coordinator that listens. ``end`` makes it refuse new requests soon, so that polling clients still learn how a
+    job ended, and gives running requests a second; ``close`` waits until both are over.
+    """
 
     def __init__(self, routes: Starlette, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
         host, self.port = listener.getsockname()[:2]

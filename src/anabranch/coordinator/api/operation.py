@@ -149,7 +149,9 @@ def operation(
     by_generation: bool = False,
     fresh_for: float = 0.0,
 ) -> Callable[[Callable[Concatenate[Any, P], R]], Operation[P, R]]:
-    """Makes an operation of a signature: its name, parameters, request, result, and its docstring as the summary.
+    """Makes an operation from a method's signature: its name, parameters, request and result, with the docstring as the
+    summary. Names in the path are path parameters, a document or bytes is the body, and everything else is in the
+    query.
 
     What stands in the path is a path parameter; what is a document or bytes is the body; the rest is the query.
 

@@ -30,7 +30,7 @@ _MARK = re.compile(r'-+(gzip|br|zstd|deflate)"$')
 
 @dataclass(frozen=True)
 class Representation:
-    """``etag``: another one when it says something else, whatever its clock says."""
+    """``etag``: changes whenever the content changes, ignoring the time at which it was made."""
 
     content: bytes
     media_type: str

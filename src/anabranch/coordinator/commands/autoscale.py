@@ -23,9 +23,9 @@ _ADVISED_AFTER = 30.0
 
 
 def autoscale(registry: JobRegistry, job: str) -> None:
-    """Give a job that is served the factor that the autosizer finds. One that it can't have is tried once a generation,
-    and what would help where no factor does is said as often. No job is held while that is planned: if the job changes
-    meanwhile, the next look decides."""
+    """Give a running job the factor that the autosizer finds. A factor that is refused is tried once per generation,
+    and advice for jobs that no factor helps is given as often.
+    """
     with registry.locked_all() as jobs:
         verdict = _wanted(registry, jobs[job]) if job in jobs else None
         if verdict is None:

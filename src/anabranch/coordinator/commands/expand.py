@@ -156,7 +156,7 @@ def _follow(registry: JobRegistry, running_job: RunningJob, snapshot: JobSnapsho
 def follow_inputs(
     registry: JobRegistry, running_job: RunningJob, counts: Mapping[str, int], begins: bool = False
 ) -> None:
-    """Let a job have as many partitions as its inputs, or say once why it doesn't. Whoever calls this holds the job."""
+    """Adapt a job to the partitions of its inputs, or say once why that isn't done. The caller holds the job."""
     planned, refused = None, None
     try:
         planned = plan(running_job, registry.present(running_job), counts, "coordinator", begins=begins)

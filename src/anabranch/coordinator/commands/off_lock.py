@@ -123,7 +123,7 @@ def change(
 
 
 def always_changes(job: str) -> ConflictError:
-    """What is raised once a job was another one each time that a plan for it was ready."""
+    """Raised when a job has changed every time that a plan for it was ready."""
     return ConflictError(
         f"job {job!r} has changed each time that it was planned: {TRIES} times in a row",
         f"nothing was done; see anabranch status {job}, and try again",
@@ -171,7 +171,7 @@ def response(result: R, basis: Basis, request: Request, heads: int) -> R:
 
 
 def _digest(result: ScaleResult | RewindResult | DeployResult) -> str:
-    """Of all that comes of a change, but for how long output stands still, which is another guess each time."""
+    """A digest of a change's results except the predicted pause, which differs each time."""
     if isinstance(result, ScaleResult):
         rest = [result.factor, result.containers, result.partitions, result.free]
     elif isinstance(result, RewindResult):

@@ -54,7 +54,7 @@ class NextDeployment:
 def deployed(
     present: Present, start: StartRequest, again: int, drop_state: Collection[str], request: str
 ) -> NextDeployment:
-    """What comes of a job that is to have another version, or one ``again`` that it had (0: it never had it).
+    """The result of replacing a job's version by another one, or by one that it had before (``again``; 0: a new one).
 
     Raises:
         ConflictError: it can't go on with the present state; names all that keeps it from that.

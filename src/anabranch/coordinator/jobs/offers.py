@@ -1,4 +1,4 @@
-"""What the process in each seat of a job is told to run, and what it has of that."""
+"""What the process in each seat of a job is to run, and which of that it runs already."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Offer:
-    """What the process in a seat is told. ``revision`` is another one whenever it changes."""
+    """What the process in a seat is to run. ``revision`` changes with it."""
 
     revision: int
     wanted: tuple[WantedLane, ...] = ()

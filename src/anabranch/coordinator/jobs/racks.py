@@ -14,8 +14,9 @@ __all__ = ["misplaced", "nearest", "placing", "where"]
 
 
 def where(job: RunningJob, containers: int) -> Where:
-    """The racks of so many seats: of their containers, else those that tasks were placed for, else those that
-    settings name; and of partitions."""
+    """The racks of this many seats (those of their containers; otherwise those for which their tasks were placed;
+    otherwise those in the settings), and the racks of partitions.
+    """
     placed, named = {each.seat: each.rack for each in job.model.containers}, job.settings.assignment.racks
     racks: dict[str, str | None] = {}
     for number in range(containers):

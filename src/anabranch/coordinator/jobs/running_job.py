@@ -1,7 +1,7 @@
-"""A job that is served: its lanes and processes, and what follows from them. No store, clock or lock.
+"""A job that this coordinator serves: its lanes and processes, and what follows from them. It knows no store, clock or
+lock.
 
-What the seats of a job are offered, who gets one, its standbys, racks, status and snapshot are in modules beside this
-one: functions of a running job.
+Seats, offers, standbys, racks, status and snapshots are in neighbouring modules, as functions of a running job.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class RunningJob:
         return found
 
     def as_held(self, lane: Lane) -> Lane:
-        """A lane as the process has it that holds its seat; whoever takes a free one gets its lanes then."""
+        """A lane with the process that holds its seat; whoever takes a free seat gets its lanes then."""
         holder = self.seats.of(lane.seat)
         return lane if holder is None else msgspec.structs.replace(lane, epoch=holder.record.epoch)
 
@@ -185,7 +185,7 @@ class RunningJob:
         )
 
     def _bases(self) -> tuple[list[tuple[Lane, bool]], dict[str, str | None]]:
-        """What a change goes by besides: the lanes, which of them have ended, and who is in which rack."""
+        """Further input of a change: the lanes, which of them have ended, and the racks of all containers."""
         lanes = [(lane, self.is_over(lane.id)) for lane in self.lanes]
         return lanes, {each.record.seat: each.record.rack for each in self.seats.processes.values()}
 

@@ -59,7 +59,7 @@ def demand(job: RunningJob, now: float, lease: float) -> Demand:
 
 
 def try_again(job: RunningJob, now: float) -> bool:
-    """Let its launcher begin anew; gives whether it had given up on a job that should run."""
+    """Let the job's launcher try again. Returns whether it had given up on a job that should run."""
     gave_up = job.seats.launching is not None and job.seats.launching.gave_up and demand(job, now, 0.0).wanted > 0
     if gave_up:
         job.seats.begun, job.seats.launching = now, None

@@ -19,7 +19,7 @@ _COPIES_WITHIN = 300.0
 
 
 def members(job: RunningJob) -> dict[str, Member]:
-    """Its processes, by execution: those that have a seat, and those that stand by."""
+    """The job's processes, by execution: those that have a seat, and those that stand by."""
     found = {
         execution: Member(rack=its.rack, copies=its.copies)
         for execution, its in job.seats.resting.items()
@@ -47,7 +47,9 @@ def _runners(job: RunningJob) -> dict[str, str]:
 
 
 def _moving(job: RunningJob, runners: Mapping[str, str]) -> dict[str, list[str]]:
-    """Of each lane that is to end, the processes of those that go on from its state; its own for what has none."""
+    """For each lane that is to end, the processes of the lanes that continue from its state; its own process if none
+    does.
+    """
     found: dict[str, list[str]] = {}
     for lane in job.lanes if job.state is DeploymentState.CHANGING else ():
         clears = lane.afresh or (lane.rewind is not None and lane.rewind.clear)
@@ -72,7 +74,7 @@ def unready(job: RunningJob) -> frozenset[str]:
 
 
 def prepare(job: RunningJob, now: float, lease: float) -> None:
-    """Forget who stands by no more, and let lanes that are to end wait for standbys, or do so no more."""
+    """Forget processes that no longer stand by, and update which ending lanes wait for standbys."""
     job.seats.standing_by(now - lease)
     job.standbys.patient = now < max(job.progress.changing_since, job.seats.begun) + _COPIES_WITHIN
 
@@ -87,7 +89,7 @@ def wanted(job: RunningJob) -> Copies:
 
 
 def is_news(job: RunningJob, process: Process, copies: Sequence[StandbyReport]) -> bool:
-    """Whether anything may follow from what a process says of its standbys."""
+    """Whether a process's report about its standbys can have consequences."""
     if job.state is DeploymentState.CHANGING:
         return process.copies != tuple(copies)
     return {*map(_shape, process.copies)} != {*map(_shape, copies)}

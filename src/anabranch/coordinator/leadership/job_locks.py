@@ -58,7 +58,7 @@ class JobLocks:
                 self._locks.pop(job).release()
 
     def give_those(self, released: Callable[[str], bool]) -> None:
-        """Give back the locks of the jobs of which ``released`` says that they are served no more."""
+        """Release the locks of those jobs for which ``released`` says that they are no longer served."""
         with self._guard:
             for job in [job for job in self._locks if released(job)]:
                 self.give(job)

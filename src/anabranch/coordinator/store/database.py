@@ -1,4 +1,6 @@
-"""Opens the database of a store: makes or migrates its tables, refuses what is none, and says what errors mean."""
+"""Opens the database of a store: creates or migrates its tables, refuses databases that aren't stores, and interprets
+errors.
+"""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def _tables(connection: sa.Connection) -> set[str]:
 def _add_column(
     connection: sa.Connection, table: str, column: str, kind: str, default: str | int | None = None
 ) -> bool:
-    """Add a column that isn't there; says whether it wasn't. With a default, which its rows get, it is never NULL."""
+    """Add a column if it is missing, and return whether it was. A column with a default is never NULL."""
     if column in {each["name"] for each in sa.inspect(connection).get_columns(table)}:
         return False
     value = repr(default) if isinstance(default, str) else default

@@ -1,4 +1,6 @@
-"""The parts of a lane's output, and how many tasks run at once."""
+"""The parts of a lane's output, named independently of where the lane runs: those of its rows, then those of each
+operator's dead letters. A slot's number is its place in this list: never change the order.
+"""
 
 from __future__ import annotations
 

@@ -49,8 +49,9 @@ class Surroundings:
     """How many lanes a group without state has in each container."""
 
     bases: Mapping[str, int] = field(default_factory=dict)
-    """For a job that exists: how many partitions each stream had when state of it was first written. Keys that were
-    in one task then still are."""
+    """For an existing job: the partition count of each stream when state for it was first written. Keys that shared a
+    task then still do.
+    """
 
     rules: Rules = field(default_factory=Rules)
     """How tasks get their seats."""

@@ -28,8 +28,9 @@ _Group = tuple[str, str]
 
 @dataclass(frozen=True)
 class Next:
-    """The version that is to follow. ``model`` and ``lanes`` are as it was planned, or as it ran once: they tell what
-    its stages read and what the lanes of each group do; where they run, and how they are cut, is told anew."""
+    """The next version. ``model`` and ``lanes`` are as planned, or as they ran before: they determine what its stages
+    read and what the lanes of each group do. Where lanes run, and how they are divided, is decided again.
+    """
 
     deployment: int
     model: JobModel
@@ -249,7 +250,7 @@ def _made(
 
 
 def _together(lanes: Mapping[_Group, Sequence[Lane]], templates: Iterable[Lane]) -> Iterable[Lane]:
-    """The lanes, each with those beside it and those that write its inputs."""
+    """Each lane with its co-writers and with the lanes that write its inputs."""
     groups = {lane.id: _group(lane) for lane in templates}
     for its in lanes.values():
         beside = {lane.id: lane.speaks_for for lane in its}
@@ -264,5 +265,5 @@ def _group(lane: Lane) -> _Group:
 
 
 def _sinks(lane: Lane) -> set[str]:
-    """What a lane writes, but for its dead letters; one that only calls a function is known by that."""
+    """A lane's outputs except its dead letters; a lane that only calls a function is identified by that function."""
     return set(lane.outputs) - set(lane.dead_letters.values()) or {lane.group}

@@ -116,7 +116,9 @@ def _begin(lane: Lane, ssp: SSP, former: Iterable[Former]) -> Position:
 
 
 def _left(lane: Lane) -> dict[SSP, list[Former]]:
-    """Where a closed lane left its SSPs, by whole partition: as one, if it had all of it and left it at one place."""
+    """The final positions of a closed lane by whole partition, for partitions that it read completely and left at a
+    single position.
+    """
     begun = {position.ssp: position for position in lane.starting}
     read = {position.ssp: position.offset for position in lane.final}
     found: dict[SSP, list[Former]] = {}

@@ -1,8 +1,8 @@
-"""What is remembered of a job that is reset: so much that its next life writes each batch once, too. Pure.
+"""What is kept of a job that is reset, so that its new life also writes each batch once. Pure.
 
-Outputs know lanes by their names, and streams between stages hold what lanes told of event time. So the records of all
-lanes stay, without what they were to go on with: names of lanes are never given twice, their epochs only rise, and what
-lies between stages counts as read.
+Outputs know lanes by their names, and streams between stages hold what lanes reported about event time. So the records
+of all lanes stay, without their positions and state: names of lanes are never reused, epochs only rise, and records
+between stages count as read.
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ __all__ = ["Share", "kept", "shares_of"]
 
 @dataclass(frozen=True)
 class Share:
-    """What one new lane is to own: SSPs of ``factor``, for tasks of one seat; ``of`` are those it goes on from.
+    """What a new lane will own: SSPs at ``factor``, for the tasks of one seat. ``of``: the lanes that it continues.
+    ``virtual``: what it owns of its tasks, as :func:`owned` returns it for a lane.
 
     ``virtual``: what it owns of its tasks, as :func:`owned` tells it of a lane.
     """

@@ -45,7 +45,8 @@ Work = Callable[[pa.RecordBatch], Coroutine[Any, Any, Worked]]
 
 @dataclass(frozen=True)
 class Crew:
-    """Who works on the buckets of a Spark task. ``factor``: into how many each partition is cut.
+    """Distributes the buckets of a Spark task over threads. ``factor``: how many buckets each partition has. At most
+    ``threads`` threads; or, for work that ``awaits``, one event loop in which buckets take turns.
 
     At most ``threads`` threads; or, for work that ``awaits``, one event loop in which each bucket has its turn.
     """
@@ -193,7 +194,7 @@ def _in_order(parts: list[_Part]) -> pa.RecordBatch:
 
 
 def of_rows(rows: pa.RecordBatch, factor: int) -> Places:
-    """The bucket of each row: the one that its hidden column has, or that of the key there."""
+    """The bucket of each row: the one in its hidden column, or that of the key in it."""
     fields = "key", "offset", "bucket"
     keys, offsets, given = (pc.struct_field(rows.column(meta_column.NAME), name).to_pylist() for name in fields)
     found = (

@@ -1,4 +1,4 @@
-"""A user's function called on rows: what it gives as columns of its schema, and the rows on which it failed.
+"""Calls a user's function on rows: its results as columns of its schema, and the rows on which it failed.
 
 Runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`.
 """
@@ -44,7 +44,9 @@ BATCH = -1
 
 
 class Rejection(NamedTuple):
-    """A row, by its place, and what is wrong. ``raised``: it is an exception, and not what the function returned."""
+    """A row, by its index, and what is wrong with it. ``raised``: the function raised; otherwise its result is
+    wrong.
+    """
 
     place: int
     error: str

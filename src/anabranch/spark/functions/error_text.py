@@ -1,4 +1,4 @@
-"""What is told of an exception or a row: short text that can always be made and always be encoded.
+"""The text for an exception or a row: short, always possible to make, and always possible to encode.
 
 User code decides what exceptions and values are: their ``__str__`` may raise, give no string, or one of 50 MB. Nothing
 here raises, whatever it is given.

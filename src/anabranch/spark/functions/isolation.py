@@ -161,7 +161,7 @@ def _told(status: int) -> str:
 
 
 class Host:
-    """Gives processes that run user code. ``open_service``: what they do, opened in each of them."""
+    """Provides processes that run user code. ``open_service``: their work, opened in each of them."""
 
     def __init__(self, open_service: Callable[[], Service]) -> None:
         self._lock = threading.Lock()

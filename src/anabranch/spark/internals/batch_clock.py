@@ -1,4 +1,4 @@
-"""``BatchClock.java``: the clock by which a lane's query plans its batches, which never goes back.
+"""``BatchClock.java``: the clock by which a lane's query plans its batches. It never goes back.
 
 Spark stamps batches with the time of the machine. A batch that is stamped earlier than the one before would have its
 records in windows that are closed; timers would wait until the clock has caught up, and so would a query with an

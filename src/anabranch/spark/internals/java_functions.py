@@ -42,7 +42,7 @@ probe = SURFACE.probe
 
 
 def applied(name: str, arguments: Callable[[Any], Sequence[Any]], column: Column, result: DataType) -> Column:
-    """What a function gives for a column.
+    """The result of a Java function for a column.
 
     Args:
         name: of the class, a ``UDF1``, and of its file here.

@@ -1,4 +1,4 @@
-"""What a query has observed in the batch that runs, before that ends: Spark tells listeners of it only afterwards."""
+"""The observations of a query in its running batch, before the batch ends: Spark tells listeners only afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark's Python daemon for what it asks of our sources outside of tasks, with that imported once.
+"""Spark's Python daemon for calls of our sources outside of tasks, with their modules imported once.
 
 Spark ends a worker that was idle for a minute, and the daemon stays: a lane that starts later doesn't wait for imports.
 The first daemon of a session also forks the processes of sources: its second argument says where it is asked.

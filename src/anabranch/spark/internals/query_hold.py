@@ -1,4 +1,4 @@
-"""A running query that is held where it would plan its next batch, so that this is planned for it from outside.
+"""Holds a running query where it would plan its next batch, so that the batch is planned from outside.
 
 A query that is stopped, and started for each batch that is planned, does the same in public ways; here Spark has its
 plan, its state and its sources at hand already.

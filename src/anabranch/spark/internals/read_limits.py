@@ -1,4 +1,4 @@
-"""The limits that a running query of Spark's gives to its sources, changed between two of its batches.
+"""Changes the limits that a running query gives to its sources, between two batches.
 
 Spark sets them once, when the query starts, from what each source says; and has no public way to change them. They
 stand in a field of the query's, ``uniqueSources``, which it reads when it plans a batch. Without that, batches keep the

@@ -1,4 +1,4 @@
-"""A Python process that Spark starts for a source: it has a fork of :mod:`source_server` do its work.
+"""A Python process that Spark starts for a source. It lets a fork of :mod:`source_server` do the work.
 
 Run as a file, with nothing but the standard library, so that it is there in 0.02 s::
 

@@ -24,7 +24,7 @@ probe = SURFACE.probe
 
 
 def of_session(spark: SparkSession) -> dict[str, str]:
-    """What the runners on the driver and in tasks put there: all of them set these."""
+    """The variables that all runners set, on the driver and in tasks."""
     if SURFACE.works(spark):
         conf = java.context(spark).sc().conf()
         # A runner then names the folders in the local one.

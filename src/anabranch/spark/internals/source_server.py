@@ -83,7 +83,7 @@ def _become(client: socket.socket) -> None:
 
 
 def _taken_over(client: socket.socket) -> list[str]:
-    """Take over what the client has; gives its arguments."""
+    """Take over the client's streams, folder and environment. Returns its arguments."""
     size, streams, _, _ = socket.recv_fds(client, 4, _STREAMS)
     with client.makefile("rb") as told:
         folder, number, *rest = told.read(int.from_bytes(size, "big")).split(b"\0")

@@ -1,4 +1,4 @@
-"""Python workers take the input of a task for whole only if it ends as Spark ends it.
+"""Makes Python workers accept a task's input as complete only if it ends as Spark ends it.
 
 A task that is ended in its middle, as its batch is broken off or another worker of it has died, closes the pipes of its
 workers. Between two Arrow batches pyarrow takes that for the end: a worker would go on, and commit what it has so far

@@ -1,4 +1,4 @@
-"""Spark's Python daemon, with what its workers need imported once: they are forked from it.
+"""Spark's Python daemon, which has imported the workers' modules once: workers are forked from it.
 
 A worker looks for garbage after each task, and Spark gives it no other one before that. What was imported isn't looked
 through: else that takes longer than many a task.

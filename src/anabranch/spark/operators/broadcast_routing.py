@@ -1,4 +1,4 @@
-"""To which of its tasks a lane gives the records of a broadcast: each of them all, from where it begins."""
+"""Which of its tasks a lane gives a broadcast record to: all of them, each from where it begins."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ class Audience:
     key: Column
 
     def given(self, records: DataFrame) -> DataFrame:
-        """A row for each task that takes a record: ``task``, its number at factor 1, and ``bucket``, null for that of
-        the key."""
+        """A row for each task that takes the record: ``task``, its number at factor 1, and ``bucket``, null for the
+        key's own bucket.
+        """
         one = "task int, bucket int, begins array<bigint>"
         every = F.from_json(F.lit(json.dumps(self._tasks)), f"array<struct<{one}>>")
         rows = records.select("*", F.explode(every).alias(_ONE))

@@ -86,7 +86,9 @@ def streaming_nodes(group: Group) -> list[Node]:
 
 
 def before_state(group: Group, frames: Mapping[int, DataFrame], context: Context) -> list[DataFrame]:
-    """The rows that come to the group's stateful operator, of each of its inputs. ``frames``: of all its sources."""
+    """The rows that reach the group's stateful operator, for each of its inputs. ``frames``: those of all its
+    sources.
+    """
     stateful = group.stateful
     assert stateful is not None
     done = dict(frames)

@@ -109,8 +109,9 @@ def load(
 
 
 def _last(node: Node, stream: str, raw: DataFrame, formats: Mapping[str, Format], fails: bool) -> DataFrame:
-    """The last record of each key, but for those without a value. Unless it ``fails``, a record that can't be read
-    counts as none, and the one before it stays the last."""
+    """The latest record of each key, without those whose value is null. Unless it ``fails``, a record that can't be
+    read is skipped, and the previous one stays the latest.
+    """
     declared = Node(id=node.id, kind="read", name=node.name, args=node.args["of"], where=node.where)
     taken = decoding.of_graph(declared, formats.get(node.args["of"]["stream"], JSON), keyed=False)
     if not fails:
@@ -150,7 +151,7 @@ _OPTIONS = {"csv": {"header": "true"}}
 
 
 def joined(node: Node, frame: DataFrame, table: DataFrame) -> DataFrame:
-    """The rows with the columns of the table beside them, but for those of its key.
+    """The rows with the columns of the table added, except the table's key.
 
     The table goes to where the rows are: they stay in their Spark tasks, in their order.
 

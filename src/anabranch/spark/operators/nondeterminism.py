@@ -1,4 +1,4 @@
-"""Keys that another try gives other values, by ``rand()`` and the like: they can't decide where a row goes.
+"""Finds keys that differ from one try to the next, by ``rand()`` and the like: they can't decide where a row goes.
 
 A batch that is computed again, after a crash, would send the row elsewhere: it would be in the output twice, or not at
 all. (``current_timestamp()`` is the same in each try.) What Python functions give can't be known.

@@ -173,7 +173,7 @@ def _field_names(kind: DataType) -> Iterator[str]:
 
 
 class _Worker(StatefulProcessor):
-    """One for each Spark task. Spark calls it for each key with rows, for each timer that is due, and at the end."""
+    """One instance for each Spark task. Spark calls it for each key with rows, for each due timer, and at the end."""
 
     def __init__(self, process: Process, schemas: Mapping[str, Schemas], types: StructType) -> None:
         self._process = process

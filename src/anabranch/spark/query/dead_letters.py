@@ -224,8 +224,8 @@ def _first(derived: list[_Derived]) -> int:
 
 
 def fitting(letters: Iterable[pa.RecordBatch], limit: float) -> Iterator[pa.RecordBatch]:
-    """Dead letters of no more than so many bytes: of one that is larger, the beginning of the value, and a header that
-    tells how much there was. It is larger than its record, by our headers, and may be by more than its stream takes.
+    """Limits dead letters to this many bytes: a larger one gets only the beginning of its value, and a header with the
+    full length.
     """
     for batch in letters:
         sizes = np.zeros(0) if math.isinf(limit) else _sizes(batch)
@@ -345,7 +345,7 @@ def put(spark: SparkSession, aside: Aside) -> None:
 
 
 def gathered(aside: Aside, told: Iterable[Rejected]) -> list[Rejected]:
-    """What was told, by slot: each record once, though a task may have told of it twice."""
+    """The reported records by slot, each once, even if a task has reported it twice."""
     errors: dict[tuple[str, int, int], dict[int, str]] = {}
     derived: dict[tuple[str, int, int], dict[int, list[_Derived]]] = {}
     sources = {stream: source for source, stream in aside.streams.items()}

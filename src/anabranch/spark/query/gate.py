@@ -59,8 +59,9 @@ class Gate:
             self._check()
 
     def passes(self, what: str, *, exact: bool) -> None:
-        """The batch is about to do what others may see; ``what`` it does, as in "it is being published". Raises
-        BrokenOffError if the gate is shut, FencedError if another process has the lane."""
+        """The batch is about to become visible to others; ``what`` says how, for example "it is being published".
+        Raises BrokenOffError if the gate is shut, FencedError if another process has the lane.
+        """
         self.check_owner()
         with self._lock:
             self._check()

@@ -56,7 +56,7 @@ class LaneTime:
         self.tick(last, again)
 
     def tick(self, batch: Batch, measured: Mapping[str, Measured]) -> None:
-        """Let the lane's time go on after a batch. ``measured``: what was observed of each source, by its name."""
+        """Advance the lane's time after a batch. ``measured``: the observations of each source, by its name."""
         maxima: dict[str, int] = {}
         for source in self.sources:
             for ssp, at in source.maxima(measured.get(source.name, {})).items():

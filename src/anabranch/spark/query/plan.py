@@ -1,4 +1,4 @@
-"""What a lane is to do, by its job's graph: its group of operators, and the settings that they go by."""
+"""A lane's work according to its job's graph: its group of operators, and their settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The end of a batch: its rows, its dead letters and its control records are published together, then time goes on."""
+"""The end of a batch: its rows, dead letters and control records are published together; then the lane's time
+advances.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +127,8 @@ class Publishing:
         )
 
     def finish(self, number: int, written: list[Written], measured: Mapping[str, Measured]) -> None:
-        """Publish a batch whose rows are written, with what it has rejected, and let the lane's time go on.
+        """Publish a batch whose rows are written, with its dead letters, and advance the lane's time. ``measured``: the
+        observations of each source, by its name.
 
         ``measured``: what was observed of each source, by its name.
         """

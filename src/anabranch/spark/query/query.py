@@ -383,7 +383,7 @@ _Begin = Callable[[DataFrame], tuple[dict[int, DataFrame], dict[str, Measured]]]
 
 @dataclass(frozen=True)
 class _Body:
-    """The streaming frame, and what is done with each batch of it."""
+    """The streaming frame, and the function that handles each of its batches."""
 
     frame: DataFrame
     each: Callable[[DataFrame, int], None]

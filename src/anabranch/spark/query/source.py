@@ -1,4 +1,4 @@
-"""One source in a lane's query: its records as Spark reads them, its rows, and what was observed on the way."""
+"""One source of a lane's query: its records as Spark reads them, its rows, and what was observed in between."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Source:
         return rows if self.audience is None else rows.where(meta_column.field("task") == FIRST)
 
     def maxima(self, measured: Measured) -> dict[str, int]:
-        """The greatest event time of each SSP, in ms, of those that the batch had one of."""
+        """The greatest event time in ms of each SSP that has one in the batch."""
         if not self.timed or self.intake is None:
             return {}
         found = {ssp: measured.get(f"max_{ssp.partition}") for ssp in self.ssps}
@@ -151,7 +151,7 @@ def _day(at: int) -> Column:
 
 
 def by_node(sources: Iterable[Source], rows: Callable[[Source], DataFrame]) -> dict[int, DataFrame]:
-    """The rows that each ``read`` gives, of all its streams, by the number of its node."""
+    """The rows of each ``read``, from all its streams, by the number of its node."""
     found: dict[int, DataFrame] = {}
     for source in sources:
         its = rows(source)

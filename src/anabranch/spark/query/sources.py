@@ -78,7 +78,7 @@ class LaneSources:
 
     @cached_property
     def delays(self) -> dict[str, int | None]:
-        """Of each SSP that moves the lane's watermark, the delay in ms; None: its writers tell their own."""
+        """The delay in ms of each SSP that moves the lane's watermark; None: its writers report their own watermark."""
         if self.plan.settings.job.watermark_scope != "ssp":
             return {}
         found: dict[str, int | None] = {}
@@ -129,7 +129,7 @@ class LaneSources:
         )
 
     def _key_bytes(self, node: Node) -> Column:
-        """What a record's bucket goes by: its key, as the rows of state have it where there is state."""
+        """The column that determines a record's bucket: its key, in the form of the rows of state if there is state."""
         key, declared = F.col("key"), node.args.get("key")
         if not self.plan.lane.stateful or not declared or is_boundary(node):
             return key

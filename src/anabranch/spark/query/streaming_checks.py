@@ -66,7 +66,7 @@ def check(
 
 
 def is_closing(group: Group) -> bool:
-    """Whether a query gives each row once, and never another one in its place."""
+    """Whether a query emits each row once and never replaces it."""
     stateful = group.stateful
     return stateful is None or stateful.kind == "join" or stateful.args.get("emit") == "on_close"
 

@@ -14,7 +14,7 @@ __all__ = ["register", "sources"]
 
 
 def sources(systems: Systems) -> list[type[DataSource]]:
-    """That of event time, and those of all systems, each once."""
+    """The source of event time and the sources of all systems, each once."""
     of_systems = [source for system in systems.all for source in spark_side(system).SOURCES]
     return [EventTimeSource, *dict.fromkeys(of_systems)]
 

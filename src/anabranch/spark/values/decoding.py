@@ -42,7 +42,9 @@ may be ahead of the end of the day on which a batch is planned."""
 
 @dataclass(frozen=True)
 class Intake:
-    """How the records of a source become rows.
+    """Turns the records of a source into rows. ``reader`` decodes values, only in the columns that are needed; ``key``
+    is the key's declaration (None: there is none). ``keyed``: the keys are those of a stateful operator, which accepts
+    no null keys.
 
     ``reader`` opens values, only the columns that are needed; ``key`` is what is declared of it (None: nothing).
     ``keyed``: its keys are those of a stateful operator, which takes no null ones.

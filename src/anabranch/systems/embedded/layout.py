@@ -32,7 +32,7 @@ _PARTITION = re.compile(r"0|[1-9][0-9]*")
 
 
 class StreamInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """``id`` tells a stream from one that had its name before: offsets of one mean nothing in the other."""
+    """``id`` distinguishes a stream from an earlier one of the same name, whose offsets mean nothing here."""
 
     id: str
     name: str

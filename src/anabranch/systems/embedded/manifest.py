@@ -76,7 +76,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tail(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a partition: its last entry's sequence, the next record's offset, what each lane has done.
+    """The end of a partition: its last entry's sequence, the next record's offset, and what each lane has done.
+    ``stream`` is the stream's id, so that the tail of a deleted stream isn't mistaken for that of its successor.
 
     ``stream`` is the stream's id, so that a removed stream's tail isn't taken for one of its successor.
     """

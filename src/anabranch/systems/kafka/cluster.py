@@ -59,7 +59,7 @@ _PASSING = {
 
 
 class Health:
-    """What a client says of its connections while it is waited for."""
+    """What a client reports about its connections while it is being waited for."""
 
     def __init__(self) -> None:
         self.refused: KafkaError | None = None
@@ -78,7 +78,8 @@ def _is_cut_off(error: KafkaError) -> bool:
 
 
 class Own(Generic[V]):
-    """What a process makes when it first needs it. A forked process makes its own: librdkafka's threads stay behind.
+    """Created when a process first needs it. A forked process creates its own, because librdkafka's threads aren't
+    forked. The inherited one isn't destroyed there: that would wait for those threads forever.
 
     What it inherited isn't destroyed there either: that would wait for those threads for ever.
     """

@@ -1,4 +1,5 @@
-"""Control records of a job's intermediate streams: one compacted topic beside them, as Kafka has no place in band.
+"""Control records of a job's intermediate streams: one compacted topic beside them, because Kafka has no place for them
+in the streams themselves.
 
 A record says up to where each partition of its stream was written when it was: who has read up to there heeds it.
 """

@@ -36,7 +36,9 @@ TAKEN_OVER = {
     KafkaError.INVALID_TXN_STATE,
     KafkaError.UNKNOWN_PRODUCER_ID,
 }
-"""What a producer meets when others have ended its transaction: a newer producer, or the broker after its timeout."""
+"""The errors of a producer whose transaction was ended by others: by a newer producer, or by the broker after its
+timeout.
+"""
 
 _TUNED = {
     "compression.type": "lz4",
@@ -161,7 +163,7 @@ class Holder:
         self.seen = self.instance
 
     def abort(self) -> None:
-        """Abort the transaction, unless its commit is under way: then only opening the id anew tells the outcome."""
+        """Abort the transaction, unless its commit is under way: then only opening the id again tells the outcome."""
         if self.begun is not None and not self._ending:
             _retried(self._producer.abort_transaction, time.monotonic() + _BRIEFLY)
             self.begun = None

@@ -148,7 +148,7 @@ class Markers:
         )
 
     def read(self, slots: Iterable[int], timeout: float = _PATIENCE) -> dict[int, Marker | None]:
-        """The committed marker of each slot; None: there is none. Waits while a transaction with one is pending.
+        """The committed marker of each slot, None if there is none. Waits while a transaction with one is pending.
 
         Raises:
             OutOfTimeError: none of it within ``timeout`` seconds.

@@ -103,7 +103,8 @@ def options(reading: Reading) -> dict[str, str]:
 
 
 class Reader(DataSourceStreamReader):
-    """An offset is ``{"stream", "id", "positions": {partition: next offset}}``; it stands in the offset log.
+    """An offset is ``{"stream", "id", "positions": {partition: next offset}}``, as stored in the offset log. Subclasses
+    say how a system finds its ends, and what a Spark task reads and how.
 
     How a system finds its ends, what a Spark task reads and how is that of the class that inherits this one.
     """
