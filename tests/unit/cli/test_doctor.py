@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from anabranch.cli.main import app
-from anabranch.errors import UnsupportedSparkError
+from anabranch.errors import AnabranchError, UnsupportedSparkError
+from anabranch.jars.repository import VARIABLE
 from anabranch.spark.internals.surface import Probe, Surface
 from anabranch.spark.session import session
 from anabranch.systems.kafka import jars
@@ -168,3 +171,39 @@ def test_a_surface_of_spark_that_is_missing_fails_where_there_is_no_other_way(
     said = look("")
     assert not said["java"][0]
     assert "spark internals" not in said, "without Java, nothing is known of Spark"
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked"),
+    [
+        ("", "org/apache/spark/spark-sql-kafka-0-10_2.13/4.2.0/spark-sql-kafka-0-10_2.13-4.2.0.jar"),
+        ('[systems.kafka]\njars = "mine"\n[streams.a]\nformat = "avro"', "spark-avro_2.13/4.1.1/"),
+        ('[systems.kafka]\njars = "mine"', ""),
+        ('[systems.kafka]\npackages = "a:b:1"', ""),
+    ],
+)
+def test_fix_fetches_what_settings_do_not_name(
+    look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str, asked: str
+) -> None:
+    """The repository has nothing, so what is asked for is in the error, or nothing is asked for."""
+    connector(tmp_path / "mine")
+    monkeypatch.setattr(KafkaSystem, "checks", lambda _: {"kafka": lambda: "asked"})
+    asked_for: list[str] = []
+
+    class Empty(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked_for.append(self.path)
+            self.send_error(404)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Empty)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv(VARIABLE, f"http://127.0.0.1:{server.server_port}")
+    (tmp_path / "anabranch.toml").write_text(settings)
+    result = CliRunner().invoke(app, ["doctor", "--fix", "--config", str(tmp_path / "anabranch.toml")])
+    server.shutdown()
+    server.server_close()
+    assert any(asked in path for path in asked_for) if asked else not asked_for
+    assert (isinstance(result.exception, AnabranchError) and "HTTP status 404" in str(result.exception)) == bool(asked)
