@@ -47,6 +47,7 @@ def as_documented(folder: Path, stack: ExitStack) -> Workspace:
     return workspace
 
 
+@pytest.mark.long
 def test_of_two_processes_that_take_a_lane_on_s3_one_is_refused(tmp_path: Path) -> None:
     with ExitStack() as stack:
         workspace = as_documented(tmp_path, stack)

@@ -127,13 +127,14 @@ class Ownership:
                 self.check(folder)
                 return
             self._begin()
-            last, silent = self._last(folder), None
-            claim = None if last is None else self._claim(folder, last)
-            if last is not None and (claim is None or claim.process != self._me.process):
-                silent = self._await_end(folder, last, claim, unless)
-            number = 0 if last is None else last + 1
-            if not self._files.create(_claim_path(folder, number), encode(self._me).decode()):
-                raise self._taken(folder, None)
+            created = False
+            while not created:
+                last, silent = self._last(folder), None
+                claim = None if last is None else self._claim(folder, last)
+                if last is not None and (claim is None or claim.process != self._me.process):
+                    silent = self._await_end(folder, last, claim, unless)
+                number = 0 if last is None else last + 1
+                created = self._files.create(_claim_path(folder, number), encode(self._me).decode())
             if silent is not None and self._sign(claim) != silent:
                 self._pause(LEASE)  # it may have written again before it could see the new claim: its lease will end
             self._have(folder, number)
@@ -249,9 +250,10 @@ class Ownership:
             now = self._sign(claim)
             if not now or (claim is not None and self._has_ended(claim)):
                 return None
-            if now != said:
+            late = self._clock() >= since + EXPIRES
+            if now != said and (late or self._yields(folder)):
                 raise self._taken(folder, claim)
-            if self._clock() >= since + EXPIRES:
+            if now == said and late:
                 log.warning("the owner of a lane's folder is silent, and is taken for dead", folder=folder)
                 return said
             if unless():
@@ -260,6 +262,12 @@ class Ownership:
                     f"it is known {EXPIRES:.0f} s after that gave its last sign of life: try again",
                 )
             self._pause(_LOOK_EVERY)
+
+    def _yields(self, folder: str) -> bool:
+        """Of two processes that each have some of the same folders, the one with the first goes on: the other can't
+        have it, and ends."""
+        with self._lock:
+            return not any(held < folder for held in self._held)
 
     def _sign(self, claim: Claim | None) -> str:
         """Something that changes with each sign of life; '': it has ended."""

@@ -92,6 +92,8 @@ class World:
         self.store = Store(exclusive=exclusive)
         self.processes: dict[str, Process] = {}
         self.known_to_end = True
+        self.at: list[tuple[float, Callable[[], object]]] = []
+        """What happens at some time."""
 
     def process(self, name: str) -> Process:
         self.processes[name] = Process(self, name)
@@ -104,6 +106,9 @@ class World:
         end = self.now + seconds
         while self.now < end:
             before, self.now = self.now, min(end, self.now + 0.5)
+            for due in [each for each in self.at if each[0] <= self.now]:
+                self.at.remove(due)
+                due[1]()
             if int(before / RENEW_EVERY) < int(self.now / RENEW_EVERY):
                 for each in tuple(self.processes.values()):
                     if not (each.ended or each.frozen):
@@ -139,7 +144,24 @@ def test_of_two_that_find_no_claim_at_once_one_is_refused(world: World) -> None:
     with pytest.raises(FencedError):
         first.own.take(FOLDER)
     assert second.writes()
-    assert world.now == 0
+    assert world.now <= RENEW_EVERY
+
+
+def test_of_two_that_each_have_one_of_two_folders_one_gets_both(world: World) -> None:
+    first, second, other = world.process("a"), world.process("b"), f"{JOB}/1-def/1"
+    first.own.take(FOLDER)
+    second.own.take(other)
+
+    def fail() -> None:
+        with pytest.raises(FencedError):
+            second.own.take(FOLDER)
+        second.own.end()
+        second.ended = True
+
+    world.at.append((7.0, fail))
+    first.own.take(other)
+    assert first.writes()
+    assert second.ended
 
 
 def test_who_has_ended_on_this_machine_is_followed_at_once(world: World) -> None:
