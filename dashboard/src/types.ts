@@ -370,8 +370,8 @@ export interface DeadLetters {
 }
 
 export interface Content {
-  text?: string;
-  base64?: string;
+  text?: string | null;
+  base64?: string | null;
   bytes: number;
   cut: boolean;
 }

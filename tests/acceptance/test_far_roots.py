@@ -37,7 +37,7 @@ def as_documented(folder: Path, stack: ExitStack) -> Workspace:
     """A workspace on an S3 server, with the settings of the how-to but for where jars and the server are."""
     server = stack.enter_context(s3.serving(folder))
     told = documented("checkpoint-to-s3.md")
-    conf = {**told["spark"]["conf"], "spark.jars": ",".join(s3.jars())}
+    conf = {**told["spark"]["conf"], "spark.driver.extraClassPath": ":".join(s3.jars())}
     del conf["spark.jars.packages"]
     conf["spark.hadoop.fs.s3a.endpoint"] = f"http://127.0.0.1:{server.port}"
     workspace = Workspace(folder, storage__root=told["storage"]["root"], spark__conf=json.dumps(conf), **stores.ROWS)

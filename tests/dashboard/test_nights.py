@@ -46,6 +46,7 @@ def test_a_frozen_container_is_seen_to_lose_its_seat_and_another_to_go_on(tmp_pa
         expect(its).to_contain_text("host-new")
         assert played.containers[1].me.epoch > frozen.me.epoch
         settled(page, "#/jobs/delays/events")
+        expect(page.locator(".log [data-row]")).not_to_have_count(0)
         lines = list(reversed(page.locator(".log [data-row]").all_inner_texts()))
         places = [
             next(at for at, line in enumerate(lines) if all(word in line for word in words))

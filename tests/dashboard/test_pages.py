@@ -158,8 +158,7 @@ def test_whatever_is_chosen_is_the_same_in_another_browser(played: Played, visit
     shown = []
     for address in addresses:
         settled(page, address)
-        page.wait_for_load_state("networkidle")
-        shown.append(_controls(page))
+        shown.append(_at_rest(page))
     for address, before in zip(addresses, shown, strict=True):
         again = visit(f"{played.url}{address}")
         settled(again)
@@ -172,14 +171,26 @@ def test_whatever_is_chosen_is_the_same_in_another_browser(played: Played, visit
     until(lambda: page.url.endswith(addresses[1]) and _controls(page) == shown[1])
 
 
+def _at_rest(page: Page) -> list[str]:
+    """The same, once all of the page has come: it has been so for a second."""
+    seen = _controls(page)
+    for _ in range(int(SLOWEST / 1000)):
+        page.wait_for_timeout(1_000)
+        before, seen = seen, _controls(page)
+        if len(seen) > 1 and seen == before:
+            break
+    return seen
+
+
 def _controls(page: Page) -> list[str]:
-    """What is chosen and which rows there are; not what changes by itself."""
+    """What is chosen and which rows there are. The ids of lanes that a plan would start are others each time."""
     found: list[str] = page.evaluate(
         """() => [
             document.querySelector('main h1')?.textContent,
             ...[...document.querySelectorAll('main :is(select, input)')].map((each) =>
                 each.type === 'checkbox' ? String(each.checked) : each.value),
-            ...[...document.querySelectorAll('main [data-row]')].map((each) => each.dataset.row),
+            ...[...document.querySelectorAll('main [data-row]')].map((each) =>
+                each.dataset.row.replace(/^false .*/, 'new')),
             ...[...document.querySelectorAll('main [aria-sort]')].map((each) => each.textContent),
         ]"""
     )

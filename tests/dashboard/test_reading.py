@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from playwright.sync_api import expect
 
+from anabranch.config import EmbeddedSettings, Settings, SystemsSettings
 from anabranch.coordinator.api.operations import Operations
 from anabranch.protocol.commands import ScaleRequest
+from anabranch.systems.records import RECORD_SCHEMA
+from anabranch.systems.systems import Systems
 from tests.dashboard.conftest import PAGES, SLOWEST, Visit, settled
 from tests.dashboard.played import FACTOR, HOSTILE, Played
 
@@ -32,6 +37,34 @@ def test_text_from_outside_is_text(played: Played, visit: Visit) -> None:
     expect(page.locator("main")).to_contain_text('<img src=x onerror="window.attacked=1">')
     expect(page.locator("main")).to_contain_text("\\u202e")
     assert "\u202e" not in page.locator("main").inner_text()
+
+
+def test_a_dead_letter_is_shown_as_what_it_is_and_where_it_came_from(tmp_path: Path, visit: Visit) -> None:
+    """Nothing, an empty text and bytes that are none are told apart; and markup is text."""
+    systems = Systems(Settings(systems=SystemsSettings(embedded=EmbeddedSettings(root=tmp_path / "streams"))), "delays")
+    system = systems.named("embedded")
+    system.create("flights-dead-letters", 1)
+    said = {"error": f"ValueError: {HOSTILE}", "operator": "map", "stream": "flights", "partition": "3", "offset": "9"}
+    headers = [{"key": f"anabranch.{name}", "value": text.encode()} for name, text in said.items()]
+    contents = [(None, b""), (HOSTILE.encode(), HOSTILE.encode()), (b"AA12", b"\xff\x00")]
+    at = datetime(2026, 11, 26, tzinfo=UTC)
+    rows = [{"key": key, "value": value, "headers": headers, "timestamp": at} for key, value in contents]
+    with closing(system.appender("flights-dead-letters")) as appender:
+        appender.append(pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA))
+    played = Played(tmp_path, systems=systems)
+    try:
+        page = visit(f"{played.url}#/jobs/delays/dead-letters")
+        letters = page.locator(".letters li")
+        expect(letters).to_have_count(3)
+        expect(letters.nth(0)).to_contain_text("ff 00")
+        expect(letters.nth(1)).to_contain_text('<img src=x onerror="window.attacked=1">')
+        expect(letters.nth(2)).to_contain_text("no key")
+        expect(letters.nth(2)).to_contain_text("value empty")
+        expect(letters.nth(2)).to_contain_text("came from flights/3, offset 9")
+        assert page.evaluate("document.querySelectorAll('main :is(img, script)').length") == 0
+        assert page.evaluate("window.attacked") is None
+    finally:
+        played.close()
 
 
 def test_events_are_those_of_the_command_line(played: Played, visit: Visit) -> None:

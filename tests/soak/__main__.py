@@ -28,6 +28,7 @@ from tests.acceptance.harness import (
     flights,
     held_back,
 )
+from tests.dashboard import mutants
 from tests.jobs import numbered
 from tests.soak import (
     api_requests,
@@ -264,6 +265,14 @@ def long_tests(seed: int, workspace: Workspace) -> str:
     return done.stdout.strip().splitlines()[-1]
 
 
+def broken_pages(seed: int, workspace: Workspace) -> str:
+    """A page of the dashboard that is broken in one place: its check must see it."""
+    mutant = mutants.MUTANTS[seed % len(mutants.MUTANTS)]
+    wrong = mutants.seen(mutant, workspace.folder)
+    assert not wrong, wrong
+    return mutant.name
+
+
 # Each is run once a seed, in a workspace of its own. Every later issue adds its long runs here.
 SCENARIOS: dict[str, Scenario] = {
     "spine": spine,
@@ -272,6 +281,7 @@ SCENARIOS: dict[str, Scenario] = {
     "damaged": surroundings.damaged,
     "surroundings": surroundings.disk_full,
     "first-run": first_run.first_run,
+    "dashboard": broken_pages,
     "errors-shown": errors_shown.scenario,
     "failover": failing_over,
     "postgresql": without_store,

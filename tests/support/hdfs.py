@@ -11,7 +11,7 @@ from typing import IO
 
 import pyspark
 
-from tests.support.paths import ROOT
+from tests.support.s3 import fetched
 
 __all__ = ["Server", "serving"]
 
@@ -68,9 +68,8 @@ class Server:
 def serving(folder: Path) -> Iterator[Server]:
     """One whose data is in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    got = subprocess.run([ROOT / "scripts" / "fetch-jars", "hdfs"], check=True, capture_output=True, text=True)
-    spark = Path(pyspark.__path__[0]) / "jars"
-    command = ["java", "-Xmx384m", "-XX:TieredStopAtLevel=1", "-cp", f"{spark}/*:{got.stdout.strip()}/*"]
+    jars = [f"{Path(pyspark.__path__[0]) / 'jars'}/*", *map(str, fetched("hdfs"))]
+    command = ["java", "-Xmx384m", "-XX:TieredStopAtLevel=1", "-cp", ":".join(jars)]
     with (folder / "hdfs.out").open("wb") as out:
         process = subprocess.Popen(
             [*command, str(_SOURCE), str(folder / "hdfs")],

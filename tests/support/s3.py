@@ -19,10 +19,11 @@ from typing import BinaryIO, Self
 from anabranch import cache_dir
 from tests.support.paths import ROOT
 
-__all__ = ["BUCKET", "Proxy", "Server", "jars", "serving"]
+__all__ = ["BUCKET", "Proxy", "Server", "fetched", "jars", "serving"]
 
 BUCKET = "lanes"
 VERSION = "1.8.0"
+HADOOP = "3.5.0"
 _PACKAGE = f"github.com/versity/versitygw/cmd/versitygw@v{VERSION}"
 _KEY, _SECRET = "anabranch", "anabranch-secret"
 _STARTS_WITHIN = 30.0
@@ -49,7 +50,10 @@ class Server:
             "access.key": _KEY,
             "secret.key": _SECRET,
         }
-        return {"spark.jars": ",".join(jars()), **{f"spark.hadoop.fs.s3a.{name}": settings[name] for name in settings}}
+        return {
+            "spark.driver.extraClassPath": ":".join(jars()),
+            **{f"spark.hadoop.fs.s3a.{name}": settings[name] for name in settings},
+        }
 
     @property
     def keys(self) -> dict[str, str]:
@@ -155,8 +159,15 @@ def _pass_on(source: socket.socket, target: socket.socket, is_lost: threading.Ev
 
 def jars() -> list[str]:
     """Hadoop's access to S3."""
-    got = subprocess.run([ROOT / "scripts" / "fetch-jars", "s3"], check=True, capture_output=True, text=True)
-    return sorted(str(path) for path in Path(got.stdout.strip()).glob("*.jar"))
+    return [str(path) for path in fetched("s3")]
+
+
+def fetched(what: str) -> list[Path]:
+    """Jars that ``scripts/fetch-jars`` gets, when they are needed first: to look again takes a while."""
+    kept = cache_dir.folder() / f"{what}-{HADOOP}"
+    if not (kept / "stamp").exists():
+        subprocess.run([ROOT / "scripts" / "fetch-jars", what], check=True, capture_output=True)
+    return sorted(kept.glob("*.jar"))
 
 
 @contextmanager

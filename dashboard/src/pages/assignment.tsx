@@ -1,6 +1,6 @@
 // Assignment: which rack reads from which, what that costs, and whether it could cost less.
 
-import { Command, Empty, Facts, Loaded, Panel, Status, Text } from "../parts/basics";
+import { Command, Empty, Facts, Loaded, Panel, Text } from "../parts/basics";
 import { Table } from "../parts/table";
 import { jobPath } from "../data";
 import { count, counted } from "../format";
@@ -124,7 +124,7 @@ function Tasks({ rows, racks }: { rows: Row[]; racks: Found["racks"] }) {
             { id: "task", title: "task", cell: (row) => <Text of={row.task} />, by: (row) => row.task },
             { id: "stage", title: "stage", cell: (row) => <Text of={row.stage} />, by: (row) => row.stage },
             { id: "seat", title: "in seat", cell: (row) => <Text of={at(row.seat)} />, by: (row) => row.seat },
-            { id: "should", title: "should be in", cell: (row) => (row.seat === row.should ? <Status of="done" /> : <Text of={at(row.should)} />), by: (row) => row.should },
+            { id: "should", title: "should be in", cell: (row) => (row.seat === row.should ? <span class="dim">there</span> : <Text of={at(row.should)} />), by: (row) => row.should },
             { id: "why", title: "why", wide: true, cell: (row) => <Text of={row.why} /> },
           ]}
           rows={rows}

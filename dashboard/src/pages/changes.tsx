@@ -26,6 +26,7 @@ function All({ job }: { job: string }) {
       <h1>Changes</h1>
       {allowed ? (
         <nav class="kinds" aria-label="plan a change">
+          <span>Plan one, nothing happens yet:</span>
           {KINDS.map(([kind, title]) => (
             <a key={kind} class="button" href={link(["jobs", job, "changes", "new"], { kind })}>
               {title}

@@ -39,12 +39,12 @@ function Seats({ job, of, data, lease }: { job: string; of: Resource<Live>; data
     { id: "state", title: "state", cell: (row) => <Status of={row.gone !== null ? "lost" : data.served && current ? "alive" : "not known"} />, by: (row) => (row.gone === null ? 0 : 1) },
     { id: "lease", title: "lease", cell: (row) => <Lease of={row} whole={lease} live={of} /> },
     { id: "heard", title: "beat", number: true, cell: (row) => <Beat heard={row.heard} at={data.at} live={of} /> },
+    { id: "lanes", title: "lanes", number: true, cell: (row) => <a href={link(["jobs", job, "lanes"], { seat: row.seat })}>{count(row.lanes)}</a>, by: (row) => row.lanes },
     { id: "host", title: "host", cell: (row) => <Text of={`${row.host} (pid ${row.pid})`} />, by: (row) => row.host },
     { id: "rack", title: "rack", cell: (row) => <Text of={row.rack} />, by: (row) => row.rack },
-    { id: "lanes", title: "lanes", number: true, cell: (row) => <a href={link(["jobs", job, "lanes"], { seat: row.seat })}>{count(row.lanes)}</a>, by: (row) => row.lanes },
-    { id: "since", title: "registered", cell: (row) => (row.registered === null ? "–" : <Moment ms={row.registered * 1000} />), by: (row) => row.registered },
     ...(mayChange() ? [{ id: "fence", title: "take its seat", cell: (row: LiveContainer) => (row.gone === null ? <a href={link(["jobs", job, "changes", "new"], { kind: "fence", container: row.id })}>fence…</a> : "") }] : []),
     { id: "gone", title: "why lost", wide: true, cell: (row) => (row.gone === null ? "" : <Text of={row.gone} />) },
+    { id: "since", title: "registered", cell: (row) => (row.registered === null ? "–" : <Moment ms={row.registered * 1000} />), by: (row) => row.registered },
   ];
   const taken = data.containers.filter((each) => each.gone === null).length;
   return (

@@ -3,7 +3,7 @@
 import { Empty, Loaded, Moment, Panel, Text } from "../parts/basics";
 import { Command } from "../parts/basics";
 import { jobPath, liveOf } from "../data";
-import { count } from "../format";
+import { count, counted } from "../format";
 import { useResource } from "../poll";
 import { link, route, setQuery } from "../router";
 import { mayChange } from "../session";
@@ -90,7 +90,7 @@ function Browse({ job, of, again }: { job: string; of: Letters; again: () => voi
           <li key={`${each.partition} ${each.offset}`}>
             <Moment ms={each.at} /> <strong><Text of={each.operator} /></strong>: <Text of={each.error} />
             <div class="dim">
-              at {each.partition}, offset {count(each.offset)}
+              <Text of={`${of.stream}/${each.partition}`} />, offset {count(each.offset)}
               {each.origin && (
                 <>
                   {" "}· came from{" "}
@@ -118,14 +118,14 @@ function nameOf(of: Letter): string {
 function Bytes({ name, of }: { name: string; of: Content | null }) {
   const [hex, setHex] = useState(false);
   if (of === null) return <div class="dim">no {name}</div>;
-  const text = of.text ?? "";
+  const isBinary = of.text === undefined || of.text === null;
   return (
     <div class="bytes">
-      <span class="dim">{name}</span> <code>{hex || of.text === undefined ? hexOf(of) : <Text of={text} />}</code>
+      <span class="dim">{name}</span> <code>{of.bytes === 0 ? "empty" : hex || isBinary ? hexOf(of) : <Text of={of.text} />}</code>
       <span class="dim">
-        {" "}{count(of.bytes)} bytes{of.cut && ", cut"}
+        {" "}{counted(of.bytes, "byte")}{of.cut && ", cut"}
       </span>{" "}
-      {of.text !== undefined && (
+      {!isBinary && of.bytes > 0 && (
         <button type="button" onClick={() => setHex(!hex)} aria-pressed={hex}>
           hex
         </button>
@@ -135,6 +135,6 @@ function Bytes({ name, of }: { name: string; of: Content | null }) {
 }
 
 function hexOf(of: Content): string {
-  const bytes = of.base64 === undefined ? new TextEncoder().encode(of.text ?? "") : Uint8Array.from(atob(of.base64), (each) => each.charCodeAt(0));
+  const bytes = !of.base64 ? new TextEncoder().encode(of.text ?? "") : Uint8Array.from(atob(of.base64), (each) => each.charCodeAt(0));
   return Array.from(bytes.slice(0, 1_024), (each) => each.toString(16).padStart(2, "0")).join(" ");
 }

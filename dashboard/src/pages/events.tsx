@@ -59,8 +59,10 @@ function Night({ job }: { job: string }) {
   const history = useResource<History>(jobPath(job, `/history?series=lag&by=job&from=${from}`), 30_000, at !== null);
   const changes = useResource<{ changes: Change[] }>(jobPath(job, "/changes?limit=200"), 30_000);
   const data = history.data.value;
-  const of = data === null ? null : points(data, ["lag"]);
-  if (of === null || of[0].length < 2 || of[1]!.every((each) => each === null)) return null;
+  const all = data === null ? null : points(data, ["lag"]);
+  const first = all?.[1]?.findIndex((each) => each !== null) ?? -1;
+  if (all === null || first < 0) return null;
+  const of = all.map((each) => each.slice(first)) as typeof all;
   const marks = (changes.data.value?.changes ?? []).map((each) => ({ at: each.began, shape: each.outcome === "failed" ? "✕" : "▼" }));
   const chosen = (from: number, to: number) => setQuery({ from: utc(from), to: utc(Math.ceil(to)) }, true);
   return (

@@ -3,14 +3,16 @@
 import { Bar, BothZones, Command, Empty, Facts, Loaded, Moment, Panel, Status, Text } from "../parts/basics";
 import { type Column, Table } from "../parts/table";
 import { jobPath, liveOf } from "../data";
-import { brief, count, percent, rate, seconds } from "../format";
+import { brief, count, counted, percent, rate, seconds } from "../format";
 import { useResource } from "../poll";
 import { link, route, setQuery } from "../router";
 import type { JobEvent, JobStatus, Lane, LiveLane } from "../types";
 
-const columns = (job: string): Column<LiveLane>[] => [
+/** `troubled`: whether any lane has an error to show. */
+const columns = (job: string, troubled: boolean): Column<LiveLane>[] => [
   { id: "id", title: "lane", cell: (row) => <a href={link(["jobs", job, "lanes", row.id])}><Text of={row.id} /></a>, by: (row) => row.id },
-  { id: "state", title: "state", cell: (row) => <Status of={row.state} />, by: (row) => row.state },
+  { id: "state", title: "state", cell: (row) => <><Status of={row.state} />{row.state !== "failed" && (row.attempt ?? 1) > 1 && <span class="busy"> ◆ attempt {row.attempt}</span>}</>, by: (row) => row.state },
+  ...(troubled ? [{ id: "trouble", title: "error", wide: true, cell: (row) => (row.error || row.trouble ? <Text of={row.error || row.trouble} /> : ""), by: (row) => row.error || row.trouble || null } as Column<LiveLane>] : []),
   { id: "stage", title: "stage", cell: (row) => <Text of={`${row.stage} · ${row.group}`} />, by: (row) => `${row.stage} ${row.group}` },
   { id: "seat", title: "seat", cell: (row) => <Text of={row.seat} />, by: (row) => row.seat },
   { id: "phase", title: "phase", cell: (row) => (row.phase === null ? <span class="dim">not heard</span> : <Text of={row.phase} />), by: (row) => row.phase },
@@ -20,7 +22,6 @@ const columns = (job: string): Column<LiveLane>[] => [
   { id: "lag", title: "lag", number: true, cell: (row) => brief(row.lag), by: (row) => (row.lag === null ? null : Number(row.lag)) },
   { id: "busy", title: "busy", number: true, cell: (row) => percent(row.busy), by: (row) => row.busy },
   { id: "epoch", title: "epoch", number: true, cell: (row) => count(row.epoch), by: (row) => row.epoch },
-  { id: "trouble", title: "error", wide: true, cell: (row) => (row.error || row.trouble ? <Text of={row.error || row.trouble} /> : ""), by: (row) => row.error || row.trouble || null },
 ];
 
 export function Lanes({ job }: { job: string }) {
@@ -40,7 +41,7 @@ export function Lanes({ job }: { job: string }) {
             <Table
               name="lanes"
               caption="Open lanes"
-              columns={columns(job)}
+              columns={columns(job, data.lanes.some((each) => each.error || each.trouble))}
               rows={data.lanes.filter((each) => (!stage || each.stage === stage) && (!state || each.state === state) && (!seat || each.seat === seat))}
               id={(row) => row.id}
               text={(row) => `${row.id} ${row.stage} ${row.group} ${row.error ?? ""} ${row.trouble ?? ""}`}
@@ -186,7 +187,7 @@ function Present({ of }: { of: LiveLane }) {
       {(of.error || of.trouble) && (
         <div class="problem">
           <Status of={of.error ? "failed" : "attention"} /> <Text of={of.error || of.trouble} />
-          {!of.error && of.attempt !== null && <p class="dim">It was begun again: attempt {of.attempt}, stood still {of.stalls} times.</p>}
+          {!of.error && of.attempt !== null && <p class="dim">It was begun again: attempt {of.attempt}{Number(of.stalls) > 0 && `; it stood still ${counted(of.stalls, "time")}`}.</p>}
         </div>
       )}
       <Facts

@@ -113,7 +113,7 @@ const LARGEST = 40;
 function Picture({ place, sentence, busy, model }: { place: Placement; sentence: string; busy: (number | null)[] | null; model: JobModel }) {
   const box = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
-  const view = useRef<View>({ x: 0, y: 0, cell: Math.max(4, Math.min(22, 520 / Math.max(1, place.partitions.length))) });
+  const view = useRef<View>({ x: 0, y: 0, column: Math.min(72, 640 / Math.max(1, place.seats.length)), cell: Math.max(4, Math.min(22, 520 / Math.max(1, place.partitions.length))) });
   const [at, setAt] = useState<[number, number] | null>(null);
   const marked = useRef(at);
   marked.current = at;
@@ -157,9 +157,9 @@ function Picture({ place, sentence, busy, model }: { place: Placement; sentence:
       if (event.ctrlKey) {
         const next = Math.max(SMALLEST, Math.min(LARGEST, cell * (event.deltaY < 0 ? 1.25 : 0.8)));
         const inside = event.offsetY - TOP;
-        view.current = { x, cell: next, y: ((y + inside) / cell) * next - inside };
+        view.current = { ...view.current, cell: next, y: ((y + inside) / cell) * next - inside };
       } else {
-        view.current = { cell, x: x + event.deltaX, y: y + event.deltaY };
+        view.current = { ...view.current, x: x + event.deltaX, y: y + event.deltaY };
       }
       plan.current();
     };

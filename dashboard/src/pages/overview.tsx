@@ -70,8 +70,8 @@ function Findings({ job }: { job: string }) {
 }
 
 function Subject({ job, of }: { job: string; of: Record<string, string> }) {
+  if (of.ssp) return <a href={link(["jobs", job, "partitions"], { find: of.ssp.replace(/#\d+$/, "") })}>→ partition</a>;
   if (of.lane) return <a href={link(["jobs", job, "lanes", of.lane])}>→ lane</a>;
-  if (of.ssp) return <a href={link(["jobs", job, "partitions"], { find: of.ssp })}>→ partition</a>;
   if (of.container || of.seat) return <a href={link(["jobs", job, "containers"])}>→ containers</a>;
   if (of.stream) return <a href={link(["jobs", job, "dead-letters"], { stream: of.stream })}>→ stream</a>;
   return null;

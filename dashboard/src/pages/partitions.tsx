@@ -1,9 +1,9 @@
 // Partitions and event time: who is behind, and who holds the windows?
 
-import { BothZones, Loaded, Moment, Panel, Status, Text } from "../parts/basics";
+import { Loaded, Moment, Panel, Status, Text } from "../parts/basics";
 import { Table } from "../parts/table";
 import { jobPath, liveOf } from "../data";
-import { brief, count, counted, seconds } from "../format";
+import { brief, count, counted, offset, seconds, zoneName } from "../format";
 import { PERIOD, useResource } from "../poll";
 import { link, route, setQuery } from "../router";
 import { type LiveLane, type Num, type Partitions as Found, records } from "../types";
@@ -65,7 +65,7 @@ function Watermarks({ job, lanes }: { job: string; lanes: LiveLane[] }) {
   const known = lanes.filter((each) => each.watermark !== null);
   const newest = Math.max(...known.map((each) => Number(each.watermark)));
   return (
-    <Panel title="Watermarks" note="a lane's is the smallest of its partitions">
+    <Panel title="Watermarks" note={`the partition that is furthest behind holds its lane's back · times in ${zoneName()}`}>
       <Table
         name="lanes"
         caption="The watermark of each lane, and who holds it back"
@@ -74,14 +74,14 @@ function Watermarks({ job, lanes }: { job: string; lanes: LiveLane[] }) {
         columns={[
           { id: "lane", title: "lane", cell: (row) => <a href={link(["jobs", job, "lanes", row.id])}><Text of={row.id} /></a>, by: (row) => row.id },
           { id: "group", title: "stage", cell: (row) => <Text of={`${row.stage} · ${row.group}`} />, by: (row) => row.stage },
+          { id: "held", title: "held by", cell: (row) => (row.heldBy ? <strong><Text of={row.heldBy} /></strong> : "–"), by: (row) => row.heldBy },
           {
             id: "watermark",
             title: "watermark",
-            cell: (row) => (row.watermark === null ? <span class="dim">{row.phase === null ? "not heard" : "none: no event time, or nothing read yet"}</span> : <BothZones ms={Number(row.watermark)} />),
+            cell: (row) => (row.watermark === null ? <span class="dim">{row.phase === null ? "not heard" : "none: no event time, or nothing read yet"}</span> : <Zoned ms={Number(row.watermark)} />),
             by: (row) => (row.watermark === null ? null : Number(row.watermark)),
           },
           { id: "behind", title: "behind the newest", number: true, cell: (row) => (row.watermark === null ? "–" : seconds((newest - Number(row.watermark)) / 1000)) },
-          { id: "held", title: "held by", cell: (row) => (row.heldBy ? <strong><Text of={row.heldBy} /></strong> : "–"), by: (row) => row.heldBy },
         ]}
         rows={lanes}
         id={(row) => row.id}
@@ -89,6 +89,15 @@ function Watermarks({ job, lanes }: { job: string; lanes: LiveLane[] }) {
         empty="No lane is open."
       />
     </Panel>
+  );
+}
+
+/** A moment with its offset: of two equal hours in autumn it says which. The zone stands above the table. */
+function Zoned({ ms }: { ms: number }) {
+  return (
+    <>
+      <Moment ms={ms} /> <span class="dim">{offset(ms)}</span>
+    </>
   );
 }
 

@@ -8,7 +8,7 @@ export const KINDS: [string, string][] = [
   ["rollback", "roll back"],
   ["drain", "drain"],
   ["stop", "stop"],
-  ["cancel", "take back"],
+  ["cancel", "take back a change"],
 ];
 
 /** What is asked for, out of the form's fields in the URL; a text says what is missing. */

@@ -1,5 +1,6 @@
 // A plan to review: what it closes, starts and moves, and the button that applies it.
 
+import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { ApiError, post } from "../api";
 import { Facts, Moment, Panel, Problem, Status, Text } from "../parts/basics";
@@ -132,7 +133,7 @@ function LanePlan({ of, closing, starting, nothing }: { of: Plan; closing: numbe
         ["output stands still", `≈ ${seconds(of.pause)}`],
         ...(of.factor !== undefined ? ([["after it", `factor ${of.factor}, ${counted(of.containers, "container")}`]] as [string, string][]) : []),
         ["tasks that move", count(of.moved ?? 0)],
-        ["reads across racks", of.whyNot ? <Text of={of.whyNot} /> : `${across(of.before)} → ${across(of.after)}`],
+        ...(of.whyNot || of.before ? ([["reads across racks", of.whyNot ? <Text of={of.whyNot} /> : `${across(of.before)} → ${across(of.after)}`]] as [string, ComponentChildren][]) : []),
         ...(of.free?.length ? ([["seats without a container", `${of.free.join(", ")}: their lanes wait until one takes them`]] as [string, string][]) : []),
         ...(of.notes?.length ? ([["notes", of.notes.join(" · ")]] as [string, string][]) : []),
         ...(of.to ? ([["reads again from", counted(Object.keys(of.to).length, "partition")]] as [string, string][]) : []),

@@ -32,6 +32,7 @@ const tones: Record<string, Tone> = {
   lost: "bad",
   stopped: "calm",
   drained: "calm",
+  reset: "calm",
   closed: "calm",
   undone: "calm",
   ended: "calm",

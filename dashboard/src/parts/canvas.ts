@@ -6,6 +6,8 @@ export interface View {
   x: number;
   y: number;
   cell: number;
+  /** A column is no narrower than this: with few containers there is room for their names. */
+  column: number;
 }
 
 export interface Colours {
@@ -40,13 +42,13 @@ export function hit(of: Placement, view: View, x: number, y: number): [number, n
 }
 
 export function width(view: View): number {
-  return Math.max(6, view.cell);
+  return Math.max(6, view.cell, view.column);
 }
 
 export function clamped(of: Placement, view: View, wide: number, high: number): View {
   const right = of.seats.length * width(view) - (wide - LEFT);
   const bottom = of.partitions.length * view.cell - (high - TOP);
-  return { cell: view.cell, x: Math.max(0, Math.min(view.x, right)), y: Math.max(0, Math.min(view.y, bottom)) };
+  return { ...view, x: Math.max(0, Math.min(view.x, right)), y: Math.max(0, Math.min(view.y, bottom)) };
 }
 
 /** How full a cell is, as one of four shades; the shade of `heat` where that is given. */
@@ -123,13 +125,20 @@ function labels(
     if (x < LEFT || x > size.wide) return;
     if (column % every === 0) context.fillText(cut(seat, 4), x + 2, TOP - 12, across * every);
     if (column === 0 || of.seats[column - 1]!.rack !== rack) {
-      context.fillText(cut(rack ?? "rack ?", 14), x + 2, 12);
+      context.fillText(cut(rack ?? "rack ?", 14), x + 2, 12, across * together(of, column) - 4);
       context.beginPath();
       context.moveTo(x - 0.5, 2);
       context.lineTo(x - 0.5, size.high);
       context.stroke();
     }
   });
+}
+
+/** How many columns of one rack stand together, from this one on. */
+function together(of: Placement, column: number): number {
+  let end = column;
+  while (end < of.seats.length && of.seats[end]!.rack === of.seats[column]!.rack) end += 1;
+  return end - column;
 }
 
 function cut(text: string, most: number): string {

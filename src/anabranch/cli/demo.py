@@ -26,9 +26,11 @@ from anabranch.tour.screen import Screen
 _TEMPLATE = Path(tour.__file__).parent / "template"
 _RATE = 250.0
 _CONFIG = """\
-# Made by anabranch demo. All is short, so that there is something to watch.
+# Made by anabranch demo. All is short, so that there is something to watch. Batches have a fixed size, not a fixed
+# time: on a machine that is too busy for the latter they would get ever smaller.
 [job]
-max_rows_per_batch = 20000
+max_rows_per_batch = 1000
+target_batch_seconds = 0
 state_partitions = 2
 expansion_check = "2 seconds"
 
@@ -123,7 +125,9 @@ def _broker(place: Path, java: str, interruptions: Interruptions) -> str:
 
     folder = jars.broker_folder()
     if folder is None:
-        raise NotFoundError("there are no jars of a Kafka broker here", "fetch them: anabranch jars fetch broker")
+        raise NotFoundError(
+            "there are no jars of a Kafka broker here", "fetch them: anabranch jars fetch connector broker"
+        )
     progress.say("starting a Kafka broker ...")
     with interruptions.undisturbed():
         cluster = broker.start(place / "broker", folder, flags=(*broker.QUICK, *java.split()))

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from anabranch import scratch
 from anabranch.api.job import Job
 from anabranch.config import Settings
 from anabranch.coordinator.coordinator import Coordinator
@@ -47,7 +48,7 @@ def warm(spark: Any, leaving: threading.Event) -> None:
     """
     from anabranch.container.reconciler import Container
 
-    with tempfile.TemporaryDirectory(prefix="anabranch-warming-", ignore_cleanup_errors=True) as made:
+    with tempfile.TemporaryDirectory(dir=scratch.folder("warming"), ignore_cleanup_errors=True) as made:
         file, settings = _file(Path(made)), _settings(Path(made))
         _put(EmbeddedSystem(settings.systems.embedded.root))
         plan = preparation.plan(file, settings)

@@ -84,7 +84,7 @@ class Inputs:
                 raise StateError(
                     f"stream {name}/{stream} is another one than lane {self._lane.id} has read so far (it was removed "
                     "and made again)",
-                    "restore the former stream, or run the job under another name",
+                    f"restore the former stream; or, to begin as a new job: anabranch reset {self._lane.job}",
                 )
             self._check_positions(name, stream, read.get(stream, {}))
 

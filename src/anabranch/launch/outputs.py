@@ -55,7 +55,7 @@ def check(plan: Plan, settings: Settings, known: Collection[str] | None = None) 
         raise StateError(
             f"the output stream {gone.stream!r} of job {plan.model.job!r} is gone from "
             f"{systems.named(str(gone.system))}",
-            "restore it; or, to begin afresh, give the job another name",
+            f"restore it; or, to begin as a new job: anabranch reset {plan.model.job}",
         )
 
 

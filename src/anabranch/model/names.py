@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import re
 from dataclasses import dataclass
 
@@ -84,6 +85,7 @@ class TaskName:
         return (self.kind, self.system, self.stream, self.number, self.factor, self.bucket)
 
 
+@functools.lru_cache(maxsize=1 << 16)  # names come again and again, in each plan of a job
 def parse(text: str) -> TaskName:
     """The exact inverse of ``str``: what it accepts is written back letter for letter.
 

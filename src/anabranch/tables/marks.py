@@ -69,5 +69,5 @@ def _unmarked(owner: Owner, where: str) -> StateError:
     return StateError(
         f"{where} knows nothing of lane {owner.lane} of {owner.job}, which has written there: it was made anew, or set "
         "back to a copy",
-        "restore it as it was; to begin afresh, give the job another name",
+        f"restore it as it was; or, to begin as a new job: anabranch reset {owner.job}",
     )

@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from anabranch import config as configuration
+from anabranch import scratch
 from anabranch.api.job import Job
 from anabranch.config import Settings, StreamSettings
 from anabranch.errors import UsageError
@@ -312,7 +313,7 @@ def _header(site: _Site, name: str, value: bytes | None) -> tuple[str, bytes | N
 @contextmanager
 def _place(folder: Path | str | None) -> Iterator[Path]:
     if folder is None:
-        with tempfile.TemporaryDirectory(prefix="anabranch-testing-") as made:
+        with tempfile.TemporaryDirectory(dir=scratch.folder("testing")) as made:
             yield Path(made)
         return
     place = Path(folder).resolve()

@@ -23,8 +23,8 @@ class Arrivals:
     """Writes flights into a stream until it is closed. Use it as a context manager.
 
     Args:
-        rate: flights per second to begin with. It falls with the flights that are left, so there are always some: by a
-            fifth in the first minute and a half.
+        rate: flights per second; may be changed. Fewer come as there are fewer left, so there are always some: by a
+            fifth after the first fifth of them.
     """
 
     def __init__(self, system: System, stream: str, rate: float) -> None:
@@ -67,11 +67,13 @@ class Arrivals:
             raise AnabranchError(f"flights can't be written into the stream {self._stream}: {self._error}")
 
     def _run(self) -> None:
-        begin = time.monotonic()
+        last, exact = time.monotonic(), 0.0
         try:
             while not self._over.wait(_EVERY):
-                passed = (time.monotonic() - begin) * self.rate / self._all.num_rows
-                due = int(self._all.num_rows * -math.expm1(-passed))
+                now = time.monotonic()
+                passed = (now - last) * self.rate / self._all.num_rows
+                exact -= (self._all.num_rows - exact) * math.expm1(-passed)
+                last, due = now, int(exact)
                 if due > self.count:
                     # an appender of each time: it writes into all the partitions that the stream has by now
                     with closing(self._system.appender(self._stream)) as appender:

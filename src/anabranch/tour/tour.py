@@ -26,6 +26,8 @@ _WITHIN = 300.0
 _LOOK = 0.1
 _SHOW_EVERY = 1.0
 _KEEP = "to look at the logs, keep them: anabranch demo --folder FOLDER"
+_LATER = 80.0
+"""Flights per second once the job has been scaled: enough for some to come in all that follows, and few to drain."""
 _WATCHED = 5
 """Seconds for which the lag is watched before anything is done about it."""
 
@@ -121,6 +123,7 @@ class Tour:
             f"the change took {status.rescale_seconds or 0:.1f} s",
             status.factor == _FACTOR and fast > slow,
         )
+        self._arrivals.rate = _LATER
         self._containers.append(self._background("container", JOB))
 
     def _widen(self) -> None:

@@ -388,8 +388,14 @@ def test_another_job_under_the_name_is_refused(store: Store, coordinator: Coordi
     again = Coordinator(store)
     with pytest.raises(ConflictError) as caught:
         again.start(plan(fingerprint={"graph": "b" * 64, "factor": "8", "new": "x"}))
-    assert "differs in: factor (4 → 8), graph, new (none → x)" in caught.value.what
-    assert "anabranch deploy JOB.py; else undo the change" in caught.value.cure
+    assert "\n    [job] factor is 8, and was 4\n" in caught.value.what
+    assert "\n    new is x, and was not set" in caught.value.what
+    ways = [line.strip().partition(":")[0] for line in caught.value.cure.splitlines()[1:]]
+    assert ways == [
+        "undo the change",
+        "start it with the file as it was, anabranch drain delays, and start the new version",
+        "anabranch reset delays",
+    ]
     assert queries.status(store, "delays").state == "starting"
     assert again.start(plan()) == 1
 

@@ -54,13 +54,13 @@ def store() -> Store:
     return Store("sqlite://")
 
 
-def start(**given: Any) -> StartRequest:
+def start(containers: int = 1) -> StartRequest:
     made = Job(JOB)
     read = made.read("in", key="k binary", schema="n int")
     read.partition_by("n").agg(c="count(*)", name="counted").write("out")
-    plan = planning.make(made.graph, around("partition", 1, 1, **{"in": 2}))
+    plan = planning.make(made.graph, around("partition", 1, containers, **{"in": 2}))
     lanes = planning.lanes_of(plan, 4, lambda: f"{next(ids):08x}")
-    return StartRequest(graph=made.graph, model=plan.model, lanes=lanes, fingerprint={}, program=PROGRAM, **given)
+    return StartRequest(graph=made.graph, model=plan.model, lanes=lanes, fingerprint={}, program=PROGRAM)
 
 
 def at_rest(store: Store, log: Log, *, crashed: bool = False) -> dict[str, Lane]:
@@ -144,6 +144,14 @@ def test_a_changed_job_may_start_then(store: Store, log: Log, settings: Settings
         coordinator.start(_changed())
     reset(store, settings)
     assert Coordinator(store).start(_changed()) == 2
+
+
+def test_its_next_life_has_lanes_as_it_is_planned_now(store: Store, log: Log, settings: Settings) -> None:
+    before = at_rest(store, log)
+    reset(store, settings)
+    Coordinator(store).start(start(containers=2))
+    seats = sorted((lane.group, lane.seat) for name, lane in store.lanes(JOB).items() if name not in before)
+    assert [seat for group, seat in seats if group == "counted"] == ["0", "1"]
 
 
 def _changed() -> StartRequest:

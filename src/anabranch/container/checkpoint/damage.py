@@ -68,7 +68,7 @@ def damaged(lane: Lane, uri: str, faults: Sequence[Fault]) -> DamagedError:
         f"{uri}/{first.name} {first.problem}: it is {first.role}, and lane {lane.id} can't go on without it{more}",
         f"restore that file, or the whole folder {uri}, from a backup: with the newest one nothing is lost, and an "
         "older one is refused if outputs hold later batches\n  "
-        f"without a backup {state} are lost: under another job name the job reads its inputs from their beginning"
-        f"{', with no state' if lane.stateful else ''}, and writes its outputs once more\n  "
+        f"without a backup {state} are lost: after `anabranch reset {lane.job}` the job reads its inputs from their "
+        f"beginning{', with no state' if lane.stateful else ''}, and writes its outputs once more\n  "
         f"see all that is wrong with `anabranch check {lane.job}`; nothing was changed, and nothing is to be deleted",
     )

@@ -7,6 +7,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
@@ -47,7 +48,7 @@ class Folder:
         """``streams``: by topic, where a stream of Kafka's has another name."""
         checkpoint_layout.SURFACE.insist(spark)
         self.tree = Tree(spark, uri)
-        self.uri = uri if self.tree.local is not None else self.tree.uri
+        self.uri = self.tree.uri if self.tree.local is None and urlsplit(uri).scheme else uri
         self._spark = spark
         self._streams = streams or {}
 
@@ -320,7 +321,7 @@ class Folder:
             ConflictError: another process has it; FencedError, if that is sure to go on.
         """
         if self.tree.local is None:
-            claims.take(self._spark, self.uri, unless)
+            claims.take(self._spark, self.tree.uri, unless)
             return
         path = str(self.tree.local)
         if path in _locked:
@@ -337,9 +338,9 @@ class Folder:
             FencedError: another process has taken it.
         """
         if self.tree.local is None:
-            claims.check(self._spark, self.uri)
+            claims.check(self._spark, self.tree.uri)
 
     def release(self) -> None:
         """Let another process take it, unless it is local: nothing here writes to it any more."""
         if self.tree.local is None:
-            claims.release(self._spark, self.uri)
+            claims.release(self._spark, self.tree.uri)

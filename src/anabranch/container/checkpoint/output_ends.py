@@ -115,7 +115,7 @@ class Outputs:
     def _gone_error(self, stream: str) -> StateError:
         return StateError(
             f"the output stream {stream!r} of lane {self._lane.id} is gone from {self._lane.system(stream)}",
-            "restore it; or, to begin afresh, give the job another name",
+            f"restore it; or, to begin as a new job: anabranch reset {self._lane.job}",
         )
 
     def _way_on(self, stream: str) -> str:
@@ -125,7 +125,8 @@ class Outputs:
             return (
                 f'to go on without those records, which are lost then, set [streams.{name}] on_data_loss = "earliest"'
             )
-        return "without it those records are lost: under another job name, the job writes its outputs once more"
+        job = self._lane.job
+        return f"without it those records are lost: after `anabranch reset {job}` the job writes its outputs once more"
 
     @property
     def _streams(self) -> list[str]:

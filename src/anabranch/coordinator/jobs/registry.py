@@ -9,11 +9,12 @@ from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
-from anabranch.coordinator import change_log, draining, queries, reports
+from anabranch.coordinator import draining, queries, reports
 from anabranch.coordinator.jobs import (
     loading,
     next_deployment,
     offers,
+    pauses,
     seats,
     snapshots,
     standbys,
@@ -225,23 +226,8 @@ class JobRegistry:
 
     def _measure_pause(self, running_job: RunningJob) -> None:
         """Note how long output stood still for the last change, once that is known."""
-        if running_job.progress.pause is None:
-            return
-        running_job.progress.pause.hear(running_job.known.values(), running_job.reports)
-        if running_job.state is not DeploymentState.RUNNING:
-            return
-        watched = running_job.progress.pause
-        running_for = self.clock() - running_job.progress.unchanged_since
-        changed_for = self.clock() - running_job.progress.changing_since
-        measured = watched.measured(running_job.known.values(), running_for, changed_for)
-        if measured is None:
-            return
-        running_job.progress.pause = None
-        what, why = change_log.measurement(measured, watched.foretold)
-        if measured:
-            shown = running_job.progress.shown
-            running_job.progress.shown = shown.after(watched.foretold, measured, watched.state_bytes)
-        self.store.note([self.event(running_job.job, "coordinator", what, why)])
+        if (found := pauses.measured(running_job, self.clock())) is not None:
+            self.store.note([self.event(running_job.job, "coordinator", *found)])
 
     def _place_stranded(self, running_job: RunningJob) -> None:
         """Give lanes that must be closed, and whose seat is no more, to one that is."""

@@ -11,7 +11,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from anabranch.coordinator.store import address, database, lookups, rows, sqlite, sweeping
+from anabranch.coordinator.store import address, database, leading, lookups, rows, sqlite, sweeping
 from anabranch.coordinator.store.records import (
     ALL_EVENTS,
     ContainerRecord,
@@ -21,8 +21,7 @@ from anabranch.coordinator.store.records import (
     LeaderRecord,
 )
 from anabranch.coordinator.store.sweeping import Swept
-from anabranch.coordinator.store.tables import artifacts, containers, deployments, jobs, lanes, leader, models
-from anabranch.errors import NotLeadingError
+from anabranch.coordinator.store.tables import artifacts, containers, deployments, jobs, lanes, models
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.document import decode, encode
 from anabranch.model.graph import Graph
@@ -173,10 +172,8 @@ class Store:
 
     def leader(self) -> LeaderRecord | None:
         """The coordinator that leads, or led last."""
-        query = sa.select(leader.c.epoch, leader.c.holder, leader.c.beat)
         with self._reading() as connection:
-            row = connection.execute(query).mappings().first()
-        return None if row is None else LeaderRecord(**row)
+            return leading.read(connection)
 
     def leads(self) -> bool:
         """Whether this store may write: it leads, or has never wanted to."""
@@ -206,14 +203,15 @@ class Store:
 
     def renew(self) -> None:
         """Say that this store leads still. NotLeadingError if it doesn't."""
-        with self._lock:
-            self._beat(leader.c.beat + 1)
+        with self._lock, database.explained(self._database), self._writer.begin() as connection:
+            leading.renew(connection, self._epoch)
 
     def resign(self) -> None:
         """Lead no more; others may claim at once. NotLeadingError if it doesn't lead."""
         with self._lock:
             try:
-                self._beat(-1)
+                with database.explained(self._database), self._writer.begin() as connection:
+                    leading.resign(connection, self._epoch)
             finally:
                 self._epoch = _NO_EPOCH
 
@@ -383,29 +381,12 @@ class Store:
             if self._epoch is None:
                 database.check_format(connection, self._database)
             else:  # whoever migrates a store deposes its leader
-                # Nobody can claim, nor this store resign, before this transaction has ended.
-                held = connection.execute(sa.select(leader).with_for_update(read=True)).mappings().first()
-                if held is None or held["epoch"] != self._epoch:
-                    raise _not_leading(held["holder"] if held is not None else None)
+                leading.check(connection, self._epoch)
             yield connection
             rows.add_events(connection, happened)
         for wake in list(self._watchers) if happened else ():
             wake()
 
-    def _beat(self, beat: sa.ColumnElement[int] | int) -> None:
-        with database.explained(self._database), self._writer.begin() as connection:
-            beaten = sa.update(leader).where(leader.c.epoch == self._epoch).values(beat=beat)
-            if connection.execute(beaten).rowcount != 1:
-                raise _not_leading(connection.execute(sa.select(leader.c.holder)).scalar())
-
     def _document(self, column: sa.Column[str], *conditions: sa.ColumnElement[bool]) -> str:
         with self._reading() as connection:
             return connection.execute(sa.select(column).where(*conditions)).scalar_one()
-
-
-def _not_leading(holder: str | None) -> NotLeadingError:
-    if holder is None:
-        return NotLeadingError("no coordinator leads", "try again in some seconds")
-    return NotLeadingError(
-        f"this coordinator doesn't lead; {holder} has claimed that last", "ask that one, or try again in some seconds"
-    )

@@ -2,6 +2,7 @@ package anabranch;
 
 import java.io.FileNotFoundException;
 import java.io.IOException;
+import java.lang.management.ManagementFactory;
 import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.util.Collections;
@@ -217,6 +218,11 @@ public class CheckpointFiles implements CheckpointFileManager {
     String path = file.getPath().toString();
     String name = path.startsWith(begin) ? path.substring(begin.length()) : "";
     found.append(name).append('\t').append(file.getLen()).append('\t').append(file.getModificationTime()).append('\n');
+  }
+
+  /** That of this JVM. */
+  public static long processId() {
+    return ManagementFactory.getRuntimeMXBean().getPid();
   }
 
   /** Lets a folder be written to for so many ms from now on; 0: no longer. */

@@ -62,7 +62,8 @@ def lease(spark: SparkSession, folder: str, seconds: float) -> None:
 
 def process_id(spark: SparkSession) -> int:
     """That of the JVM."""
-    return int(java.java_class(spark, "java.lang.ProcessHandle").current().pid())
+    prepare(spark)
+    return int(java.java_class(spark, MANAGER).processId())
 
 
 class FarFiles:

@@ -74,6 +74,8 @@ WRITES: dict[str, Callable[[Store], object]] = {
     ),
     "resume_deployment": resume,
     "replace_deployment": replace,
+    "reset": lambda store: store.reset("delays", 1, list(store.lanes("delays").values()), event("reset")),
+    "sweep": lambda store: store.sweep(1, 1, []),
     "put_drain": lambda store: store.put_drain("delays", 1, None, event("drain")),
     "move_deployment": lambda store: store.move_deployment(
         "delays", 1, DeploymentState.FAILED, "broken", event("broke")
@@ -97,6 +99,13 @@ READS = {
 OTHERS = {"open_existing", "close", "stand_by", "claim", "watched"}
 
 
+def filled_with_events(url: str) -> Store:
+    """A store that sweeping finds something to remove from."""
+    store = filled(Store(url))
+    store.note([event("noted"), event("noted again")])
+    return store
+
+
 def everything(url: str) -> dict[str, list[tuple[object, ...]]]:
     with raw(url) as connection:
         return {
@@ -117,7 +126,7 @@ def test_every_method_of_the_store_is_known_to_write_or_not() -> None:
 
 @pytest.mark.parametrize("name", sorted(WRITES))
 def test_who_was_deposed_writes_nothing(url: str, name: str) -> None:
-    deposed = leading(filled(Store(url)), A)
+    deposed = leading(filled_with_events(url), A)
     leading(Store(url), B)
     before = everything(url)
     with pytest.raises(NotLeadingError, match=B):
@@ -127,7 +136,7 @@ def test_who_was_deposed_writes_nothing(url: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(set(WRITES) - {"renew", "resign"}))
 def test_who_never_claimed_writes_and_who_stands_by_doesn_t(url: str, name: str) -> None:
-    store, before = filled(Store(url)), everything(url)
+    store, before = filled_with_events(url), everything(url)
     WRITES[name](Store(url))
     assert everything(url) != before
     store.stand_by()
@@ -139,7 +148,7 @@ def test_who_never_claimed_writes_and_who_stands_by_doesn_t(url: str, name: str)
 
 @pytest.mark.parametrize("name", sorted(WRITES))
 def test_who_leads_writes(url: str, name: str) -> None:
-    store = leading(filled(Store(url)), A)
+    store = leading(filled_with_events(url), A)
     before = everything(url)
     WRITES[name](store)
     assert everything(url) != before

@@ -1,0 +1,50 @@
+"""Who leads, in the store's one row of it: read, checked and renewed in transactions of the store."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from anabranch.coordinator.store.records import LeaderRecord
+from anabranch.coordinator.store.tables import leader
+from anabranch.errors import NotLeadingError
+
+__all__ = ["check", "read", "renew", "resign"]
+
+
+def read(connection: sa.Connection) -> LeaderRecord | None:
+    """The coordinator that leads, or led last."""
+    query = sa.select(leader.c.epoch, leader.c.holder, leader.c.beat)
+    row = connection.execute(query).mappings().first()
+    return None if row is None else LeaderRecord(**row)
+
+
+def check(connection: sa.Connection, epoch: int) -> None:
+    """Raises NotLeadingError if another epoch was claimed. Nobody can claim, nor the leader resign, before the
+    transaction has ended."""
+    held = connection.execute(sa.select(leader).with_for_update(read=True)).mappings().first()
+    if held is None or held["epoch"] != epoch:
+        raise _not_leading(held["holder"] if held is not None else None)
+
+
+def renew(connection: sa.Connection, epoch: int | None) -> None:
+    """Say that who has claimed an epoch leads still. NotLeadingError if it doesn't."""
+    _beat(connection, epoch, leader.c.beat + 1)
+
+
+def resign(connection: sa.Connection, epoch: int | None) -> None:
+    """Let others claim at once. NotLeadingError if the epoch doesn't lead."""
+    _beat(connection, epoch, -1)
+
+
+def _beat(connection: sa.Connection, epoch: int | None, beat: sa.ColumnElement[int] | int) -> None:
+    beaten = sa.update(leader).where(leader.c.epoch == epoch).values(beat=beat)
+    if connection.execute(beaten).rowcount != 1:
+        raise _not_leading(connection.execute(sa.select(leader.c.holder)).scalar())
+
+
+def _not_leading(holder: str | None) -> NotLeadingError:
+    if holder is None:
+        return NotLeadingError("no coordinator leads", "try again in some seconds")
+    return NotLeadingError(
+        f"this coordinator doesn't lead; {holder} has claimed that last", "ask that one, or try again in some seconds"
+    )
