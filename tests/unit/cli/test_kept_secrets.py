@@ -70,6 +70,7 @@ VERBS: dict[str, list[list[str]]] = {
     "cancel": [["delays"], ["nobody"]],
     "compact": [["delays"], ["nobody"]],
     "sizing": [["delays"], ["nobody"]],
+    "reset": [["delays"], ["nobody", "--yes"]],
     "stop": [["nobody"], ["delays", "--now"]],
     "doctor": [["--help"]],
     "demo": [["--help"]],

@@ -9,10 +9,9 @@ import pytest
 
 from anabranch.config import KafkaSettings
 from anabranch.errors import ConfigError
+from anabranch.jars import pinned
 from anabranch.systems.kafka import jars
-from tests.support.paths import ROOT
 
-PINNED = ROOT / "scripts" / "jars.sha256"
 NAMES = [f"{artifact}-{version}.jar" for artifact, version in jars.CONNECTOR.items()]
 
 
@@ -94,7 +93,8 @@ def test_the_cache_is_at_home_by_default(tmp_path: Path, monkeypatch: pytest.Mon
     assert jars.broker_folder() == folder
 
 
-def test_what_is_looked_for_is_what_fetch_jars_pins() -> None:
-    pinned = [line.split("  ")[1] for line in PINNED.read_text().splitlines()]
-    assert {f"connector-4.2.0/{name}" for name in NAMES} == {name for name in pinned if name.startswith("connector-")}
-    assert f"broker-{jars.BROKER}/kafka_2.13-{jars.BROKER}.jar" in pinned
+def test_what_is_looked_for_is_what_jars_fetch_pins() -> None:
+    connector, broker = pinned.jar_set("connector"), pinned.jar_set("broker")
+    assert {jar.file for jar in connector.jars} == set(NAMES)
+    assert broker.folder_name == f"broker-{jars.BROKER}"
+    assert f"kafka_2.13-{jars.BROKER}.jar" in {jar.file for jar in broker.jars}
