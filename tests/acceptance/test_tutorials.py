@@ -26,6 +26,7 @@ def environment() -> dict[str, str]:
     return {**outside, "SPARK_SUBMIT_OPTS": jvm.START, "PATH": path}
 
 
+@pytest.mark.long
 def test_first_job(tmp_path: Path) -> None:
     assert follow(TUTORIALS / "first-job.md", tmp_path, environment()) >= 10
 

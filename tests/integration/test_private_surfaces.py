@@ -16,6 +16,7 @@ from anabranch.config import Settings
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.errors import AnabranchError, UnsupportedSparkError
 from anabranch.spark.internals import (
+    batch_clock,
     checkpoint_files,
     checkpoint_layout,
     class_path,
@@ -86,7 +87,7 @@ def counting(site: Site) -> Job:
     return job
 
 
-SLOWER = [stop_at_batch.SURFACE, query_progress.SURFACE, query_hold.SURFACE, error_texts.SURFACE]
+SLOWER = [batch_clock.SURFACE, stop_at_batch.SURFACE, query_progress.SURFACE, query_hold.SURFACE, error_texts.SURFACE]
 
 
 @pytest.mark.parametrize("missing", SLOWER, ids=lambda each: each.name)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from anabranch import Job
+from anabranch.container.lane.building import QueryBuilder
 from anabranch.container.reconciler import Container
 from anabranch.coordinator.store import Store
 from anabranch.model.lane import Lane, LaneState
@@ -36,17 +37,23 @@ def test_factors_and_kills(tmp_path: Path) -> None:
 
 def test_lanes_go_on_while_what_follows_them_is_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Output stands still only from when they are closed: taking transactions over takes Kafka some time."""
-    take, went_on = Container._take, list[bool]()
+    serve, take, went_on, serving = Container.serve, QueryBuilder.take, list[bool](), list[Container]()
 
-    def slow(container: Container, lane: Lane) -> None:
+    def noted(container: Container, *rest: Any) -> None:
+        serving.append(container)
+        serve(container, *rest)
+
+    def slow(builder: QueryBuilder, lane: Lane) -> None:
+        container = serving[-1]
         before = {report.lane: report.batch for report in container.reports}
         deadline = time.monotonic() + 4
         while not (further := _further(container, before, by=3)) and time.monotonic() < deadline:
             time.sleep(0.02)
         went_on.append(further)
-        take(container, lane)
+        take(builder, lane)
 
-    monkeypatch.setattr(Container, "_take", slow)
+    monkeypatch.setattr(Container, "serve", noted)
+    monkeypatch.setattr(QueryBuilder, "take", slow)
     made = Job("going-on")
     made.read("in", schema="n int").where("n >= 0").write("out")
     rows: list[Any] = [{"n": n} for n in range(90)]

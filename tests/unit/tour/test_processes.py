@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from anabranch.errors import AnabranchError
 from anabranch.tour.processes import Interruptions, Processes
+
+
+@pytest.fixture(autouse=True)
+def heeded() -> Iterator[None]:
+    """Signals are heeded as in a terminal, though the tests may have been started where they are ignored (nohup)."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = (signal.default_int_handler, signal.SIG_DFL, signal.SIG_DFL)
+    before = [signal.signal(number, handler) for number, handler in zip(numbers, handlers, strict=True)]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
 
 
 def interrupt(number: signal.Signals = signal.SIGINT) -> None:
