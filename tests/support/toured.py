@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Sequence
@@ -14,6 +15,12 @@ from tests.acceptance.harness import ANABRANCH
 __all__ = ["Tour"]
 
 _ENDS_WITHIN = 60.0
+
+
+def _heed_signals() -> None:
+    """As in a terminal, though the tests may have been started where signals are ignored (nohup, a shell's ``&``)."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 class Tour:
@@ -31,7 +38,13 @@ class Tour:
         env = {**outside, "TMPDIR": str(self.temporary), "COLUMNS": "80"}
         with self.out.open("wb") as out:
             self.popen = subprocess.Popen(
-                [*program, "demo", *words], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+                [*program, "demo", *words],
+                cwd=folder,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                preexec_fn=_heed_signals,  # noqa: PLW1509  # it takes no lock
             )
 
     @property
