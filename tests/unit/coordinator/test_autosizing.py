@@ -331,16 +331,6 @@ def test_nothing_is_known_before_the_ends_are() -> None:
     assert load.span == 0
 
 
-@pytest.fixture
-def store() -> Store:
-    return Store("sqlite://")
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
 def coordinator_of(store: Store, clock: Clock, grace: float | None = 2) -> Coordinator:
     return Coordinator(store, clock=clock, now=lambda: clock.at, lease=10, grace=grace)
 

@@ -49,11 +49,6 @@ def log(tmp_path: Path) -> Log:
     return found
 
 
-@pytest.fixture
-def store() -> Store:
-    return Store("sqlite://")
-
-
 def start(containers: int = 1) -> StartRequest:
     made = Job(JOB)
     read = made.read("in", key="k binary", schema="n int")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.retention import Retain, Retention
@@ -15,16 +14,6 @@ from tests.unit.coordinator.programs import PROGRAM
 from tests.unit.coordinator.workers import JOB, Worker
 
 HOUR = 3600.0
-
-
-@pytest.fixture
-def store() -> Store:
-    return Store("sqlite://")
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 def deployed(store: Store, number: int, code: str) -> None:
