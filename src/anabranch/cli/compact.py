@@ -7,15 +7,14 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import unquote, urlsplit
 
 import typer
 
 from anabranch import config as configuration
 from anabranch.cli import options, output, progress
 from anabranch.config import Settings
+from anabranch.config.storage import local_folder
 from anabranch.coordinator import maintenance, queries
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError
@@ -101,10 +100,10 @@ def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> lis
 def cleared(store: Store, job: str, root: str) -> list[str]:
     """Remove the folders that nobody needs of a job that :func:`maintenance.lanes` has found at rest; gives them. Those
     under a root that isn't on a local disk stay."""
-    place = urlsplit(root)
-    if place.scheme not in ("", "file"):
+    place = local_folder(root)
+    if place is None:
         return []
-    home = Path(unquote(place.path)) / job
+    home = place / job
     there = [(path.parent.name, path.name) for path in home.glob("*/*") if path.is_dir()]
     removed = []
     for lane, name in maintenance.unneeded(store.lanes(job), there):

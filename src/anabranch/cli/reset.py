@@ -8,13 +8,13 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import unquote, urlsplit
 
 import typer
 
 from anabranch import config as configuration
 from anabranch.cli import connect, output, progress
 from anabranch.config import Settings
+from anabranch.config.storage import local_folder
 from anabranch.coordinator import fencing, maintenance, resetting
 from anabranch.coordinator.resetting import Losses
 from anabranch.errors import UsageError
@@ -49,10 +49,10 @@ def reset(
 
 def remove(settings: Settings, folder: str) -> None:
     """Delete the folder of a job's lanes, wherever it is; nothing happens if there is none."""
-    parts = urlsplit(folder)
-    if parts.scheme in ("", "file"):
+    local = local_folder(folder)
+    if local is not None:
         with suppress(FileNotFoundError):
-            shutil.rmtree(unquote(parts.path))
+            shutil.rmtree(local)
         return
     from anabranch.container.checkpoint.folder import Folder
     from anabranch.spark.session import session

@@ -12,13 +12,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from anabranch import own_files
 from anabranch.config import Settings
+from anabranch.config.storage import local_folder
 from anabranch.container import error_text
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.model.graph import Graph
@@ -129,10 +129,10 @@ def _why(error: Exception) -> str:
 
 
 def _shared(settings: Settings, graph: Graph) -> Iterator[tuple[str, Path, str]]:
-    root = urlsplit(settings.storage.root)
-    if root.scheme in ("", "file") and any(rule(node).stateful for node in graph.nodes):
+    root = local_folder(settings.storage.root)
+    if root is not None and any(rule(node).stateful for node in graph.nodes):
         cure = "executors keep state there: let [storage] root be on HDFS, S3 …, or in a folder that all machines share"
-        yield "storage root", Path(root.path), cure
+        yield "storage root", root, cure
     for system in Systems(settings).used:
         for folder in system.folders():
             yield folder.label, folder.path, folder.cure

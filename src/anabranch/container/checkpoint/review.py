@@ -8,10 +8,9 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
+from anabranch.config.storage import local_folder
 from anabranch.container.checkpoint import offset_log, soundness
 from anabranch.container.checkpoint.soundness import Checkpoint, Resumption
 from anabranch.errors import AnabranchError, NotFoundError
@@ -62,10 +61,10 @@ class LaneFiles:
 
 def local_files(root: str, lane: Lane) -> LaneFiles | None:
     """A lane's folder on a local disk; None: the root is elsewhere."""
-    parts = urlsplit(root)
-    if parts.scheme not in ("", "file"):
+    place = local_folder(root)
+    if place is None:
         return None
-    folder = Path(unquote(parts.path) if parts.scheme else root, lane.job, lane.id, str(lane.folder_epoch))
+    folder = place / lane.job / lane.id / str(lane.folder_epoch)
     if not folder.is_dir():
         return LaneFiles(lane, str(folder), None)
     sizes = {

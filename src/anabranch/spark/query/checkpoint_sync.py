@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
+
+from anabranch.config.storage import local_folder
 
 __all__ = ["CheckpointSync"]
 
@@ -25,8 +25,7 @@ class CheckpointSync:
     """The checkpoint folder of one query; on a local disk, else nothing is done. For one thread."""
 
     def __init__(self, uri: str) -> None:
-        parts = urlsplit(uri)
-        self._folder = Path(unquote(parts.path)) if parts.scheme in ("", "file") else None
+        self._folder = local_folder(uri)
         self._synced: dict[str, set[str]] | None = None
 
     def sync(self) -> int:
