@@ -78,7 +78,7 @@ def coordinator(
     served = Coordinator(store, lease=lease, grace=grace, retain=Retain.of(settings))
     election = Election(store, reached, boottime, lease, grace)
     local = (launcher or settings.launcher) == "local"
-    launches = _launcher(settings, settings.url or reached, config) if local else None
+    launches = launcher_of(settings, settings.url or reached, config) if local else None
     requests = token_file.sibling(token_file.of(settings), ".audit")
     names = [*settings.hosts, host, reached, *(settings.url or "").split(",")]
     with (
@@ -135,7 +135,7 @@ def _collect_seldom() -> None:
     gc.set_threshold(100_000, 50, 100)
 
 
-def _launcher(settings: CoordinatorSettings, url: str, config: Path | None) -> Launcher:
+def launcher_of(settings: CoordinatorSettings, url: str, config: Path | None) -> Launcher:
     """Starts containers that look for coordinators at ``url``, with the configuration and environment of this one.
 
     Of the settings in its environment they get those of the machine; those of jobs were handed over by ``start``.

@@ -90,7 +90,7 @@ class Processes:
             return ProcessEnd(None, self._broken.pop(execution))
         child = self._children.get(execution)
         if child is None:
-            return None if self._lives(job, execution) else ProcessEnd(None, self._tail(job, execution))
+            return None if self.lives(job, execution) else ProcessEnd(None, self._tail(job, execution))
         if (code := child.poll()) is None:
             return None
         del self._children[execution]
@@ -133,8 +133,8 @@ class Processes:
 
     def _signal(self, job: str, execution: str, send: Callable[[int], None]) -> None:
         child = self._children.get(execution)
-        pid = self._pid(job, execution) if child is None else child.pid
-        if pid is None or (child is None and not self._lives(job, execution)):
+        pid = self.pid(job, execution) if child is None else child.pid
+        if pid is None or (child is None and not self.lives(job, execution)):
             return
         try:
             send(pid)
@@ -143,7 +143,7 @@ class Processes:
         except PermissionError as error:
             log.warning("a container process can't be ended", job=job, execution=execution, error=str(error))
 
-    def _lives(self, job: str, execution: str) -> bool:
+    def lives(self, job: str, execution: str) -> bool:
         """Whether somebody holds the lock. Children of the process may, if it was careless: then its number tells."""
         try:
             lock = os.open(self.log_of(job, execution).with_suffix(".lock"), os.O_RDONLY)
@@ -152,13 +152,13 @@ class Processes:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            pid = self._pid(job, execution)
+            pid = self.pid(job, execution)
             return pid is None or _exists(pid)
         finally:
             os.close(lock)
         return False
 
-    def _pid(self, job: str, execution: str) -> int | None:
+    def pid(self, job: str, execution: str) -> int | None:
         """None when it isn't noted, or is of another machine."""
         try:
             pid, host = self.log_of(job, execution).with_suffix(".lock").read_text().split()
@@ -182,7 +182,7 @@ class Processes:
     def _forget(self, folder: Path) -> None:
         """Remove the oldest logs of processes that don't live."""
         for path in sorted(folder.glob("*.log"))[: -_KEPT + 1]:
-            if not self._lives(folder.name, path.stem):
+            if not self.lives(folder.name, path.stem):
                 path.with_suffix(".lock").unlink(missing_ok=True)
                 path.unlink(missing_ok=True)
 

@@ -233,7 +233,7 @@ def test_too_much_names_the_three_largest_and_is_not_read(repo: Path, monkeypatc
     for name, size in sizes.items():
         with (repo / name).open("wb") as file:
             file.truncate(size)
-    monkeypatch.setattr(artifact, "_read", None)
+    monkeypatch.setattr(Path, "read_bytes", None)
     with pytest.raises(UsageError) as error:
         artifact.pack(repo)
     assert "70.0 MB to pack, at most 50 MB" in error.value.what

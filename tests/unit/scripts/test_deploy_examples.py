@@ -90,8 +90,8 @@ def test_manifests_fit_each_other_and_the_program() -> None:
 
 
 def test_everybody_waits_longer_than_a_container_needs_to_end() -> None:
-    promised = container._STOPS_WITHIN
-    assert promised > reconciler._ENDS_WITHIN
+    promised = container.STOPS_WITHIN
+    assert promised > reconciler.ENDS_WITHIN
     assert pod("delays-container")["terminationGracePeriodSeconds"] > promised
     assert float(unit(DEPLOY / "systemd" / "anabranch-container@.service")["TimeoutStopSec"]) > promised
     assert promised < launch_policy.ENDS_WITHIN

@@ -220,7 +220,7 @@ class Store:
     def create_deployment(self, start: StartRequest, state: DeploymentState, event: Event) -> None:
         """The deployment ``start.model.run_id`` with its first generation and its lanes, as given."""
         job = start.graph.job
-        with self._writing(event) as connection:
+        with self.writing(event) as connection:
             if connection.execute(sa.select(jobs.c.name).where(jobs.c.name == job)).first() is None:
                 connection.execute(sa.insert(jobs).values(name=job, epoch=0))
             rows.add_deployment(connection, start, state, event.at)
@@ -236,7 +236,7 @@ class Store:
     ) -> None:
         """As :meth:`create_deployment`, for one that goes on from the lanes of ``start.model.replaces``: that one comes
         into the state ``former``, and its lanes are changed. ``noted``: more events."""
-        with self._writing(event, *noted) as connection:
+        with self.writing(event, *noted) as connection:
             rows.move_deployment(
                 connection, start.graph.job, start.model.replaces, state=former, error=None, at=event.at
             )
@@ -248,7 +248,7 @@ class Store:
     ) -> None:
         """Start a deployment again, with the program given: its lanes changed, its error cleared, its former processes
         gone."""
-        with self._writing(event) as connection:
+        with self.writing(event) as connection:
             rows.move_deployment(connection, deployment.job, deployment.id, state=state, error=None, at=event.at)
             connection.execute(
                 sa.update(deployments)
@@ -268,18 +268,18 @@ class Store:
         drain: DrainProgress | None = None,
     ) -> None:
         """Put a deployment into a state; ``drain`` is the one that is under way then."""
-        with self._writing(event) as connection:
+        with self.writing(event) as connection:
             rows.move_deployment(connection, job, deployment, state=state, error=error, at=event.at)
             rows.put_drain(connection, job, deployment, drain)
 
     def reset(self, job: str, deployment: int, changed: Iterable[Lane], event: Event) -> None:
         """The last deployment of a job is over, and what its lanes are changed to is all that is remembered of them."""
-        with self._writing(event) as connection:
+        with self.writing(event) as connection:
             rows.reset(connection, job, deployment, changed, event)
 
     def put_drain(self, job: str, deployment: int, drain: DrainProgress | None, event: Event) -> None:
         """A drain is wished for, has come so far, or is wished for no more."""
-        with self._writing(event) as connection:
+        with self.writing(event) as connection:
             rows.put_drain(connection, job, deployment, drain)
 
     def change_deployment(
@@ -292,7 +292,7 @@ class Store:
         noted: Sequence[Event] = (),
     ) -> None:
         """Put a deployment into its next generation: some lanes changed, others new. ``noted``: more events."""
-        with self._writing(event, *noted) as connection:
+        with self.writing(event, *noted) as connection:
             rows.move_deployment(connection, model.job, model.run_id, state=state, error=None, at=event.at)
             document = encode(model).decode()
             its = {"job": model.job, "deployment": model.run_id, "generation": model.generation}
@@ -302,7 +302,7 @@ class Store:
 
     def put_lanes(self, changed: Iterable[Lane], happened: Sequence[Event]) -> None:
         """Replace the records of lanes."""
-        with self._writing(*happened) as connection:
+        with self.writing(*happened) as connection:
             rows.put_lanes(connection, changed)
 
     def register(
@@ -315,7 +315,7 @@ class Store:
             the process, and the lanes as they were stored.
         """
         job = registration.job
-        with self._writing() as connection:
+        with self.writing() as connection:
             epoch = rows.next_epoch(connection, job)
             container = f"{job}:{seat}:{epoch}"
             why = f"{container} has taken its seat"
@@ -329,7 +329,7 @@ class Store:
 
     def reseat(self, changed: Sequence[Lane], event: Event) -> list[Lane]:
         """Lanes get another seat, and the job's next epoch; gives them as they were stored."""
-        with self._writing(event) as connection:
+        with self.writing(event) as connection:
             epoch = rows.next_epoch(connection, event.job)
             stored = [msgspec.structs.replace(lane, epoch=epoch) for lane in changed]
             rows.put_lanes(connection, stored)
@@ -338,7 +338,7 @@ class Store:
     def expel(self, process: ContainerRecord, changed: Sequence[Lane], why: str, at: float, who: str) -> list[Lane]:
         """A process loses its seat, and its lanes get the job's next epoch; gives those as they were stored."""
         event = Event(job=process.job, at=at, who=who, what=f"{process.id} has lost its seat", why=why)
-        with self._writing(event) as connection:
+        with self.writing(event) as connection:
             epoch = rows.next_epoch(connection, process.job)
             rows.mark_gone(connection, why, containers.c.id == process.id)
             stored = [msgspec.structs.replace(lane, epoch=epoch) for lane in changed]
@@ -348,24 +348,24 @@ class Store:
     def leave(self, process: ContainerRecord, at: float) -> None:
         """A process gives its seat back."""
         event = Event(job=process.job, at=at, who=process.id, what=f"left seat {process.seat}")
-        with self._writing(event) as connection:
+        with self.writing(event) as connection:
             rows.mark_gone(connection, "it gave its seat back", containers.c.id == process.id)
 
     def sweep(self, events: int, versions: int, unused: Collection[str]) -> SweepResult:
         """Remove what is older than what is kept: see :func:`anabranch.coordinator.store.sweeping.sweep`."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             return sweeping.sweep(connection, events, versions, unused)
 
     def put_artifact(self, sha256: str, content: bytes) -> None:
         """Keep the code of a job; nothing happens if it is there."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             query = sa.select(artifacts.c.sha256).where(artifacts.c.sha256 == sha256)
             if connection.execute(query).first() is None:
                 connection.execute(sa.insert(artifacts).values(sha256=sha256, content=content))
 
     def note(self, happened: Sequence[Event]) -> None:
         """Add to the log of events."""
-        with self._writing(*happened):
+        with self.writing(*happened):
             pass
 
     # How
@@ -376,7 +376,8 @@ class Store:
             yield connection
 
     @contextmanager
-    def _writing(self, *happened: Event) -> Iterator[sa.Connection]:
+    def writing(self, *happened: Event) -> Iterator[sa.Connection]:
+        """A transaction for one change, with the events that tell of it: all of it is stored, or nothing."""
         with self._lock, database.explained(self._database), self._writer.begin() as connection:
             if self._epoch is None:
                 database.check_format(connection, self._database)

@@ -72,24 +72,24 @@ def is_needed() -> bool:
     return context is not None and (context.attemptNumber() > 0 or context.getLocalProperty(_SETTING) == "true")
 
 
-_lanes: set[str] = set()
+isolated_lanes: set[str] = set()
 
 
 def note(lane: str, error: BaseException) -> None:
     """A lane has failed in this process: if a Python worker of it has ended by itself, its next batch isolates user
     code from the first attempt on. (Spark may have been told to try no task twice.)"""
     if _DIED in str(error):
-        _lanes.add(lane)
+        isolated_lanes.add(lane)
 
 
 def begin(context: SparkContext, lane: str) -> None:
     """This thread begins with a batch of a lane."""
-    context.setLocalProperty(_SETTING, "true" if lane in _lanes else "false")
+    context.setLocalProperty(_SETTING, "true" if lane in isolated_lanes else "false")
 
 
 def end(lane: str) -> None:
     """A batch of a lane has been published."""
-    _lanes.discard(lane)
+    isolated_lanes.discard(lane)
 
 
 class LostError(Exception):
