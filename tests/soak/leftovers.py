@@ -42,7 +42,7 @@ KINDS: dict[str, str] = {
     "offsets: a file of a batch that was never planned": "it is removed",
     "commits: a file of a batch that was never planned": "it is removed",
     "state: a file of a batch that was never planned": "it is removed",
-    "state: a file of a batch that was not committed": "it is removed: the batch is run again, possibly with different state",
+    "state: a file of a batch that was not committed": "it is removed: the batch is run again, maybe with other state",
     "any: a file without its checksum": "it is read unchecked",
     "store: none": "it is made",
     "store: empty": "its tables are made, in one transaction",
