@@ -91,8 +91,8 @@ class Source:
         return [] if self.intake is None else self.intake.measures(sorted(self.starts), self.timed, today)
 
     def opened(self, raw: DataFrame) -> DataFrame:
-        """Records decoded as far as possible; see :meth:`RecordDecoding.opened`. Only the lane's own, unless the event time of
-        others must be observed.
+        """Records decoded as far as possible; see :meth:`RecordDecoding.opened`. Only the lane's own, unless the event
+        time of others must be observed.
         """
         if not self.timed:
             raw = self._own(raw)
