@@ -1,5 +1,6 @@
-"""How long the output of lanes stands still while others take over from them: foretold by what they have shown so far,
-and measured afterwards."""
+"""How long the output of lanes pauses while others take over from them: predicted from earlier changes, and measured
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +18,23 @@ from anabranch.protocol.lane_report import LaneReport
 __all__ = ["Experience", "Kind", "MeasuredChange", "expected", "kind"]
 
 _BROKEN_OFF = 0.5
-"""Seconds to break a batch off, with its transactions."""
+"""Seconds to break off a batch, with its transactions."""
 _SHORT, _LONG = 1.0, 10.0
-"""Seconds. A batch that takes less is never broken off; where batches take less than the latter, how far one is says
-nothing of how far the present one will be when the change comes."""
+"""Seconds. A batch that takes less than the first is never broken off. Where batches take less than the second, the
+progress of the present one doesn't predict that of the batch during which the change comes.
+"""
 _MEAN_LOSS = 1 / 8
-"""The part of a batch that a change costs which comes at any moment of it: if less than half of it is done, that part
-is lost, which is a quarter of the batch on average; else nothing is."""
+"""The share of a batch that is lost on average when a change comes at a random moment: if less than half of the batch
+is done, that part is lost, a quarter of the batch on average; otherwise nothing is.
+"""
 _STATE_SPEED = 100e6
-"""Bytes of state a second that are copied and opened, where no change has shown it yet."""
+"""Bytes of state a second that are copied and opened, used until a change has been measured."""
 _CONTAINER = 15.0
-"""Seconds until a container is there, where no change has shown it yet."""
+"""Seconds until a container is ready, used until a change has been measured."""
 _IN_STEP = 1.0
-"""So many seconds may clocks differ."""
+"""How many seconds clocks may differ."""
 _PATIENCE = 60.0
-"""Seconds after a change for which the first output of all lanes is waited for."""
+"""Seconds after a change during which the first output of all lanes is awaited."""
 _NEW = 0.5
 """How much the newest of several counts in what is learned of them."""
 _AT_MOST = 2.0
@@ -72,7 +75,7 @@ class Experience:
     overhead: Mapping[Kind, float] = field(default_factory=dict)
 
     def started(self, seconds: float) -> Experience:
-        """With another container that was started for a change."""
+        """This experience, with another container that was started for a change."""
         return replace(self, container=self.container * (1 - _NEW) + seconds * _NEW)
 
     def slowness(self, how: Kind) -> float:
@@ -115,10 +118,10 @@ def expected(
     shown: Experience | None = None,
     starting: float = 0.0,
 ) -> float:
-    """Seconds between the last rows of lanes that are closed and the first of those that follow them; 0.0 if none is.
+    """Seconds between the last rows of closing lanes and the first of their successors; 0.0 if none closes.
 
     The first batch of the next lane takes about as long as one of the former lane. Only where functions of the job take
-    the time, it is smaller: see :mod:`anabranch.pace.speeds`.
+    the time is it smaller: see :mod:`anabranch.pace.speeds`.
 
     Args:
         how: those that follow begin.
@@ -137,7 +140,7 @@ def _pause(lane: Lane, report: LaneReport | None, how: Kind, shown: Experience) 
 
 
 def _lost(report: LaneReport) -> float:
-    """Seconds of the present batch that bring no output, as it is broken off; 0.0 if it is awaited."""
+    """Seconds of the present batch that bring no output because it is broken off; 0.0 if it is awaited."""
     at = report.batch_progress
     if at is None or report.repeats:
         return 0.0
@@ -150,7 +153,7 @@ def _lost(report: LaneReport) -> float:
 
 
 def _first_batch(report: LaneReport) -> float:
-    """Seconds of the first batch of a lane that follows."""
+    """Seconds of the first batch of a successor."""
     functions = functions_part(report)
     return report.usual_seconds * (1 - functions + functions / FIRST_PART)
 
@@ -181,7 +184,7 @@ class MeasuredChange:
     _first: dict[str, float] = field(default_factory=dict)
 
     def hear(self, lanes: Iterable[Lane], reports: Mapping[str, LaneReport]) -> None:
-        """What lanes say now, whether they close or follow."""
+        """Take in the present reports of lanes that close or follow."""
         for lane in lanes:
             report = reports.get(lane.id)
             if report is None:
@@ -192,7 +195,7 @@ class MeasuredChange:
                 self._first[lane.id] = report.first_output
 
     def measured(self, lanes: Iterable[Lane], since: float, whole: float = math.inf) -> float | None:
-        """The longest pause of all, in seconds; None: it isn't known yet.
+        """The longest of all pauses, in seconds; None: not known yet.
 
         It begins with the last output. If that was before the batch that ran when the change was accepted, there was
         nothing to read: then it begins with the change. Lanes that have had nothing to read for a minute don't count,

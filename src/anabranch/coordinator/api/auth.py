@@ -1,4 +1,4 @@
-"""Who may ask a coordinator for what: decided from the head of a request, before its body is read."""
+"""Who may call what on a coordinator: decided from the head of a request, before its body is read."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _NO_TOKEN = Refusal(
 _READS_ONLY = Refusal(403, "this token may only read", "ask with the token of [coordinator] token")
 _ROLE = b"x-anabranch-role"
 _PRIVATE = (RunningDeployment, DeadLetters, bytes)
-"""What only operators may read: settings, the records of users, code."""
+"""What only operators may read: settings, users' records, code."""
 log = logs.get_logger()
 
 
 class Role(StrEnum):
-    """What a token lets its bearer do."""
+    """What a token allows its bearer."""
 
     READ = "read"
-    """See how jobs are, but neither their settings, nor their code, nor records that they read."""
+    """Read the condition of jobs, but neither their settings, nor their code, nor the records that they read."""
 
     OPERATE = "operate"
     """Everything."""
@@ -52,13 +52,13 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Tokens:
-    """What a request brings as ``Authorization: Bearer``, for each role. Without ``operate`` everybody may do all."""
+    """The ``Authorization: Bearer`` tokens for each role. Without ``operate``, everybody may do everything."""
 
     operate: str | None = None
     read: str | None = None
 
     def role_of(self, authorization: bytes) -> Role | None:
-        """The role of a request; None if it has none. Takes as long for a wrong token as for a right one."""
+        """The role of a request; None if it has none. A wrong token takes as long to check as a right one."""
         operates, reads = (_is(authorization, token) for token in (self.operate, self.read))
         if operates or self.operate is None:
             return Role.OPERATE
@@ -66,12 +66,12 @@ class Tokens:
 
 
 class Access:
-    """Lets requests through that a coordinator should hear: not those that another site's page sends, and only those
-    with a token whose role may ask for what they ask for. Whether the coordinator listens, and its page, which shows
-    nothing by itself, need no token.
+    """Admits the requests that a coordinator should answer: none that the page of another site sends, and only those
+    with a token whose role allows what they ask for. Whether the coordinator listens, and its page, which contains no
+    data, need no token.
 
     Args:
-        trail: where requests are written down that change something, give settings or code, or are refused.
+        trail: where requests are recorded that change something, return settings or code, or are refused.
     """
 
     def __init__(
@@ -156,12 +156,14 @@ class Access:
         return method in {"GET", "HEAD"} and not any(each.match(path) for each in self._private)
 
     def _is_noted(self, method: str, path: str) -> bool:
-        """Containers ask for seats and beat all the time, and there are events of what comes of it."""
+        """Whether a request is recorded. Containers ask for seats and send heartbeats all the time; events record what
+        follows from these.
+        """
         return not self._may_read(method, path) and path != "/containers" and not path.endswith("/heartbeat")
 
 
 def _saying(role: Role | None, send: Send) -> Send:
-    """Tell whoever asks what his token lets him do, so that a page doesn't offer what would be refused."""
+    """Tell the client what its token allows, so that a page doesn't offer what would be refused."""
 
     async def saying(message: Message) -> None:
         if message["type"] == "http.response.start" and role is not None:
