@@ -96,9 +96,9 @@ def app(
     Args:
         leader: default: :class:`AlwaysLeads`.
         token: what every request but ``/healthz`` must bring as ``Authorization: Bearer``; None: nothing.
-        read_token: what may be brought in its place where nothing is changed, and neither settings nor code are given.
+        read_token: what may be brought in its place for operations with ``private=False``.
         hosts: what the coordinator is called in requests, besides the address that they come in at and loopback's.
-        trail: where it is written down who changed something, or was refused.
+        trail: where it is written down who changed something, was given what is private, or was refused.
     """
     endpoints = _Endpoints(coordinator, AlwaysLeads(coordinator) if leader is None else leader)
     tokens, names = Tokens(token, read_token), Names.of(hosts)
