@@ -1,4 +1,4 @@
-"""Checks of what a user's calls were given: each mistake is told with the line of the call, and how to mend it."""
+"""Checks of the arguments in a user's calls. Every error names the line of the call and says how to fix it."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def aggregation(by: str | list[str] | None, aggregates: Mapping[str, str]) -> di
 def joined_table(
     table: str | Table | Callable[[Any], Any], format: str | None, schema: str | None
 ) -> tuple[dict[str, Any], Callable[..., Any] | None]:
-    """What an operator says of a table, and the function that reads it, if it is one."""
+    """The table as an operator's arguments describe it, and the function that reads it, if it is one."""
     if isinstance(table, str):
         ending = table.rstrip("/").rpartition(".")[2].lower()
         kind = format or (ending if ending in _TABLES else "parquet")

@@ -1,5 +1,6 @@
-"""How long the output of lanes stands still while others take over from them: foretold by what they have shown so far,
-and measured afterwards."""
+"""How long the output of lanes pauses while others take over from them: predicted from earlier changes, and measured
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -16,45 +17,49 @@ from anabranch.protocol.lane_report import LaneReport
 __all__ = ["Experience", "MeasuredChange", "expected"]
 
 _STATELESS, _STATEFUL = 0.4, 0.8
-"""Seconds from the end of a lane to the first batch of the next one, where no change has shown them yet."""
+"""Seconds from the end of a lane to the first batch of the next one, used until a change has been measured."""
 _HANDOVER = 0.2
-"""Seconds from the last rows of a lane to when the next one could begin: the batch is committed, the lane tells that it
-has ended, and is heard. Where the next one was begun ahead, that is most of it."""
+"""Seconds from the last rows of a lane until the next one could begin: the batch is committed, and the lane's report
+that it has ended arrives. If the next lane was started ahead, this is most of the pause.
+"""
 _BROKEN_OFF = 0.5
-"""Seconds to break a batch off, with its transactions."""
+"""Seconds to break off a batch, with its transactions."""
 _SHORT, _LONG = 1.0, 10.0
-"""Seconds. A batch that takes less is never broken off; where batches take less than the latter, how far one is says
-nothing of how far the present one will be when the change comes."""
+"""Seconds. A batch that takes less than the first is never broken off. Where batches take less than the second, the
+progress of the present one doesn't predict that of the batch during which the change comes.
+"""
 _MEAN_LOSS = 1 / 8
-"""The part of a batch that a change costs which comes at any moment of it: if less than half of it is done, that part
-is lost, which is a quarter of the batch on average; else nothing is."""
+"""The share of a batch that is lost on average when a change comes at a random moment: if less than half of the batch
+is done, that part is lost, a quarter of the batch on average; otherwise nothing is.
+"""
 _STATE_SPEED = 100e6
-"""Bytes of state a second that are copied and opened, where no change has shown it yet."""
+"""Bytes of state a second that are copied and opened, used until a change has been measured."""
 _CONTAINER = 15.0
-"""Seconds until a container is there, where no change has shown it yet."""
+"""Seconds until a container is ready, used until a change has been measured."""
 _IN_STEP = 1.0
-"""So many seconds may clocks differ."""
+"""How many seconds clocks may differ."""
 _PATIENCE = 60.0
-"""Seconds after a change for which the first output of all lanes is waited for."""
+"""Seconds after a change during which the first output of all lanes is awaited."""
 _NEW = 0.5
-"""How much the newest of several counts in what is learned of them."""
+"""The weight of the newest measurement among several."""
 
 
 @dataclass(frozen=True)
 class Experience:
     """What the changes of a job have shown so far. ``state_speed``: bytes a second that are copied and opened.
-    ``container``: seconds from a change until a container that it needs is started and there."""
+    ``container``: seconds from a change until a container that was started for it is ready.
+    """
 
     state_speed: float = _STATE_SPEED
     container: float = _CONTAINER
 
     def started(self, seconds: float) -> Experience:
-        """With another container that was started for a change."""
+        """This experience, with another container that was started for a change."""
         return replace(self, container=self.container * (1 - _NEW) + seconds * _NEW)
 
     def after(self, foretold: float, measured: float, state_bytes: int) -> Experience:
-        """Learn from another change: whatever its pause exceeds the prediction without state by is attributed to
-        state.
+        """This experience, with another change: the part of its pause that exceeds the prediction without state is
+        attributed to state.
         """
         if state_bytes < _STATE_SPEED / 10:
             return self
@@ -66,14 +71,14 @@ class Experience:
 def expected(
     closing: Iterable[Lane], reports: Mapping[str, LaneReport], shown: Experience | None = None, starting: float = 0.0
 ) -> float:
-    """Seconds between the last rows of lanes that are closed and the first of those that follow them; 0.0 if none is.
+    """Seconds between the last rows of closing lanes and the first of their successors; 0.0 if none closes.
 
     The first batch of the next lane takes about as long as one of the former lane. Only where functions of the job take
-    the time, it is smaller: see :mod:`anabranch.pace.speeds`.
+    the time is it smaller: see :mod:`anabranch.pace.speeds`.
 
     Args:
-        shown: by former changes.
-        starting: the seconds until a container is there for all that follow.
+        shown: experience from former changes.
+        starting: the seconds until containers are ready for all successors.
     """
     shown = shown or Experience()
     return max((max(starting, _pause(lane, reports.get(lane.id), shown)) for lane in closing), default=0.0)
@@ -88,7 +93,7 @@ def _pause(lane: Lane, report: LaneReport | None, shown: Experience) -> float:
 
 
 def _lost(report: LaneReport) -> float:
-    """Seconds of the present batch that bring no output, as it is broken off; 0.0 if it is awaited."""
+    """Seconds of the present batch that bring no output because it is broken off; 0.0 if it is awaited."""
     at = report.batch_progress
     if at is None or report.repeats:
         return 0.0
@@ -101,15 +106,16 @@ def _lost(report: LaneReport) -> float:
 
 
 def _first_batch(report: LaneReport) -> float:
-    """Seconds of the first batch of a lane that follows."""
+    """Seconds of the first batch of a successor."""
     functions = functions_part(report)
     return report.usual_seconds * (1 - functions + functions / FIRST_PART)
 
 
 @dataclass
 class MeasuredChange:
-    """A change whose pause is being measured. ``foretold``: in seconds; ``closing``: the lanes that it closes;
-    ``at``: when it was accepted, in seconds since 1970; ``state_bytes``: of the largest lane among them."""
+    """A change whose pause is being measured. ``foretold``: the prediction in seconds; ``closing``: the lanes that it
+    closes; ``at``: when it was accepted, in seconds since 1970; ``state_bytes``: those of the largest of these lanes.
+    """
 
     foretold: float
     closing: frozenset[str]
@@ -119,7 +125,7 @@ class MeasuredChange:
     _first: dict[str, float] = field(default_factory=dict)
 
     def hear(self, lanes: Iterable[Lane], reports: Mapping[str, LaneReport]) -> None:
-        """What lanes say now, whether they close or follow."""
+        """Take in the present reports of lanes that close or follow."""
         for lane in lanes:
             report = reports.get(lane.id)
             if report is None:
@@ -130,10 +136,10 @@ class MeasuredChange:
                 self._first[lane.id] = report.first_output
 
     def measured(self, lanes: Iterable[Lane], since: float, whole: float = math.inf) -> float | None:
-        """The longest pause of all, in seconds; None: it isn't known yet.
+        """The longest of all pauses, in seconds; None: not known yet.
 
-        Those that have had nothing to read for a minute don't count, nor those of lanes whose machines' clocks are so
-        far apart, or were set meanwhile, that the pause would be longer than the change; 0.0: no lane had one.
+        Lanes that have had nothing to read for a minute don't count, nor lanes whose machines' clocks differ so much,
+        or were set meanwhile, that the pause would be longer than the change. 0.0: no lane had a pause.
 
         Args:
             since: the seconds since all lanes run.

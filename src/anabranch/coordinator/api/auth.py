@@ -1,4 +1,4 @@
-"""Who may ask a coordinator for what: decided from the head of a request, before its body is read."""
+"""Who may call what on a coordinator: decided from the head of a request, before its body is read."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ log = logs.get_logger()
 
 
 class Role(StrEnum):
-    """What a token lets its bearer do."""
+    """What a token allows its bearer."""
 
     READ = "read"
-    """See how jobs are, but neither their settings, nor their code, nor records that they read: the answers of
-    operations with ``private=False``."""
+    """Read the condition of jobs, but neither their settings, nor their code, nor the records that they read: the
+    answers of operations with ``private=False``."""
 
     OPERATE = "operate"
     """Everything."""
@@ -54,13 +54,13 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Tokens:
-    """What a request brings as ``Authorization: Bearer``, for each role. Without ``operate`` everybody may do all."""
+    """The ``Authorization: Bearer`` tokens for each role. Without ``operate``, everybody may do everything."""
 
     operate: str | None = None
     read: str | None = None
 
     def role_of(self, authorization: bytes) -> Role | None:
-        """The role of a request; None if it has none. Takes as long for a wrong token as for a right one."""
+        """The role of a request; None if it has none. A wrong token takes as long to check as a right one."""
         operates, reads = (_is(authorization, token) for token in (self.operate, self.read))
         if operates or self.operate is None:
             return Role.OPERATE
@@ -68,14 +68,14 @@ class Tokens:
 
 
 class Access:
-    """Lets requests through that a coordinator should hear: not those that another site's page sends, and only those
-    with a token whose role may ask for what they ask for. Whether the coordinator listens, and its page, which shows
-    nothing by itself, need no token.
+    """Admits the requests that a coordinator should answer: none that the page of another site sends, and only those
+    with a token whose role allows what they ask for. Whether the coordinator listens, and its page, which contains no
+    data, need no token.
 
     Args:
-        operations: all that the coordinator can be asked. Whoever may only read gets what isn't private, and no path
-            that isn't among them.
-        trail: where requests are written down that change something, give what is private, or are refused.
+        operations: everything that the coordinator can be asked. Whoever may only read gets the answers that aren't
+            private, and no path that no operation has.
+        trail: where requests are recorded that change something, return something private, or are refused.
     """
 
     def __init__(
@@ -165,7 +165,9 @@ class Access:
         return next((each for pattern, each in self._reads if pattern.match(path)), None)
 
     def _is_noted(self, method: str, path: str) -> bool:
-        """Containers ask for seats and beat all the time, and there are events of what comes of it."""
+        """Whether a request is recorded. Containers ask for seats and send heartbeats all the time; events record what
+        follows from these.
+        """
         if method in _READING:
             asked = self._asked(path)
             return asked is not None and asked.private
@@ -173,7 +175,7 @@ class Access:
 
 
 def _saying(role: Role | None, send: Send) -> Send:
-    """Tell whoever asks what his token lets him do, so that a page doesn't offer what would be refused."""
+    """Tell the client what its token allows, so that a page doesn't offer what would be refused."""
 
     async def saying(message: Message) -> None:
         if message["type"] == "http.response.start" and role is not None:

@@ -1,4 +1,4 @@
-"""The table of operations described as OpenAPI 3.1, with the documents that they take and give."""
+"""The table of operations described as OpenAPI 3.1, with the documents that the operations take and return."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _parameter(each: Parameter) -> dict[str, Any]:
 
 
 def _document(kind: Any) -> Any:
-    """The type of one where there are several."""
+    """The type of the elements, if there are several."""
     return kind if get_origin(kind) is None else get_args(kind)[-1]
 
 
