@@ -51,6 +51,7 @@ from tests.soak import (
     kafka_soak,
     kill_any,
     launched,
+    on_kubernetes,
     on_yarn,
     processing,
     racked,
@@ -316,6 +317,7 @@ SCENARIOS: dict[str, Scenario] = {
     "s3": stores.scenario,
     "hdfs": stores.scenario,
     "yarn": on_yarn.changed,
+    "kubernetes": on_kubernetes.moved,
     **table_soak.SCENARIOS,
 }
 SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
