@@ -43,6 +43,7 @@ from tests.soak import (
     drive_by,
     emptied,
     errors_shown,
+    executor_pods,
     expanded,
     failover,
     first_run,
@@ -318,6 +319,7 @@ SCENARIOS: dict[str, Scenario] = {
     "hdfs": stores.scenario,
     "yarn": on_yarn.changed,
     "kubernetes": on_kubernetes.moved,
+    "kubernetes-executors": executor_pods.changed,
     **table_soak.SCENARIOS,
 }
 SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
@@ -360,6 +362,7 @@ WITH_THEIR_SERVERS: dict[str, Callable[[Path, ExitStack], Workspace]] = {
     "s3": stores.on_s3,
     "hdfs": stores.on_hdfs,
     "yarn": on_yarn.workspace_of,
+    "kubernetes-executors": executor_pods.workspace_of,
 }
 """What makes the workspace of a scenario for which servers are started that end with the stack."""
 

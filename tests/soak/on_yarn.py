@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.acceptance.harness import Workspace
-from tests.soak.deployed import FILE, JOB, MORE, Deploying, seldom
+from tests.soak.cluster_changes import go_through
+from tests.soak.deployed import FILE
 from tests.support import hadoop, jvm, tutorial, yarn
 from tests.support.paths import ROOT
 from tests.support.yarn import Yarn
@@ -26,8 +27,6 @@ __all__ = ["OnYarn", "changed", "workspace_of"]
 PAGE = ROOT / "docs" / "how-to" / "run-on-yarn.md"
 KINDS = ("executor", "application master", "node")
 """What is lost, by seed."""
-_NEXT = 200
-"""So many records come out before the next thing happens."""
 _SMALL = {
     "spark.executor.memory": "640m",
     "spark.executor.memoryOverhead": "384m",
@@ -84,54 +83,19 @@ def workspace_of(folder: Path, stack: ExitStack) -> OnYarn:
 
 
 def changed(seed: int, workspace: Workspace) -> str:
-    """Something is lost in the middle of a batch; then the job is scaled up and down, its input gets more partitions,
-    it is drained, started again, and another version is deployed, while records come."""
+    """An executor, the application master or a node is lost; see :func:`go_through`."""
     assert isinstance(workspace, OnYarn)
     dice, server, kind = random.Random(seed), workspace.yarn, KINDS[seed % len(KINDS)]
-    job = Deploying(workspace, seed)
-    job.version("v1", FILE.read_text())
-    try:
-        job.call("start", FILE.name)
-        job.until_seen("v1", _NEXT)
-        _lose(kind, dice, server)
-        job.until_seen("v1", _NEXT)
-        job.until("its executors are there again", seldom(lambda: len(server.executors()) == _executors()))
-        for factor in (4, 1):
-            job.call("scale", JOB, "--factor", str(factor))
-            assert job.client.model(JOB).factor == factor
-            job.until_seen("v1", _NEXT)
 
-        job.until_all_is_read()  # no order is promised between old records and those in new partitions
-        workspace.system.expand("flights", 8)
-        job.call("expand", JOB)
-        job.until_seen("v1", _NEXT)
+    def lose() -> None:
+        if kind == "executor":
+            hadoop.kill(dice.choice(server.executors()))
+        elif kind == "application master":
+            (one,) = server.application_masters()
+            hadoop.kill(one)
+        else:
+            server.stop_node(dice.randrange(yarn.NODES))
 
-        job.call("drain", JOB, "--up-to", "latest")
-        assert job.client.status(JOB).state == "drained"
-        job.coordinator.until("no container lives", seldom(lambda: not job.processes()))
-        job.coordinator.until("YARN has nothing left of it", seldom(lambda: not server.processes()))
-        job.call("start", FILE.name)
-        job.until_seen("v1", _NEXT)
-        job.version("v2", FILE.read_text() + MORE)
-        job.call("deploy", FILE.name)
-        job.until_seen("v2", _NEXT)
-        job.finish()
-        job.check(["v1", "v2"])
-    finally:
-        job.clear_away()
-    return f"{kind} lost; {job.put} records"
-
-
-def _executors() -> int:
     conf: dict[str, Any] = tutorial.settings(PAGE)["spark"]["conf"]
-    return int(conf["spark.executor.instances"])
-
-
-def _lose(kind: str, dice: random.Random, server: Yarn) -> None:
-    if kind == "executor":
-        server.kill(dice.choice(server.executors()))
-    elif kind == "application master":
-        (one,) = server.application_masters()
-        server.kill(one)
-    else:
-        server.stop_node(dice.randrange(yarn.NODES))
+    count = int(conf["spark.executor.instances"])
+    return f"{kind} lost; {go_through(workspace, seed, lose, server.executors, count, server.processes)}"
