@@ -220,8 +220,6 @@ def test_progress_alone_is_no_news(script: Scripted, clock: Clock) -> None:
     with BackgroundHeartbeats(script, seat_lease_of(clock), FOREVER) as heartbeats:
         heartbeats.take([report(FIRST, "running", batch=1)])
         script.until(lambda come: sum(bool(beat.lanes) for beat in come) >= 1)
-        heartbeats.take([report(FIRST, "running", 7, batch=2)])  # it has a folder now
-        script.until(lambda come: any(beat.lanes and beat.lanes[0].folder_epoch == 7 for beat in come))
         before = len(script.heartbeats)
         for batch in range(3, 13):
             heartbeats.take([report(FIRST, "running", 7, batch=batch, rows=100)])
