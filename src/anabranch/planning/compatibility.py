@@ -65,7 +65,7 @@ def check(found: Comparison, job: str) -> None:
     """Raises ConflictError with all reasons, if there are any."""
     if found.reasons:
         raise ConflictError(
-            f"the new version of job {job!r} can't go on where the present one is: "
+            f"the new version of job {job!r} can't continue where the present one is: "
             + "; ".join(reason.what for reason in found.reasons),
             "; or: ".join(dict.fromkeys(reason.cure for reason in found.reasons)),
         )

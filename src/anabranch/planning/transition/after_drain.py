@@ -51,7 +51,7 @@ def positions(lanes: Iterable[Lane], graph: Graph) -> dict[SSP, int]:
                 if left.setdefault(whole, at) != at and deployment == last:
                     raise StateError(
                         f"the lanes of deployment {deployment} have left {whole} at {left[whole]} and {at}",
-                        "this is a fault of anabranch: drained lanes end at one place",
+                        "this is a bug in anabranch: drained lanes end at one place",
                     )
                 left[whole] = min(at, left[whole])
         found = {**left, **found}
