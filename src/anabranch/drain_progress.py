@@ -12,11 +12,12 @@ from anabranch.protocol.status import JobStatus, LaneStatus
 __all__ = ["DrainRemainder", "foretold", "functions_part", "left", "seconds_left"]
 
 _HALTING = 0.5
-"""Seconds for all lanes to halt where they are and report it, and to learn where to stop."""
-_STAGE = 0.6
-"""Seconds of a stage in which nothing is left to do: the batch in which time ends, and its report. Stateless lanes
-without event time have no such batch.
-"""
+"""Seconds for all lanes to halt where they are and be heard, and be told where to stop."""
+_STAGE = 0.3
+"""Seconds of a stage in which nothing is left to do, beside the batch in which time ends. Lanes without state and event
+time have no such batch."""
+_OF_A_BATCH = 0.5
+"""What a batch without records takes of the time of others, without that of functions."""
 _WINDOWS = 60_000
 """Rows of state per second that a lane emits."""
 _TOLD_BY_ITSELF = 1.0
@@ -101,7 +102,7 @@ def _ending(report: LaneReport) -> float:
     """Seconds of a lane's last batch, which has no records, so functions have nothing to do in it."""
     if not report.state_bytes and not report.windows and report.watermark is None:
         return 0.0
-    return _STAGE + report.usual_seconds * (1 - functions_part(report)) + report.windows / _WINDOWS
+    return _STAGE + _OF_A_BATCH * report.usual_seconds * (1 - functions_part(report)) + report.windows / _WINDOWS
 
 
 def _records(lane: LaneStatus, until: Mapping[str, int]) -> int:

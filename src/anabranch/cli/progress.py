@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -192,7 +193,7 @@ def draining(status: JobStatus) -> str:
     doing = "time ends" if status.drain is not None and status.drain.last else "takes in"
     return (
         f"job {status.job} drains ({doing}): {its.stages} stage(s), {its.lanes} lane(s), {its.records:,} record(s) and "
-        f"{its.windows:,} window(s) left, about {drain_progress.seconds_left(status):.0f} s"
+        f"{its.windows:,} window(s) left, about {math.ceil(drain_progress.seconds_left(status))} s"
     )
 
 

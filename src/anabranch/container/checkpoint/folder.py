@@ -92,9 +92,15 @@ class Folder:
         return self._positions(entry)
 
     def batch(self, number: int) -> Batch:
-        """The plan of a batch, with the positions at which it begins ({}: it is the lane's first)."""
-        entry = self.entry(number)
-        before = self.entry(number - 1) if self.exists(f"offsets/{number - 1}") else None
+        """What was planned for a batch, with the positions that it begins from ({}: the lane's first)."""
+        return self.batch_of(number, self.entry(number), self.before(number))
+
+    def before(self, number: int) -> Entry | None:
+        """What was planned for the batch before one, if it is known."""
+        return self.entry(number - 1) if self.exists(f"offsets/{number - 1}") else None
+
+    def batch_of(self, number: int, entry: Entry, before: Entry | None) -> Batch:
+        """A batch, by the entry of it and that of the one before."""
         now = entry.progress() or Progress()
         return Batch(
             number=number,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 
 from anabranch.container import batch_size_memory
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.lane_folders import LaneFolders
+from anabranch.container.checkpoint.planned_batches import planned_batches
 from anabranch.container.inputs import Inputs
 from anabranch.container.lane.attempt import Offsets, one_at_a_time
 from anabranch.container.lane.handover import PrestartedQuery
@@ -45,7 +45,7 @@ class QueryBuilder:
             lane=lane,
             epoch=lane.epoch,
             folder=folder.uri,
-            planned=lru_cache(maxsize=1)(folder.batch),
+            planned=planned_batches(folder),
             clock=clock,
             starting=starting or {},
             inherited=lambda: self.lane_folders.inherited(lane),

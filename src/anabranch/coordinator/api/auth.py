@@ -20,8 +20,6 @@ from anabranch.coordinator.api.audit import AuditedRequest, AuditTrail
 from anabranch.coordinator.api.browsers import Headers, Names, Refusal
 from anabranch.coordinator.api.limits import Refusals, prompt
 from anabranch.coordinator.api.operation import Operation
-from anabranch.protocol.deployment import RunningDeployment
-from anabranch.views.dead_letters import DeadLetters
 
 __all__ = ["Access", "Role", "Tokens"]
 
@@ -34,9 +32,12 @@ _NO_TOKEN = Refusal(
     "set [coordinator] token, or token_file to the file that the coordinator makes",
 )
 _READS_ONLY = Refusal(403, "this token may only read", "ask with the token of [coordinator] token")
+_PRIVATE = Refusal(
+    403, "this token may not read settings, code or records", "ask with the token of [coordinator] token"
+)
+_UNKNOWN = Refusal(404, "there is no such path", "see GET /openapi.json for those that there are")
+_READING = frozenset({"GET", "HEAD"})
 _ROLE = b"x-anabranch-role"
-_PRIVATE = (RunningDeployment, DeadLetters, bytes)
-"""What only operators may read: settings, users' records, code."""
 log = logs.get_logger()
 
 
@@ -44,7 +45,8 @@ class Role(StrEnum):
     """What a token allows its bearer."""
 
     READ = "read"
-    """Read the condition of jobs, but neither their settings, nor their code, nor the records that they read."""
+    """Read the condition of jobs, but neither their settings, nor their code, nor the records that they read: the
+    answers of operations with ``private=False``."""
 
     OPERATE = "operate"
     """Everything."""
@@ -71,7 +73,9 @@ class Access:
     data, need no token.
 
     Args:
-        trail: where requests are recorded that change something, return settings or code, or are refused.
+        operations: everything that the coordinator can be asked. Whoever may only read gets the answers that aren't
+            private, and no path that no operation has.
+        trail: where requests are recorded that change something, return something private, or are refused.
     """
 
     def __init__(
@@ -85,7 +89,7 @@ class Access:
         self._app = app
         self._tokens = tokens
         self._names = names
-        self._private = [compile_path(each.path)[0] for each in operations if each.result in _PRIVATE]
+        self._reads = [(compile_path(each.path)[0], each) for each in operations if each.method == "GET"]
         self._trail = trail
         self._refusals = Refusals()
 
@@ -115,8 +119,12 @@ class Access:
             return foreign
         if role is None:
             return _NO_TOKEN
-        if role is Role.READ and not self._may_read(method, path):
-            return _READS_ONLY
+        if role is Role.READ:
+            if method not in _READING:
+                return _READS_ONLY
+            asked = self._asked(path)
+            if asked is None or asked.private:
+                return _UNKNOWN if asked is None else _PRIVATE
         return browsers.wrong_kind(method, path, headers)
 
     async def _refuse(self, scope: Scope, headers: Headers, role: Role | None, refusal: Refusal, send: Send) -> None:
@@ -152,14 +160,18 @@ class Access:
 
         return noting
 
-    def _may_read(self, method: str, path: str) -> bool:
-        return method in {"GET", "HEAD"} and not any(each.match(path) for each in self._private)
+    def _asked(self, path: str) -> Operation[..., Any] | None:
+        """The operation that a GET of this path is routed to."""
+        return next((each for pattern, each in self._reads if pattern.match(path)), None)
 
     def _is_noted(self, method: str, path: str) -> bool:
         """Whether a request is recorded. Containers ask for seats and send heartbeats all the time; events record what
         follows from these.
         """
-        return not self._may_read(method, path) and path != "/containers" and not path.endswith("/heartbeat")
+        if method in _READING:
+            asked = self._asked(path)
+            return asked is not None and asked.private
+        return path != "/containers" and not path.endswith("/heartbeat")
 
 
 def _saying(role: Role | None, send: Send) -> Send:
@@ -193,7 +205,7 @@ def _address(scope: Scope) -> str:
 
 
 def _is_open(method: str, path: str) -> bool:
-    return method in {"GET", "HEAD"} and (path in {"/", "/healthz", "/ui"} or path.startswith("/ui/"))
+    return method in _READING and (path in {"/", "/healthz", "/ui"} or path.startswith("/ui/"))
 
 
 def _is(authorization: bytes, token: str | None) -> bool:

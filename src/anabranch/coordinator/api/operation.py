@@ -87,6 +87,7 @@ class Operation(Generic[P, R]):
         result: the type of the result: a document, bytes, a number, or several documents.
         field: the field of the response that has the result, unless that is a document.
         changes: whether it changes anything.
+        private: whether only operators may have its answer, and not those who may only read.
         by_leader: whether only the coordinator that leads may carry it out.
         asks_systems: whether it may wait for answers from the systems that a job reads.
         max_bytes: the largest body that is read.
@@ -105,6 +106,7 @@ class Operation(Generic[P, R]):
     result: Any
     field: str
     changes: bool
+    private: bool
     by_leader: bool
     asks_systems: bool
     max_bytes: int
@@ -144,6 +146,7 @@ def operation(
     *,
     field: str = "",
     changes: bool = False,
+    private: bool = True,
     by_leader: bool | None = None,
     asks_systems: bool = False,
     max_bytes: int = MAX_BYTES,
@@ -155,10 +158,16 @@ def operation(
     summary. Names in the path are path parameters, a document or bytes is the body, and everything else is in the
     query.
 
-
     Args:
+        private: ``False`` lets whoever may only read have the answer, which must contain no settings, no code and no
+            records of users. An operation that says nothing is for operators, and so is every one that isn't a GET.
         by_leader: default: whether the operation changes anything.
+
+    Raises:
+        ValueError: ``private=False`` on a method that isn't GET.
     """
+    if not private and method != "GET":
+        raise ValueError(f"{method} {path} has private=False: who may only read may only GET")
 
     def made(declared: Callable[Concatenate[Any, P], R]) -> Operation[P, R]:
         hints = get_type_hints(declared, include_extras=True)
@@ -178,6 +187,7 @@ def operation(
             result=hints["return"],
             field=field,
             changes=changes,
+            private=private,
             by_leader=changes if by_leader is None else by_leader,
             asks_systems=asks_systems,
             max_bytes=max_bytes,

@@ -2,7 +2,7 @@
 from it.
 
 A new operation is a method here, with its types. One that changes a job is carried out by the command of its name, in
-:mod:`anabranch.coordinator.commands`.
+:mod:`anabranch.coordinator.commands`. Answers are for operators only, unless an operation says ``private=False``.
 """
 
 # mypy: disable-error-code="empty-body"
@@ -46,7 +46,7 @@ MAX_PLAN_BYTES = 100_000_000
 class Operations(Caller):
     """The operations of a coordinator, whether it is in the same process or at a URL."""
 
-    @operation("GET", "/jobs", field="jobs")
+    @operation("GET", "/jobs", field="jobs", private=False)
     def jobs(self) -> list[JobStatus]:
         """All jobs"""
 
@@ -54,27 +54,27 @@ class Operations(Caller):
     def start(self, plan: StartRequest) -> int:
         """Start a planned job"""
 
-    @operation("GET", "/jobs/{job}")
+    @operation("GET", "/jobs/{job}", private=False)
     def status(self, job: str) -> JobStatus:
         """A job as it is now"""
 
-    @operation("GET", "/overview", fresh_for=1.0)
+    @operation("GET", "/overview", fresh_for=1.0, private=False)
     def overview(self) -> Overview:
         """All jobs, a line each: which of them need attention?"""
 
-    @operation("GET", "/coordinator")
+    @operation("GET", "/coordinator", private=False)
     def info(self) -> CoordinatorInfo:
         """What this coordinator is, and who leads"""
 
-    @operation("GET", "/jobs/{job}/live", fresh_for=1.0)
+    @operation("GET", "/jobs/{job}/live", fresh_for=1.0, private=False)
     def live(self, job: str) -> Live:
         """The present figures of its open lanes and containers, in rows"""
 
-    @operation("GET", "/jobs/{job}/findings", field="findings", fresh_for=1.0)
+    @operation("GET", "/jobs/{job}/findings", field="findings", fresh_for=1.0, private=False)
     def findings(self, job: str) -> list[Finding]:
         """What holds it back, the worst first"""
 
-    @operation("GET", "/jobs/{job}/partitions", fresh_for=1.0)
+    @operation("GET", "/jobs/{job}/partitions", fresh_for=1.0, private=False)
     def partitions(
         self,
         job: str,
@@ -86,7 +86,7 @@ class Operations(Caller):
     ) -> Partitions:
         """The partitions that it reads, sorted and limited: which are behind, which hold event time back?"""
 
-    @operation("GET", "/jobs/{job}/placement", by_generation=True)
+    @operation("GET", "/jobs/{job}/placement", by_generation=True, private=False)
     def placement(
         self,
         job: str,
@@ -96,11 +96,11 @@ class Operations(Caller):
     ) -> Placement:
         """How much of each partition of a stage each container has"""
 
-    @operation("GET", "/jobs/{job}/changes", field="changes", fresh_for=1.0)
+    @operation("GET", "/jobs/{job}/changes", field="changes", fresh_for=1.0, private=False)
     def changes(self, job: str, limit: int = 50, before: int = 0) -> list[ChangeRecord]:
         """Its latest changes, newest first: predictions and measurements"""
 
-    @operation("GET", "/jobs/{job}/history", fresh_for=1.0)
+    @operation("GET", "/jobs/{job}/history", fresh_for=1.0, private=False)
     def history(
         self,
         job: str,
@@ -111,15 +111,15 @@ class Operations(Caller):
     ) -> History:
         """Its figures over the last hours, as far as the leading coordinator has recorded them"""
 
-    @operation("GET", "/jobs/{job}/graph")
+    @operation("GET", "/jobs/{job}/graph", private=False)
     def graph(self, job: str, deployment: int = 0) -> GraphView:
         """Its operators, and the stages into which they are divided; of the latest deployment, or of the given one"""
 
-    @operation("GET", "/jobs/{job}/deployments", field="deployments")
+    @operation("GET", "/jobs/{job}/deployments", field="deployments", private=False)
     def deployments(self, job: str) -> list[DeploymentInfo]:
         """Its last deployments, newest first"""
 
-    @operation("GET", "/jobs/{job}/model", by_generation=True)
+    @operation("GET", "/jobs/{job}/model", by_generation=True, private=False)
     def model(self, job: str) -> JobModel:
         """The job model"""
 
@@ -127,11 +127,11 @@ class Operations(Caller):
     def running(self, job: str) -> RunningDeployment:
         """What containers need to run it"""
 
-    @operation("GET", "/jobs/{job}/lanes", field="lanes")
+    @operation("GET", "/jobs/{job}/lanes", field="lanes", private=False)
     def known_lanes(self, job: str) -> dict[str, Lane]:
         """All lanes that it has ever had"""
 
-    @operation("GET", "/jobs/{job}/events", field="events", waits="wait")
+    @operation("GET", "/jobs/{job}/events", field="events", waits="wait", private=False)
     def events(
         self,
         job: str,
@@ -185,7 +185,7 @@ class Operations(Caller):
     def assign(self, job: str, request: AssignRequest) -> ScaleResult:
         """Move its tasks to where they should be according to racks; 409 while it is being changed"""
 
-    @operation("GET", "/jobs/{job}/assignment", asks_systems=True, by_leader=True)
+    @operation("GET", "/jobs/{job}/assignment", asks_systems=True, by_leader=True, private=False)
     def assignment(self, job: str) -> Assignment:
         """Where its tasks are, where they should be, and why"""
 
@@ -203,7 +203,7 @@ class Operations(Caller):
     def drain(self, job: str, request: DrainNotification) -> DrainAccepted:
         """Let it finish everything that it has taken in, emit all windows, and end; 409 while it is being changed"""
 
-    @operation("GET", "/jobs/{job}/sizing", by_leader=True)
+    @operation("GET", "/jobs/{job}/sizing", by_leader=True, private=False)
     def sizing(self, job: str) -> Sizing:
         """How well its lanes keep up, for an autosizer"""
 
@@ -231,7 +231,7 @@ class Operations(Caller):
     def fence(self, container: str, why: Annotated[str, Query(longest=200)] = "") -> None:
         """Take its seat away"""
 
-    @operation("GET", "/containerHeartbeat", field="alive", by_leader=True)
+    @operation("GET", "/containerHeartbeat", field="alive", by_leader=True, private=False)
     def holds_seat(
         self,
         execution: Annotated[str, Query("executionContainerId", example="$EXECUTION_ENV_CONTAINER_ID")],
@@ -242,15 +242,15 @@ class Operations(Caller):
 class Pages(Caller):
     """What the server says about itself; no client needs a method for this."""
 
-    @operation("GET", "/healthz")
+    @operation("GET", "/healthz", private=False)
     def healthz(self) -> dict[str, Any]:
         """Whether it listens"""
 
-    @operation("GET", "/openapi.json")
+    @operation("GET", "/openapi.json", private=False)
     def openapi(self) -> dict[str, Any]:
         """This description"""
 
-    @operation("GET", "/metrics")
+    @operation("GET", "/metrics", private=False)
     def metrics(self) -> str:
         """For Prometheus, in its text format"""
 

@@ -96,10 +96,10 @@ def app(
     Args:
         leader: default: :class:`AlwaysLeads`.
         token: the ``Authorization: Bearer`` that every request except ``/healthz`` must carry; None: none is needed.
-        read_token: suffices for requests that change nothing and return neither settings nor code.
+        read_token: suffices for operations with ``private=False``.
         hosts: names by which requests may address the coordinator, besides the address at which they arrive and
             loopback's.
-        trail: records who changed something or was refused.
+        trail: records who changed something, got something private, or was refused.
     """
     endpoints = _Endpoints(coordinator, AlwaysLeads(coordinator) if leader is None else leader)
     tokens, names = Tokens(token, read_token), Names.of(hosts)

@@ -10,6 +10,7 @@ from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.commands.off_lock import JobSnapshot
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.pause_estimate import Kind
 from anabranch.errors import AnabranchError
 from anabranch.model.factor import FACTORS
 from anabranch.protocol.commands import ScaleRequest
@@ -114,7 +115,7 @@ def _look(
 ) -> tuple[Assessment, Findings]:
     """What the autosizer sees in the figures of a job, and what it knows then."""
     pause = pause_estimate.expected(
-        (each.lane for each in status.lanes), running_job.reports, running_job.progress.shown
+        (each.lane for each in status.lanes), running_job.reports, Kind.FACTOR, running_job.progress.shown
     )
     threads, now = running_job.settings.threads, registry.clock()
     return autosizing.looked(limits, status, threads, pause, running_job.scaling.findings, now)

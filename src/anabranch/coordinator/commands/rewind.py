@@ -13,6 +13,7 @@ from anabranch.coordinator.jobs import transitions
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
+from anabranch.coordinator.pause_estimate import Kind
 from anabranch.planning.transition import rewind
 from anabranch.protocol.commands import RewindRequest, RewindResult
 
@@ -70,7 +71,7 @@ def plan(running_job: RunningJob, present: Generation, request: RewindRequest, t
         to=dict(to),
         closing=closing,
         lanes=change.lanes,
-        pause=pause_estimate.expected(closing, running_job.reports, running_job.progress.shown),
+        pause=pause_estimate.expected(closing, running_job.reports, Kind.SAME, running_job.progress.shown),
     )
     state = "" if request.state is None else f", state: {request.state}"
     where = ", ".join(f"{ssp} at {offset}" for ssp, offset in to.items())

@@ -11,6 +11,7 @@ import msgspec
 from anabranch.coordinator import pause_estimate, plans, queries
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation
+from anabranch.coordinator.pause_estimate import Kind
 from anabranch.coordinator.store import DeploymentRecord, Store
 from anabranch.errors import ConflictError
 from anabranch.model.lane import Lane, LaneState
@@ -167,6 +168,6 @@ def _next_deployment(
         notes=found.notes,
         pause=0.0
         if running_job is None
-        else pause_estimate.expected(closing, running_job.reports, running_job.progress.shown),
+        else pause_estimate.expected(closing, running_job.reports, Kind.NEW, running_job.progress.shown),
     )
     return NextDeployment(started, result, (*ending, *void), who, what, why)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from anabranch.config import AssignmentSettings, AutoscaleSettings
-from anabranch.coordinator import autosizing
+from anabranch.coordinator import autosizing, pause_estimate
 from anabranch.coordinator.autosizing import Findings
 from anabranch.coordinator.pause_estimate import Experience, MeasuredChange
 from anabranch.coordinator.standby_plan import StandbyOrders
@@ -261,12 +261,25 @@ class Progress:
         self.changed_at, self.unchanged_since = at, now
 
     def watch(
-        self, foretold: float, closing: Iterable[Lane], reports: Mapping[str, LaneReport], accepted_at: float
+        self,
+        foretold: float,
+        closing: Collection[Lane],
+        following: Collection[Lane],
+        reports: Mapping[str, LaneReport],
+        accepted_at: float,
     ) -> None:
         """Measure the pause of a change that was accepted at ``accepted_at``, in seconds since 1970."""
         names = frozenset(lane.id for lane in closing)
-        most = max((reports[name].state_bytes for name in names if name in reports), default=0)
-        self.pause = MeasuredChange(foretold, names, accepted_at, most)
+        its = [reports[name] for name in names if name in reports]
+        self.pause = MeasuredChange(
+            foretold,
+            names,
+            accepted_at,
+            pause_estimate.kind(closing, following),
+            stateful=any(lane.stateful for lane in closing),
+            state_bytes=max((report.state_bytes for report in its), default=0),
+            spent=max((report.batch_progress.seconds for report in its if report.batch_progress), default=0.0),
+        )
 
     def finished(self, now: float) -> float:
         """Record that all lanes of the generation run. Returns how long that took, in seconds."""

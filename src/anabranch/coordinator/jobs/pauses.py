@@ -23,5 +23,5 @@ def measured(job: RunningJob, now: float) -> tuple[str, str] | None:
         return None
     progress.pause = None
     if pause:
-        progress.shown = progress.shown.after(watched.foretold, pause, watched.state_bytes)
+        progress.shown = progress.shown.after(watched, pause)
     return change_log.measurement(pause, watched.foretold)

@@ -308,7 +308,8 @@ class JobRegistry:
         event = self.event(running_job.job, planned.who, what, _hastily(planned.why, now))
         ending, lanes, noted = planned.ending, planned.result.lanes, transitions.expected(event, planned.result)
         self.write(self.store.change_deployment, model, state, ending, lanes, event, noted)
-        running_job.progress.watch(planned.result.pause, planned.result.closing, running_job.reports, event.at)
+        result = planned.result
+        running_job.progress.watch(result.pause, result.closing, result.lanes, running_job.reports, event.at)
         running_job.change(model, [*planned.ending, *planned.result.lanes], self.clock())
         running_job.progress.hasty = now
         self.advance(running_job)
@@ -357,7 +358,8 @@ class JobRegistry:
         self.write(self.store.replace_deployment, planned.start, state, former, planned.ending, event, noted)
         start, settings = planned.start, {} if planned.start.program is None else planned.start.program.settings
         terms = DeploymentTerms(RunSettings.of(settings), start.until_caught_up, start.promises)
-        running_job.progress.watch(planned.result.pause, planned.result.closing, running_job.reports, event.at)
+        result = planned.result
+        running_job.progress.watch(result.pause, result.closing, result.lanes, running_job.reports, event.at)
         running_job.replace(start, terms, planned.ending, self.clock())
         running_job.progress.has_changed(event.at, self.clock())
         running_job.progress.hasty = now

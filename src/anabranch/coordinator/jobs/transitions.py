@@ -187,7 +187,11 @@ def next_generation(
         closing=ending,
         lanes=change.lanes,
         pause=pause_estimate.expected(
-            ending, running_job.reports, running_job.progress.shown, seats.until_seated(running_job, free)
+            ending,
+            running_job.reports,
+            pause_estimate.kind(ending, change.lanes),
+            running_job.progress.shown,
+            seats.until_seated(running_job, free),
         ),
         free=free,
         before=traffic.of(follow.heads(its.values()), racks.where(running_job, len(running_job.model.containers))),
