@@ -84,7 +84,7 @@ class State:
         return made
 
     def begin(self) -> None:
-        """Another key has its turn."""
+        """Begin the turn of another key."""
 
     def flush(self) -> None:
         """Write what was changed: the key's turn ends."""

@@ -159,7 +159,7 @@ def _launcher(settings: CoordinatorSettings, url: str, config: Path | None) -> L
 
 
 def _tokens(settings: CoordinatorSettings) -> Tokens:
-    """Those that are set."""
+    """The tokens that are set."""
     operate, read = _token("token", settings.token), _token("read_token", settings.read_token)
     if operate is not None and operate == read:
         raise ConfigError("the settings coordinator.token and coordinator.read_token are equal", "set another one")

@@ -188,7 +188,7 @@ def _growing_lag(status: JobStatus, at: float, change: ChangeProgress | None) ->
 
 
 def _backlog(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
-    """A lag that doesn't grow, but takes long to catch up with."""
+    """A lag that doesn't grow, but will take long to clear."""
     heard = [(lane, report) for lane, report in _open(status) if report is not None and report.span >= _SPAN]
     lag = sum(lane.lag for lane, _ in heard)
     arriving = sum(report.arriving for _, report in heard)

@@ -30,7 +30,7 @@ class ReportHistory:
     samples: tuple[_Sample, ...] = ()
 
     def throughput(self, span: float) -> float:
-        """The records a second that were done in the last ``span`` seconds, as far as known; 0.0: unknown."""
+        """The records per second that were processed in the last ``span`` seconds; 0.0: unknown."""
         first, last = self._since(span)
         return (last.done - first.done) / (last.at - first.at) if last.at - first.at >= _FEWEST else 0.0
 

@@ -192,5 +192,5 @@ class Lane(Document, frozen=True, kw_only=True):
 
 
 def open_lanes(lanes: Iterable[Lane]) -> list[Lane]:
-    """Those that aren't closed."""
+    """The lanes that aren't closed."""
     return [lane for lane in lanes if lane.state is not LaneState.CLOSED]

@@ -263,7 +263,7 @@ class LaneRunner:
         return events.LaneEnded()
 
     def _announce(self) -> None:
-        """The last report is there."""
+        """Announce the last report."""
         self._attempt.reporter.wake()
         self._queries.end_analysis()
         if self.life.state.phase is Phase.ENDED:
