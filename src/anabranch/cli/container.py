@@ -194,7 +194,7 @@ def _serve(
     if registered is None:
         if not leaving.asked():
             _check_ended_well(client, me.job, me.deployment)
-            progress.say(f"job {me.job} doesn't run: nothing to do")
+            progress.say(f"job {me.job} isn't running: nothing to do")
         return
     progress.say(f"container {registered.container}: seat {registered.seat}, lease {registered.lease:g} s")
     seat_lease = SeatLease(registered, asked, boottime, survives=survives)
@@ -298,10 +298,10 @@ class _Warming:
             warming.warm(self._spark, self._over)
         except Exception as error:  # it only makes the first batches quicker
             if not self._over.is_set():
-                progress.say(f"warning: the throw-away job failed, so the first batches will take longer: {error}")
+                progress.say(f"warning: the warm-up job failed, so the first batches will take longer: {error}")
             return
         if not self._over.is_set():
-            progress.say(f"a throw-away job has run for {time.monotonic() - begun:.0f} s: warm")
+            progress.say(f"a warm-up job has run for {time.monotonic() - begun:.0f} s: warm")
 
 
 class _Leaving:

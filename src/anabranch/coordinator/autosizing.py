@@ -340,7 +340,7 @@ def _key(lane: Lane) -> tuple[str, str]:
 
 
 def _hottest(loads: Iterable[tuple[tuple[str, str], LaneLoad]]) -> dict[tuple[str, str], LaneLoad]:
-    """Of the lanes that do the same work and have conclusive figures, the one whose functions take longest for a
+    """Among lanes that do the same work and have conclusive figures, the one whose functions take longest per
     record.
     """
     found: dict[tuple[str, str], LaneLoad] = {}

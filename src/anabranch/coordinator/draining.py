@@ -30,7 +30,8 @@ def check(job: str, state: DeploymentState, deployment: int, lanes: Iterable[Lan
         uuid.UUID(said.uuid)
     except ValueError:
         raise UsageError(
-            f"the notification has the uuid {said.uuid[:80]!r}, which is none", "give a UUID, a new one for each wish"
+            f"the notification has the uuid {said.uuid[:80]!r}, which isn't valid",
+            "give a UUID, a new one for each request",
         ) from None
     if said.run_id != deployment:
         return f"it is for deployment {said.run_id}, and the job's is {deployment}"
@@ -43,7 +44,7 @@ def check(job: str, state: DeploymentState, deployment: int, lanes: Iterable[Lan
     if failed is not None:
         raise ConflictError(
             f"lane {failed.id} of job {job!r} has failed: what it has read can't be finished",
-            f"see anabranch status {job}; stop it, mend it and start it again",
+            f"see anabranch status {job}; stop it, fix the cause and start it again",
         )
     return ""
 

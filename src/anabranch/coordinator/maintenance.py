@@ -83,7 +83,7 @@ def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> lis
     needed: set[tuple[str, str]] = set()
     for lane in open_lanes(known.values()):
         needed.add((lane.id, str(lane.folder_epoch)))
-        if not lane.folder_epoch or lane.was_silent:  # it still looks how far those were that it goes on from
+        if not lane.folder_epoch or lane.was_silent:  # it still looks how far those were that it continues from
             needed |= {(name, str(epoch)) for name, epoch in lane.inherits.items()}
     of_lanes = {(lane, name) for lane, name in there if lane in known and name.isdecimal()}
     return sorted(of_lanes - needed)

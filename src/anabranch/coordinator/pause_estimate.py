@@ -120,13 +120,13 @@ def expected(
 ) -> float:
     """Seconds between the last rows of closing lanes and the first of their successors; 0.0 if none closes.
 
-    The first batch of the next lane takes about as long as one of the former lane. Only where functions of the job take
-    the time is it smaller: see :mod:`anabranch.pace.speeds`.
+    The first batch of the next lane takes about as long as one of the former lane. It is smaller only if
+    most of the time goes into the job's functions: see :mod:`anabranch.pace.speeds`.
 
     Args:
-        how: those that follow begin.
-        shown: by former changes.
-        starting: the seconds until a container is there for all that follow.
+        how: how the lanes that follow begin.
+        shown: what former changes have shown.
+        starting: the seconds until all lanes that follow have a container.
     """
     shown = shown or Experience()
     return max((max(starting, _pause(lane, reports.get(lane.id), how, shown)) for lane in closing), default=0.0)
@@ -163,14 +163,14 @@ class MeasuredChange:
     """A change whose pause is being measured.
 
     Attributes:
-        foretold: in seconds.
+        foretold: the pause that was foretold, in seconds.
         closing: the lanes that it closes.
         at: when it was accepted, in seconds since 1970.
-        how: those begin that follow.
+        how: how the lanes that follow begin.
         stateful: a lane that it closes has state.
-        state_bytes: of the largest one.
-        spent: the most seconds that a batch of theirs had taken by then. If it is broken off, nothing has come out for
-            so long already.
+        state_bytes: the size of the largest lane's state.
+        spent: the seconds that their longest running batch had taken by then. If it is broken off, there has been no
+            output for that long already.
     """
 
     foretold: float

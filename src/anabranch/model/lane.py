@@ -36,9 +36,10 @@ class Position(Document, frozen=True, kw_only=True):
 class Rewind(Document, frozen=True, kw_only=True):
     """How a lane begins elsewhere than where its predecessor ended.
 
-    ``to``: the next offset to read, by whole SSP in text form; if the predecessor wasn't that far, the lane continues
-    from there. ``clear``: without its state; records between two stages are then skipped up to where the stream ended
-    when all of its writers, ``after``, were closed. ``back``: as if the rewound lane that it follows had never existed.
+    ``to``: the next offset to read, by whole SSP in text form. If the predecessor hadn't reached it, the lane begins
+    where the predecessor ended. ``clear``: the lane begins without state. Of a stream between two stages, it then skips
+    what had been written when all of the stream's writers, ``after``, were closed. ``back``: undo a rewind, as if the
+    rewound lane that this lane follows had never existed.
     """
 
     to: dict[str, int] = {}
@@ -192,5 +193,5 @@ class Lane(Document, frozen=True, kw_only=True):
 
 
 def open_lanes(lanes: Iterable[Lane]) -> list[Lane]:
-    """Those that aren't closed."""
+    """The lanes that aren't closed."""
     return [lane for lane in lanes if lane.state is not LaneState.CLOSED]

@@ -271,7 +271,7 @@ class RunningJob:
 
 
 def figures(model: JobModel) -> dict[str, tuple[int, float]]:
-    """For each stage, its number of tasks, and in how many containers an SSP is read."""
+    """For each stage, the number of its tasks, and the average number of containers that read an SSP."""
     found, seats = {}, model.seats_of_tasks()
     for stage in model.stages:
         ratio = placement.consumption(stage.tasks, seats[stage.stage]) if len(model.containers) > 1 else 1.0

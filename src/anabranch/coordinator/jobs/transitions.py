@@ -158,7 +158,7 @@ def _check_whole(running_job: RunningJob, matters: Callable[[Lane], bool]) -> No
     if failed is not None:
         raise ConflictError(
             f"lane {failed.id} of job {running_job.job!r} has failed: where others would go on isn't known",
-            f"see anabranch status {running_job.job}; stop it, mend it and start it again",
+            f"see anabranch status {running_job.job}; stop it, fix it and start it again",
         )
 
 
