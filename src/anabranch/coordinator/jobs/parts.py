@@ -275,7 +275,7 @@ class Progress:
             foretold,
             names,
             accepted_at,
-            pause_estimate.kind(closing, following),
+            pause_estimate.kind_of(closing, following),
             stateful=any(lane.stateful for lane in closing),
             state_bytes=max((report.state_bytes for report in its), default=0),
             spent=max((report.batch_progress.seconds for report in its if report.batch_progress), default=0.0),

@@ -189,7 +189,7 @@ def next_generation(
         pause=pause_estimate.expected(
             ending,
             running_job.reports,
-            pause_estimate.kind(ending, change.lanes),
+            pause_estimate.kind_of(ending, change.lanes),
             running_job.progress.shown,
             seats.until_seated(running_job, free),
         ),
