@@ -194,7 +194,7 @@ def _serve(
     if registered is None:
         if not leaving.asked():
             check_ended_well(client, me.job, me.deployment)
-            progress.say(f"job {me.job} doesn't run: nothing to do")
+            progress.say(f"job {me.job} isn't running: nothing to do")
         return
     progress.say(f"container {registered.container}: seat {registered.seat}, lease {registered.lease:g} s")
     seat_lease = SeatLease(registered, asked, boottime, survives=survives)

@@ -98,10 +98,10 @@ def coordinator(
 def _greet(settings: CoordinatorSettings, store: Store, url: str, local: bool) -> None:
     progress.say(f"coordinator at {url}, store {store.url}; Ctrl-C ends it, and jobs go on")
     if settings.token is None:
-        progress.say(f"requests must bring the token in {settings.token_file}, as verbs of this user do here")
+        progress.say(f"requests need the token in {settings.token_file}, as verbs of this user do here")
     progress.shared(settings.store)
     if local:
-        progress.say(f"it starts containers here; what they say is in {settings.logs}")
+        progress.say(f"it starts containers here; their logs are in {settings.logs}")
 
 
 def _check_reach(settings: CoordinatorSettings, host: str, url: str | None) -> None:
@@ -159,7 +159,7 @@ def launcher_of(settings: CoordinatorSettings, url: str, config: Path | None) ->
 
 
 def _tokens(settings: CoordinatorSettings) -> Tokens:
-    """Those that are set."""
+    """The tokens that are set."""
     operate, read = _token("token", settings.token), _token("read_token", settings.read_token)
     if operate is not None and operate == read:
         raise ConfigError("the settings coordinator.token and coordinator.read_token are equal", "set another one")
@@ -169,7 +169,7 @@ def _tokens(settings: CoordinatorSettings) -> Tokens:
 def _token(setting: str, text: str | None) -> str | None:
     token = None if text is None else secrets.resolved(f"coordinator.{setting}", text)
     if token is not None and not token.strip():
-        raise ConfigError(f"the setting coordinator.{setting} is empty", "set it to a secret, or take the setting out")
+        raise ConfigError(f"the setting coordinator.{setting} is empty", "set it to a secret, or remove the setting")
     return token
 
 

@@ -83,14 +83,14 @@ def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> lis
     needed: set[tuple[str, str]] = set()
     for lane in open_lanes(known.values()):
         needed.add((lane.id, str(lane.folder_epoch)))
-        if not lane.folder_epoch or lane.was_silent:  # it still looks how far those were that it goes on from
+        if not lane.folder_epoch or lane.was_silent:  # it still looks how far those were that it continues from
             needed |= {(name, str(epoch)) for name, epoch in lane.inherits.items()}
     of_lanes = {(lane, name) for lane, name in there if lane in known and name.isdecimal()}
     return sorted(of_lanes - needed)
 
 
 def _rests(lane: Lane) -> bool:
-    return lane.state is LaneState.PLANNED and lane.may_start and not lane.unfenced
+    return lane.state is LaneState.PLANNED and lane.start_is_known and not lane.unfenced
 
 
 def begun(store: Store, of: Sequence[Lane], at: float) -> list[Lane]:

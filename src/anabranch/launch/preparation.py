@@ -153,7 +153,7 @@ def resolved(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
 def checked(
     file: JobFile, settings: Settings, formats: Mapping[str, Format], say: Callable[[str], None]
 ) -> Mapping[int, Any]:
-    """Like :func:`resolved`, in a small session that is made for it; ``say`` is told about that."""
+    """Like :func:`resolved`, in a small session that is made for it, which ``say`` announces."""
     from anabranch.spark.session import session
 
     say("checking schemas with Spark ...")

@@ -147,7 +147,7 @@ class _Rows(Rows):
             if column.null_count and not field.nullable:
                 raise ConflictError(
                     f"{self.where} doesn't take a row: {field.name!r} is null, which it may not be",
-                    "mend the job, or make the column optional",
+                    "fix the job, or make the column optional",
                 )
             columns.append(column.cast(field.type))
         self.files.write(pa.RecordBatch.from_arrays(columns, schema=schema))

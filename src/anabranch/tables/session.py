@@ -88,7 +88,7 @@ def _meaning(error: psycopg.Error, where: str) -> AnabranchError:
             f"{where} can't be written: {message}", "grant this user its rights on the schema and tables"
         )
     if state.startswith(("22", "23", "42")):
-        return ConflictError(f"{where} doesn't take a row: {message}", "mend the job, or change the table")
+        return ConflictError(f"{where} doesn't take a row: {message}", "fix the job, or change the table")
     if not state or state.startswith(("08", "57P", "25P")):
         return AnabranchError(
             f"the connection to {where} was lost: {message}", "the batch is written again, and nothing is lost"

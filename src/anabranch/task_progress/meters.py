@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class _NoMore:
-    """The end of what comes."""
+    """Marks the end of a sequence."""
 
 
 _NO_MORE = _NoMore()
@@ -69,7 +69,7 @@ class Tally:
     entered: float = 0.0
 
     def count(self, now: float, ordered: bool) -> Count:
-        """What to report about it."""
+        """The figures to report."""
         rows, seconds, offset, message = self.rows, self.seconds, self.offset, self.message
         if message is not None:
             index = message.index

@@ -26,7 +26,7 @@ def test_it_says_when_it_is_warm(monkeypatch: pytest.MonkeyPatch, capsys: pytest
         begun.begin()
         wait_for(lambda: begun.is_done)
     assert done.is_set()
-    assert capsys.readouterr().err == "a throw-away job has run for 0 s: warm\n"
+    assert capsys.readouterr().err == "a warm-up job has run for 0 s: warm\n"
 
 
 def test_it_says_why_it_is_not(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,7 +38,7 @@ def test_it_says_why_it_is_not(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         begun.begin()
         wait_for(lambda: begun.is_done)
     assert capsys.readouterr().err == (
-        "warning: the throw-away job failed, so the first batches will take longer: the disk is full\n"
+        "warning: the warm-up job failed, so the first batches will take longer: the disk is full\n"
     )
 
 

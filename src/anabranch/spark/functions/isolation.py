@@ -295,7 +295,7 @@ _Ask = Callable[[pa.RecordBatch, int], Outcome]
 
 
 def narrowed(rows: pa.RecordBatch, nothing: pa.RecordBatch, ask: _Ask, names_late: bool, fails: bool) -> Outcome:
-    """The results of rows, some of which may end the process that is asked; those are rejected.
+    """The results of rows; a row that ends the process is rejected.
 
     Args:
         nothing: a result without rows.

@@ -237,7 +237,7 @@ def for_schemas(settings: Settings, home: str) -> SparkSession:
 
 
 def _needs(settings: Settings) -> SessionNeeds:
-    """What the systems of all streams need, including those that may be used later."""
+    """What the systems of all streams need, including systems that may be used only later."""
     conf: dict[str, str] = {}
     cures = []
     for system in Systems(settings).used:
