@@ -78,7 +78,7 @@ def coordinator(
     served = Coordinator(store, lease=lease, grace=grace, retain=Retain.of(settings))
     election = Election(store, reached, boottime, lease, grace)
     local = (launcher or settings.launcher) == "local"
-    launches = _launcher(settings, settings.url or reached, config) if local else None
+    launches = launcher_of(settings, settings.url or reached, config) if local else None
     requests = token_file.sibling(token_file.of(settings), ".audit")
     names = [*settings.hosts, host, reached, *(settings.url or "").split(",")]
     with (
@@ -135,7 +135,7 @@ def _collect_seldom() -> None:
     gc.set_threshold(100_000, 50, 100)
 
 
-def _launcher(settings: CoordinatorSettings, url: str, config: Path | None) -> Launcher:
+def launcher_of(settings: CoordinatorSettings, url: str, config: Path | None) -> Launcher:
     """Starts containers that look for coordinators at ``url``, with this one's configuration and environment.
 
     From the settings in its environment they get those about the machine; ``start`` has handed over those about jobs.

@@ -91,7 +91,7 @@ class Cluster:
         flags: Sequence[str],
         tls: Tls | None,
     ) -> None:
-        ports = _free_ports(count)
+        ports = free_ports(count)
         self.bootstrap_servers = ",".join(f"{ADDRESS}:{port.client}" for port in ports)
         self._brokers: list[_Broker] = []
         folder.mkdir(parents=True, exist_ok=True)
@@ -323,7 +323,7 @@ def _wait(witness: _Broker, wanted: Sequence[_Broker]) -> None:
     wait_until(look, READY_SECONDS, late, POLL_SECONDS / 10)
 
 
-def _free_ports(count: int) -> list[Ports]:
+def free_ports(count: int) -> list[Ports]:
     with ExitStack() as held:
         free: list[int] = []
         for port in random.SystemRandom().sample(PORTS, len(PORTS)):

@@ -170,7 +170,7 @@ def test_more_containers_and_fewer(coordinator: Coordinator) -> None:
         first.turn()
         answer = second.seat.beat(*second.reports.values())
         for one in answer.wanted:
-            second._do(one)
+            second.do(one)
     assert answer.done
     lanes = open_lanes(coordinator)
     assert {lane.seat for lane in lanes} == {"0"}

@@ -178,7 +178,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     for name in _SAID_BY_US:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     with _printing_to(output):
-        spark = _session(builder, master, settled.get("spark.jars.packages", ""), needs.cure)
+        spark = opened(builder, master, settled.get("spark.jars.packages", ""), needs.cure)
     try:
         probes.insist(spark)
     except UnsupportedSparkError:
@@ -202,7 +202,15 @@ def stop(spark: SparkSession) -> None:
     context_stop.stop(spark)
 
 
-def _session(builder: SparkSession.Builder, master: str, packages: str = "", cure: str = "") -> SparkSession:
+def opened(builder: SparkSession.Builder, master: str, packages: str = "", cure: str = "") -> SparkSession:
+    """Let PySpark start it, and say what is to be done if it doesn't.
+
+    Args:
+        packages: Maven packages that Spark fetches; ``cure``: how else it gets them.
+
+    Raises:
+        AnabranchError: they can't be fetched, or the cluster doesn't take the application.
+    """
     try:
         return builder.getOrCreate()
     except Exception as error:
