@@ -58,7 +58,7 @@ class WarmUp:
             warming.warm(self._spark, self._over)
         except Exception as error:  # it only makes the first batches quicker
             if not self._over.is_set():
-                progress.say(f"warning: the throw-away job failed, so the first batches will take longer: {error}")
+                progress.say(f"warning: the warm-up job failed, so the first batches will take longer: {error}")
             return
         if not self._over.is_set():
-            progress.say(f"a throw-away job has run for {time.monotonic() - begun:.0f} s: warm")
+            progress.say(f"a warm-up job has run for {time.monotonic() - begun:.0f} s: warm")
