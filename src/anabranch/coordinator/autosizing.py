@@ -148,7 +148,7 @@ def _aim(limits: AutoscaleSettings, factor: int, pause: float, too_small: int) -
 def looked(
     limits: AutoscaleSettings, status: JobStatus, threads: int, pause: float, before: Findings, now: float
 ) -> tuple[Assessment, Findings]:
-    """Look at a job, about every second.
+    """Look at a job, several times a second.
 
     Args:
         pause: the seconds that a change would take.

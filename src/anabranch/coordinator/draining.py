@@ -90,7 +90,7 @@ def following(drain: DrainProgress, lanes: Iterable[Lane], reports: Mapping[str,
     told = [reports.get(lane.id) for lane in reading]
     halted = [each for each in told if each is not None and _has_halted(each, drain)]
     places = [{ssp: at for ssp, at in each.positions.items() if ssp in mine} for each in halted]
-    if drain.last or len(places) < len(reading) or any(not lane.may_start for lane in known):
+    if drain.last or len(places) < len(reading) or any(not lane.start_is_known for lane in known):
         return None
     furthest: dict[str, int] = {}
     for each in [*places, *map(_taken, reading)]:

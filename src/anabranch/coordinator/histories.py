@@ -24,7 +24,7 @@ class Histories:
         self._lock = threading.Lock()
 
     def sample(self) -> None:
-        """Record the present figures of the served jobs when it is time. To be called about every second."""
+        """Record the present figures of the served jobs when it is time. To be called several times a second."""
         slot = int(self._registry.now() // STEP)
         with self._lock:
             for job in list(self._registry.jobs):

@@ -49,13 +49,12 @@ class Rewind(Document, frozen=True, kw_only=True):
 
 
 class AfterDrain(Document, frozen=True, kw_only=True):
-    """The initial event time of a lane in a job that was drained before: as if nothing had come before. ``state``: the
-    drained lane whose state it copies; empty: none. ``writers``: the lanes that have written the streams between stages
-    so far; what they reported no longer counts.
-    """
+    """The initial event time of a lane in a job that was drained before: as if nothing had come before."""
 
     state: str = ""
+    """The drained lane whose state it copies; empty: it begins without state."""
     writers: tuple[str, ...] = ()
+    """The lanes that have written the streams between stages so far. What they reported no longer counts."""
 
 
 class Lane(Document, frozen=True, kw_only=True):
@@ -167,8 +166,10 @@ class Lane(Document, frozen=True, kw_only=True):
         return self.last_batch < self.first_batch
 
     @property
-    def may_start(self) -> bool:
-        """Whether its start is known, as far as that depends on other lanes."""
+    def start_is_known(self) -> bool:
+        """Whether its start offsets are known: it has no predecessors, or all of them have closed and what they left is
+        stored. Whether a lane may start depends on more: ``coordinator/jobs/offers.py`` decides that.
+        """
         return not self.predecessors or bool(self.starting)
 
     @property

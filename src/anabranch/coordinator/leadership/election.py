@@ -46,7 +46,7 @@ class Election:
         return self._clock() < self._ends
 
     def step(self) -> bool:
-        """Renew the lease, or claim a free one. To be called about every second, by one thread.
+        """Renew the lease, or claim a free one. To be called several times a second, by one thread.
 
         An unavailable store counts as a missed heartbeat.
 

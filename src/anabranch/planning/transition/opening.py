@@ -23,7 +23,7 @@ def never_begun(lane: Lane, why: str) -> Lane:
     Raises:
         StateError: it may have run.
     """
-    if lane.begun or not lane.may_start:
+    if lane.begun or not lane.start_is_known:
         raise StateError(f"lane {lane.id} may have written something", "this is a bug in anabranch")
     return msgspec.structs.replace(
         lane,
