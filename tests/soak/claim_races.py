@@ -48,7 +48,10 @@ def main(kind: str, races: int) -> str:
             assert each.stdin is not None
             each.stdin.write(f"{begin}\n")
             each.stdin.flush()
-        won = [json.loads(each.communicate()[0].splitlines()[-1]) for each in both]
+        # both are heard before either ends: what one has is free then, and the other would take it
+        won = [json.loads(each.stdout.readline()) for each in both if each.stdout is not None]
+        for each in both:
+            each.communicate()
     several = sum(number in won[1] for number in won[0])
     none = races - len({*won[0], *won[1]})
     return f"{races} races on {kind}: {len(won[0])} and {len(won[1])} won, {several} by both, {none} by none"
