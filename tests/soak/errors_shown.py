@@ -28,9 +28,6 @@ def failing_workspace(folder: Path, failing: Failing, stack: ExitStack) -> Works
     kept = folder / "kept"
     kept.mkdir()
     (kept / "failing.py").write_text(failing.job)
-    for name, text in failing.besides.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text)
     cluster, settings = None, {"job__attempts": 1, "job__max_wait": "1 second", **failing.settings}
     if failing.place == "broker":
         cluster = stack.enter_context(kafka_peers.start(folder / "cluster"))

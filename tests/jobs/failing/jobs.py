@@ -19,12 +19,11 @@ rows = job.read("in", schema="n int, text string")
 @dataclass(frozen=True)
 class Failing:
     """``body`` follows the read of ``rows``. ``reads``: patterns that the error must hold, in order; ``never``: those
-    that it mustn't. ``besides``: other files of the folder; ``settings``: as for ``Workspace.start``; ``place``:
-    "broker", which ends after the first batch, "full disk" or the empty text; ``by_lane``: it is a lane that fails."""
+    that it mustn't. ``settings``: as for ``Workspace.start``; ``place``: "broker", which ends after the first batch,
+    "full disk" or the empty text; ``by_lane``: it is a lane that fails."""
 
     body: str
     reads: tuple[str, ...]
-    besides: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     code: int = 1
     place: str = ""
@@ -127,16 +126,16 @@ rows.map(crash, schema="n int").write("out")
     ),
     "import on a worker": Failing(
         """
-import sys
+import sys, types
 FOUND = os.path.join(os.path.dirname(__file__), "found")
 if not os.path.exists(FOUND):  # by the driver, which comes first; workers import this file too
     open(FOUND, "w").close()
-    sys.path.insert(0, os.path.join(os.path.dirname(__file__), "elsewhere"))
+    sys.modules["prices"] = types.ModuleType("prices")
+    sys.modules["prices"].of = lambda row: 1
 import prices
 rows.map(lambda row: {"n": prices.of(row)}, schema="n int").write("out")
 """,
         ("No module named 'prices'", "install it where Python workers run"),
-        besides={"elsewhere/prices.py": "def of(row):\n    return 1\n"},
     ),
     "pickling": Failing(
         """
