@@ -98,6 +98,20 @@ def test_state_and_timers_of_event_time(site: Site) -> None:
     assert all(letter["anabranch.operator"].startswith("process 'silence' (test_process.py:") for letter in letters)
 
 
+def test_a_limit_passes_the_first_rows_of_each_key_also_after_a_restart(site: Site) -> None:
+    site.log.create("in", 2)
+    job = Job("j")
+    job.read("in", key="k string", schema=SCHEMA).limit_per_key(2, name="first").write("out")
+    run = site.deployed(job)
+    put(site, 0, 0, ("a", 1), ("b", 1), ("a", 2), ("a", 3))
+    run.ran()
+    put(site, 0, 1, ("a", 4), ("b", 2), ("b", 3))
+    put(site, 1, 1, ("c", 1))
+    run.ran()
+    passed = sorted((value["k"], value["n"]) for value in site.values("out"))
+    assert passed == [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("c", 1)]
+
+
 class Every(Processor):
     """Values of many types, in and out of the state."""
 

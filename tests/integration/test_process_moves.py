@@ -59,6 +59,19 @@ def check_schemas(folder: Folder) -> None:
     assert files == set(root.glob("state/0/_stateSchema/default/[0-9]*"))
 
 
+def test_a_limit_counts_on_where_its_keys_go(site: Site) -> None:
+    """Factor 1, then 4 in two containers, then 1 again: of each key two rows pass in all."""
+    job = Job("j")
+    job.read("in", key="k string", schema="n int, at timestamp").limit_per_key(2, name="first").write("out")
+    parted = Parted(site, job, row, partitions=1)
+    parted.put(52)  # 12 of the 40 keys have come twice
+    parted.scale(4, 2)
+    parted.put(8)
+    parted.scale(1, 1)
+    parted.put(40)
+    assert Counter(value["k"] for value in site.values("out")) == dict.fromkeys(KEYS, 2)
+
+
 class Crash(Exception):
     """The process dies."""
 
