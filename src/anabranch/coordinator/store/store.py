@@ -11,7 +11,8 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from anabranch.coordinator.store import address, database, leading, lookups, rows, sqlite, sweeping
+from anabranch.coordinator.store import address, database, leading, lookups, moving, rows, sqlite, sweeping
+from anabranch.coordinator.store.moving import JobRows
 from anabranch.coordinator.store.records import (
     ALL_EVENTS,
     ContainerRecord,
@@ -120,10 +121,8 @@ class Store:
 
     def containers(self, job: str) -> list[ContainerRecord]:
         """The processes that hold the job's seats, or held them last."""
-        query = sa.select(containers).where(containers.c.job == job, containers.c.gone.is_(None))
         with self._reading() as connection:
-            found = [ContainerRecord(**row) for row in connection.execute(query).mappings()]
-        return sorted(found, key=lambda container: (container.seat, container.epoch))
+            return lookups.present(connection, job)
 
     def container(self, container: str) -> ContainerRecord | None:
         with self._reading() as connection:
@@ -153,9 +152,8 @@ class Store:
 
     def lane_states(self, job: str) -> dict[str, int]:
         """How many lanes of the job are in each state, of all deployments."""
-        query = sa.select(lanes.c.state, sa.func.count()).where(lanes.c.job == job).group_by(lanes.c.state)
         with self._reading() as connection:
-            return {row[0]: row[1] for row in connection.execute(query)}
+            return lookups.lane_states(connection, job)
 
     def open_lanes(self, job: str) -> list[Lane]:
         """The lanes of the job that aren't closed, in the order they were planned."""
@@ -164,9 +162,13 @@ class Store:
 
     def deployment_numbers(self, job: str, limit: int) -> list[int]:
         """The numbers of the job's last deployments, newest first."""
-        query = sa.select(deployments.c.id).where(deployments.c.job == job).order_by(deployments.c.id.desc())
         with self._reading() as connection:
-            return list(connection.execute(query.limit(limit)).scalars())
+            return lookups.deployment_numbers(connection, job, limit)
+
+    def export_job(self, job: str) -> JobRows:
+        """All rows of a job, with the code of its deployments. NotFoundError if there is none."""
+        with self._reading() as connection:
+            return moving.of_job(connection, job)
 
     # Who leads
 
@@ -362,6 +364,11 @@ class Store:
             query = sa.select(artifacts.c.sha256).where(artifacts.c.sha256 == sha256)
             if connection.execute(query).first() is None:
                 connection.execute(sa.insert(artifacts).values(sha256=sha256, content=content))
+
+    def import_job(self, job: str, rows: JobRows, event: Event) -> None:
+        """Know a job from now on as another store did. ConflictError if this one knows it already."""
+        with self._writing(event) as connection:
+            moving.add(connection, job, rows)
 
     def note(self, happened: Sequence[Event]) -> None:
         """Add to the log of events."""
