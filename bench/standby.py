@@ -46,7 +46,9 @@ class Away(Site):
     def __init__(self, spark: SparkSession, folder: Path, storage: Far) -> None:
         super().__init__(spark, folder)
         self.lanes = f"{storage.uri}/{folder.name}"
-        self.place = type(self.place)(spark, self.lanes, self.place.clocks, self.place.systems)
+        self.lane_folders = type(self.lane_folders)(
+            spark, self.lanes, self.lane_folders.clocks, self.lane_folders.systems
+        )
 
     def fed(self, keys: int) -> Deployed:
         """A running count by so many keys; nothing has run yet."""

@@ -35,7 +35,9 @@ class Elsewhere(Site):
     def __init__(self, spark: SparkSession, folder: Path, root: str) -> None:
         super().__init__(spark, folder)
         self.lanes = f"{root}/{folder.name}"
-        self.place = type(self.place)(spark, self.lanes, self.place.clocks, self.place.systems)
+        self.lane_folders = type(self.lane_folders)(
+            spark, self.lanes, self.lane_folders.clocks, self.lane_folders.systems
+        )
 
     def feed(self, batches: int) -> None:
         self.log.create("in", PARTITIONS)

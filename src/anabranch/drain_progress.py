@@ -9,7 +9,7 @@ from anabranch.model.lane import LaneState
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.protocol.status import JobStatus, LaneStatus
 
-__all__ = ["Left", "foretold", "functions_part", "left", "seconds_left"]
+__all__ = ["DrainRemainder", "foretold", "functions_part", "left", "seconds_left"]
 
 _HALTING = 0.5
 """Seconds for all lanes to halt where they are and be heard, and be told where to stop."""
@@ -23,7 +23,7 @@ _TOLD_BY_ITSELF = 1.0
 
 
 @dataclass(frozen=True)
-class Left:
+class DrainRemainder:
     """Stages and lanes that aren't drained; records that are to be taken in, and windows (of a key) that are open."""
 
     stages: int
@@ -32,11 +32,11 @@ class Left:
     windows: int
 
 
-def left(status: JobStatus) -> Left:
+def left(status: JobStatus) -> DrainRemainder:
     """What a job has to do until it is drained."""
     lanes = [each for each in status.lanes if each.lane.state is not LaneState.CLOSED]
     until = {} if status.drain is None or status.drain.until is None else status.drain.until
-    return Left(
+    return DrainRemainder(
         stages=len({each.lane.stage for each in lanes}),
         lanes=len(lanes),
         records=sum(_records(each, until) for each in lanes),

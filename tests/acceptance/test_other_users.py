@@ -12,7 +12,8 @@ import httpx
 import pytest
 
 from anabranch.coordinator import token_file
-from tests.acceptance.harness import JOB, Workspace, flights
+from tests.acceptance.harness import JOB, Workspace, descendants, flights
+from tests.support import open_ports
 from tests.support.permissions import open_to_others
 
 pytestmark = pytest.mark.acceptance
@@ -50,6 +51,7 @@ def test_another_user_sees_and_changes_nothing(workspace: Workspace) -> None:
         assert httpx.request(method, f"{url}{path}", trust_env=False).status_code == 401
     assert workspace.status()["state"] == "running"  # the verb has found the token
     assert of_processes(token) == []
+    assert answering_anybody([process.popen.pid, *descendants(process.popen.pid)]) == {}
     workspace.call("stop", JOB)
     assert process.wait() == 0, process.stderr
     assert of_the_job(workspace) == []
@@ -57,6 +59,19 @@ def test_another_user_sees_and_changes_nothing(workspace: Workspace) -> None:
     assert f"POST /jobs/{JOB}/stop: 401" in found
     assert f"POST /jobs/{JOB}/stop: 200" in found
     assert token not in found + process.stdout + process.stderr
+
+
+def answering_anybody(pids: list[int]) -> dict[tuple[str, int], bytes]:
+    """The ports of these processes that other machines reach, or on which Spark reads what anybody sends."""
+    ports = open_ports.listening(pids)
+    assert len(ports) > 2, ports  # the coordinator's, and those of Spark's driver and of its gateway
+    answers = {each: open_ports.asked(each[1]) for each in ports}
+    assert any(b"Expected SaslMessage" in answer for answer in answers.values()), answers
+    return {
+        (address, port): answer
+        for (address, port), answer in answers.items()
+        if address not in ("127.0.0.1", "::1") or b"readUTF" in answer
+    }
 
 
 def of_processes(token: str) -> list[str]:

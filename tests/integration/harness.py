@@ -31,7 +31,7 @@ from anabranch.config import (
 )
 from anabranch.container import batch_size_memory
 from anabranch.container.checkpoint.folder import Folder
-from anabranch.container.checkpoint.lane_folders import Place
+from anabranch.container.checkpoint.lane_folders import LaneFolders
 from anabranch.container.lane.attempt import Build, Offsets
 from anabranch.container.lane.runner import LaneRunner
 from anabranch.container.retries import Standstill
@@ -72,7 +72,7 @@ class Site:
         (root / "clocks").mkdir()
         self.lanes = str(root / "lanes")
         self.system: System = EmbeddedSystem(root / "log")
-        self.place = Place(spark, str(root / "lanes"), root / "clocks", Systems(self.settings()))
+        self.lane_folders = LaneFolders(spark, str(root / "lanes"), root / "clocks", Systems(self.settings()))
 
     def settings(self, formats: Mapping[str, Any] | None = None, **job: Any) -> Settings:
         return Settings(
@@ -200,10 +200,10 @@ class Deployed:
             ends = self.ends(lane)
             until = {ssp: end for ssp, end in ends.items() if ssp.stream not in own}
             runner = LaneRunner(
-                self._place,
+                self.lane_folders,
                 lane,
                 self.epoch,
-                self._building(lane, until),
+                self.building(lane, until),
                 {**self.starting, **lane.begins},
                 until,
                 Standstill(math.inf),
@@ -217,14 +217,14 @@ class Deployed:
         return self.reports
 
     @property
-    def _place(self) -> Place:
-        return replace(self.site.place, systems=Systems(self.settings, self.job.graph.job))
+    def lane_folders(self) -> LaneFolders:
+        return replace(self.site.lane_folders, systems=Systems(self.settings, self.job.graph.job))
 
     @contextmanager
     def running(self) -> Iterator[Callable[[], dict[str, LaneReport]]]:
         """All lanes run at once, until the end; gives what tells their reports."""
         runners = [
-            LaneRunner(self._place, lane, self.epoch, self._building(lane, {}), {}, None, Standstill(math.inf))
+            LaneRunner(self.lane_folders, lane, self.epoch, self.building(lane, {}), {}, None, Standstill(math.inf))
             for lane in self.lanes
         ]
         for runner in runners:
@@ -271,7 +271,7 @@ class Deployed:
             epoch=epoch,
             folder=folder,
             planned=Folder(self.site.spark, folder).batch,
-            clock=str(self.site.place.clock(lane)),
+            clock=str(self.site.lane_folders.clock(lane)),
             starting={},
             until=until or {},
         )
@@ -283,18 +283,18 @@ class Deployed:
 
     def folder(self, lane: Lane) -> Folder:
         """The folder that a lane has had since its first run."""
-        return Folder(self.site.spark, f"{self.site.place.root}/{lane.job}/{lane.id}/{lane.folder_epoch}")
+        return Folder(self.site.spark, f"{self.site.lane_folders.root}/{lane.job}/{lane.id}/{lane.folder_epoch}")
 
-    def _building(self, lane: Lane, until: Offsets) -> Build:
+    def building(self, lane: Lane, until: Offsets) -> Build:
         def build(folder: Folder, clock: str, starting: Offsets, dropped: Callable[[int], None]) -> LaneQuery:
             query = self.query(lane, folder.uri, until, self.epoch)
             return replace(
                 query,
                 clock=clock,
                 starting=starting,
-                inherited=lambda: self._place.inherited(lane),
+                inherited=lambda: self.lane_folders.inherited(lane),
                 dropped=dropped,
-                remembered=lambda quick: batch_size_memory.remembered(self._place, lane, quick=quick),
+                remembered=lambda quick: batch_size_memory.remembered(self.lane_folders, lane, quick=quick),
             )
 
         return build

@@ -231,16 +231,16 @@ def test_a_damaged_memory_is_as_if_it_were_not_there(text: str, site: Site) -> N
     source = input_of(site, "in", 1, 10)
     run = site.deployed(waiting(site, source, lambda _: 0.0))
     (lane,) = run.lanes
-    assert batch_size_memory.remembered(site.place, lane, quick=True) == 0
-    memory = batch_size_memory.Memory(site.place, lane)
+    assert batch_size_memory.remembered(site.lane_folders, lane, quick=True) == 0
+    memory = batch_size_memory.Memory(site.lane_folders, lane)
     memory.note(5000, ends=True)
-    assert batch_size_memory.remembered(site.place, lane, quick=True) == 5000
+    assert batch_size_memory.remembered(site.lane_folders, lane, quick=True) == 5000
     (file,) = (site.root / "lanes" / "j" / "speeds").iterdir()
     assert json.loads(file.read_text()) == {"1": {"rows": 5000, "partitions": 1}}
     file.write_text(text)
-    assert batch_size_memory.remembered(site.place, lane, quick=True) == 0
+    assert batch_size_memory.remembered(site.lane_folders, lane, quick=True) == 0
     memory.note(900, ends=True)
-    assert batch_size_memory.remembered(site.place, lane, quick=True) == 900
+    assert batch_size_memory.remembered(site.lane_folders, lane, quick=True) == 900
 
 
 def test_a_memory_that_cannot_be_kept_fails_nothing(site: Site) -> None:
@@ -249,5 +249,5 @@ def test_a_memory_that_cannot_be_kept_fails_nothing(site: Site) -> None:
     (lane,) = run.lanes
     (site.root / "lanes" / "j").mkdir(parents=True)
     (site.root / "lanes" / "j" / "speeds").write_text("a file, where a folder should be")
-    batch_size_memory.Memory(site.place, lane).note(5000, ends=True)
-    assert batch_size_memory.remembered(site.place, lane, quick=True) == 0
+    batch_size_memory.Memory(site.lane_folders, lane).note(5000, ends=True)
+    assert batch_size_memory.remembered(site.lane_folders, lane, quick=True) == 0

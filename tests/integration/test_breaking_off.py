@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 
 from anabranch import Job, Processor, Timers, ValueState, tumbling
 from anabranch.config import OutputSettings, StreamSettings
-from anabranch.container.checkpoint.lane_folders import Place
+from anabranch.container.checkpoint.lane_folders import LaneFolders
 from anabranch.container.lane.runner import LaneRunner
 from anabranch.container.retries import Standstill
 from anabranch.model.lane import Lane, Position
@@ -54,8 +54,8 @@ class Running:
 
     def __init__(self, run: Deployed, lane: Lane) -> None:
         self.run = run
-        build = run._building(lane, {})
-        self.runner = LaneRunner(run._place, lane, run.epoch, build, lane.begins, None, Standstill(math.inf))
+        build = run.building(lane, {})
+        self.runner = LaneRunner(run.lane_folders, lane, run.epoch, build, lane.begins, None, Standstill(math.inf))
         self.runner.start()
         self.runner.acknowledge(upstream_ended=False)
 
@@ -251,7 +251,9 @@ def test_state_that_a_task_has_committed_before_is_not_gone_on_from(site: Site, 
     running = slow.running_behind(before)
     number = 1 if before else 0
     running.until_in_batch(number)
-    folder = Path(f"{site.place.root}/{running.runner.lane.job}/{running.runner.lane.id}/{running.report.folder_epoch}")
+    folder = Path(
+        f"{site.lane_folders.root}/{running.runner.lane.job}/{running.runner.lane.id}/{running.report.folder_epoch}"
+    )
     running.until("state", lambda: _has_state_of(folder, number))
     lane = running.closed()
     assert (running.report.batch, _has_state_of(folder, number)) == (number - 1, True)
@@ -358,7 +360,7 @@ def test_a_batch_that_is_seen_in_part_is_awaited_and_told(kafka: KafkaSite) -> N
 def test_a_batch_that_is_found_to_be_seen_after_it_was_broken_off_is_finished(
     kafka: KafkaSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Place, "seen", lambda *_: -1)
+    monkeypatch.setattr(LaneFolders, "seen", lambda *_: -1)
     slow = Slow(kafka, mapped)
     rows = [{"n": n, "slow": str(slow.file)} for n in range(COUNT)]
     kafka.put(slow.inputs, 0, rows, [b"k0"] * COUNT)
@@ -459,10 +461,10 @@ def test_what_a_former_process_has_left_is_taken_back_by_whoever_closes_the_lane
     slow.run.lanes = [running.ended(SOON)]
     assert running.report.pending
     runner = LaneRunner(
-        slow.run._place,
+        slow.run.lane_folders,
         slow.run.lanes[0],
         slow.run.epoch,
-        slow.run._building(slow.run.lanes[0], {}),
+        slow.run.building(slow.run.lanes[0], {}),
         {},
         None,
         Standstill(math.inf),

@@ -22,7 +22,7 @@ from anabranch.errors import ConflictError, StateError
 from anabranch.model.hashing import bucket
 from anabranch.model.lane import Lane
 from anabranch.spark.query import state
-from anabranch.spark.query.state import Held
+from anabranch.spark.query.state import StateSize
 from tests.integration.harness import AT, Site
 from tests.integration.parted import KEYS, Parted
 
@@ -48,14 +48,14 @@ def test_foreign_state_goes_and_the_rest_stays_exact(spark: SparkSession, site: 
     parted = Parted(site)
     parted.put(40)
     (whole,) = parted.job.lanes
-    alone = held(spark, parted, whole)
+    alone = size_of(spark, parted, whole)
     assert (alone.rows, alone.foreign_rows, alone.foreign_bytes) == (80, 0, 0)
     parted.scale(4, 2)
     parted.put(20)
     store = parted.store()
     lanes = maintenance.lanes(store, "j")
     before = {lane.id: tree(parted.job.folder(lane)) for lane in lanes}
-    found = [held(spark, parted, lane) for lane in lanes]
+    found = [size_of(spark, parted, lane) for lane in lanes]
     assert {lane.id: tree(parted.job.folder(lane)) for lane in lanes} == before, "it only looks"
     for lane, its in zip(lanes, found, strict=True):
         assert (its.rows, its.rows - its.foreign_rows) == (80, owned(lane, 4))
@@ -67,19 +67,19 @@ def test_foreign_state_goes_and_the_rest_stays_exact(spark: SparkSession, site: 
             raise Crash
 
     with crash_points.watched(crash), pytest.raises(Crash):
-        compact.compacted(store, spark, site.place.root, lanes)
+        compact.compacted(store, spark, site.lane_folders.root, lanes)
     again = maintenance.lanes(store, "j")
     assert [lane.folder_epoch for lane in again] == [lane.folder_epoch for lane in lanes]
     assert {lane.id: tree(parted.job.folder(lane)) for lane in again} == before
 
-    done = compact.compacted(store, spark, site.place.root, again)
+    done = compact.compacted(store, spark, site.lane_folders.root, again)
     told = [(each.rows, each.bytes, each.rows_now, each.bytes_now) for each in done]
     assert told == [(h.rows, h.bytes, h.rows - h.foreign_rows, h.bytes - h.foreign_bytes) for h in found]
     now = maintenance.lanes(store, "j")
     assert all(new.folder_epoch > old.folder_epoch for new, old in zip(now, lanes, strict=True))
     assert not any(parted.job.folder(lane).exists() for lane in lanes)
     assert [event.what.split()[-1] for event in store.events("j", 2)] == ["folder", "folder"]
-    assert compact.compacted(store, spark, site.place.root, now) == []
+    assert compact.compacted(store, spark, site.lane_folders.root, now) == []
 
     parted.job.lanes = [msgspec.structs.replace(lane, deployment=0) for lane in now]
     parted.job.epoch = 100
@@ -104,9 +104,9 @@ def test_a_join_keeps_the_rows_of_both_sides_that_are_its_own(spark: SparkSessio
     parted.put(20)
     store = parted.store()
     lanes = maintenance.lanes(store, "j")
-    found = [held(spark, parted, lane) for lane in lanes]
+    found = [size_of(spark, parted, lane) for lane in lanes]
     assert sum(each.foreign_rows for each in found) >= 2 * 2 * 2 * 40, "a row and a number for each, on both sides"
-    done = compact.compacted(store, spark, site.place.root, lanes)
+    done = compact.compacted(store, spark, site.lane_folders.root, lanes)
     assert [each.rows_now for each in done] == [each.rows - each.foreign_rows for each in found]
     parted.job.lanes = [msgspec.structs.replace(lane, deployment=0) for lane in maintenance.lanes(store, "j")]
     parted.job.epoch = 100
@@ -117,9 +117,9 @@ def test_a_join_keeps_the_rows_of_both_sides_that_are_its_own(spark: SparkSessio
     assert came == Counter(dict.fromkeys(pairs, 2))
 
 
-def held(spark: SparkSession, parted: Parted, lane: Lane) -> Held:
+def size_of(spark: SparkSession, parted: Parted, lane: Lane) -> StateSize:
     folder = parted.job.folder(lane)
-    return state.held(spark, lane, folder.uri, folder.committed(), keys=1)
+    return state.size_of(spark, lane, folder.uri, folder.committed(), keys=1)
 
 
 def check(parted: Parted) -> None:
@@ -152,10 +152,10 @@ def test_what_is_written_wrong_is_not_taken(spark: SparkSession, site: Site, mon
     (lane,) = parted.job.lanes
     found = compaction.look(spark, lane, parted.job.folder(lane).uri, 1)
     wrong = msgspec.structs.replace(lane, numbers=dict.fromkeys(lane.numbers, 7))
-    claimed = Held(found.held.rows, found.held.bytes, found.held.rows - 1, found.held.bytes)
-    target = f"{site.place.root}/j/{lane.id}/9"
+    claimed = StateSize(found.size.rows, found.size.bytes, found.size.rows - 1, found.size.bytes)
+    target = f"{site.lane_folders.root}/j/{lane.id}/9"
     with pytest.raises(StateError, match="was not written anew as it should be"):
-        compaction.rewrite(spark, compaction.Look(wrong, found.folder, found.batch, 1, claimed), target)
+        compaction.rewrite(spark, compaction.StoredState(wrong, found.folder, found.batch, 1, claimed), target)
     assert not parted.job.folder(msgspec.structs.replace(lane, folder_epoch=9)).exists()
     with pytest.raises(ConflictError):
         compaction.rewrite(spark, found, found.folder.uri)

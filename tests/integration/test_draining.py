@@ -56,7 +56,7 @@ class Drained:
         self.runners: list[LaneRunner] = []
         for lane in run.lanes:
             runner = LaneRunner(
-                run._place, lane, run.epoch, run._building(lane, {}), lane.begins, None, Standstill(math.inf)
+                run.lane_folders, lane, run.epoch, run.building(lane, {}), lane.begins, None, Standstill(math.inf)
             )
             self.runners.append(runner)
 

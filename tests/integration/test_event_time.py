@@ -144,7 +144,7 @@ def test_a_clone_of_the_stateful_lane_goes_on_with_the_same_windows(site: Site) 
     (number,) = [n for n, lane in enumerate(run.lanes) if lane.stage == "1"]
     parent = run.lanes[number]
     child = msgspec.structs.replace(parent, id="1-0000cafe", predecessors=(parent.id,), folder_epoch=7)
-    copying.clone(run.folder(parent), f"{site.place.root}/j/{child.id}/7")
+    copying.clone(run.folder(parent), f"{site.lane_folders.root}/j/{child.id}/7")
     run.lanes[number] = child
     run.epoch = 7
     put(site, 1, behind[len(behind) // 3 :])

@@ -15,7 +15,7 @@ from anabranch import Job, crash_points
 from anabranch.container.lane.handover import PrestartedQuery, Prestarter
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
-from anabranch.spark.query.preanalysis import Foreseen
+from anabranch.spark.query.preanalysis import PreanalyzedQuery
 from anabranch.spark.query.query import LaneQuery
 from anabranch.testing import KILL, SCALE, Message, run
 from anabranch.testing.broker import Cluster
@@ -43,7 +43,7 @@ def functions(job: Job) -> None:
 
 @pytest.mark.parametrize("build", [pytest.param(sql, marks=pytest.mark.long), functions])
 def test_each_record_once_and_in_order(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, build: Any) -> None:
-    known = spied(monkeypatch, Foreseen, "known")
+    known = spied(monkeypatch, PreanalyzedQuery, "known")
     gone_on = spied(monkeypatch, PrestartedQuery, "go_on")
     check(cluster, build, [(200, SCALE(2)), (150, SCALE(1)), (100, KILL), (60, SCALE(4))])
     assert any(found is not None for found in known)

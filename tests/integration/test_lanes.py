@@ -70,7 +70,7 @@ def test_a_lane_whose_folder_is_gone_fails(site: Site) -> None:
     run = copying(site)
     run.ran()
     (lane,) = run.lanes
-    shutil.rmtree(f"{site.place.root}/j/{lane.id}")
+    shutil.rmtree(f"{site.lane_folders.root}/j/{lane.id}")
     assert f"the folder of lane {lane.id} is gone" in run.failure()
     assert numbers(site) == [0, 1, 2, 3, 4]
 
@@ -101,7 +101,7 @@ def test_a_lane_whose_folder_is_older_than_its_outputs_fails(site: Site) -> None
     run = copying(site)
     run.ran()
     (lane,) = run.lanes
-    folder = Path(site.place.root, "j", lane.id, "1")
+    folder = Path(site.lane_folders.root, "j", lane.id, "1")
     kept = site.root / "backup"
     shutil.copytree(folder, kept)
     site.put("in", 0, [{"n": 5}], [b"k"])

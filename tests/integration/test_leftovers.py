@@ -34,7 +34,7 @@ def with_folder(site: Site, run: Deployed, files: dict[str, str | None]) -> Path
     """Let the lane have a folder with these files, or folders (None), as the coordinator knows."""
     (lane,) = run.lanes
     run.lanes = [msgspec.structs.replace(lane, folder_epoch=1)]
-    folder = Path(site.place.root, lane.job, lane.id, "1")
+    folder = Path(site.lane_folders.root, lane.job, lane.id, "1")
     folder.mkdir(parents=True)
     put(folder, files)
     return folder
@@ -160,7 +160,7 @@ def test_a_lane_that_a_process_had_begun_ahead_begins_once_more(site: Site) -> N
     """The coordinator doesn't know of the folder: whatever lies there is of a process that has died."""
     run = copying(site)
     (lane,) = run.lanes
-    folder = Path(site.place.root, lane.job, lane.id, "1")
+    folder = Path(site.lane_folders.root, lane.job, lane.id, "1")
     put(folder, {"metadata": METADATA, "offsets/0": "v1\n{}\n-", f"commits/.0.{UUID}.tmp": "", "state/0/0/1.zip": ""})
     run.ran()
     assert Counter(value["n"] for value in site.values("out")) == Counter(range(5))

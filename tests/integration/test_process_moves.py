@@ -91,7 +91,7 @@ def test_each_timer_goes_off_once(spark: SparkSession, site: Site) -> None:
     for number, lane in enumerate(parted.job.lanes):
         folder = parted.job.folder(lane)
         found = compaction.look(spark, lane, folder.uri, keys=1)
-        assert 0 < found.held.foreign_rows < found.held.rows
+        assert 0 < found.size.foreign_rows < found.size.rows
         check_schemas(folder)
         compaction.rewrite(spark, found, folder.uri.rsplit("/", 1)[0] + "/100")
         folder.remove()

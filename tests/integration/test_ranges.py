@@ -13,7 +13,7 @@ from tests.integration.harness import AT, Site
 
 
 def ranged(site: Site, ranges: dict[int, list[tuple[int, int]]]) -> DataFrame:
-    return again(site.spark, site.place.systems.named("embedded"), "in", ranges)
+    return again(site.spark, site.lane_folders.systems.named("embedded"), "in", ranges)
 
 
 def filled(site: Site) -> None:

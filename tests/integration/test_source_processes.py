@@ -75,7 +75,7 @@ def test_queries_that_share_a_source_leave_its_environment_as_it_is(site: Site) 
     ours = source_environment.of_session(site.spark)
     before = {
         source.name(): spark_java.source_environment(site.spark, source.name())
-        for source in registered_sources.sources(site.place.systems)
+        for source in registered_sources.sources(site.lane_folders.systems)
     }
     assert all({name: environment[name] for name in ours}.keys() == ours.keys() for environment, _ in before.values())
     assert run_queries(site, embedded.FORMAT, 2) == 10

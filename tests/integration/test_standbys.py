@@ -141,7 +141,7 @@ def test_a_lane_goes_on_exactly_from_a_standby_and_after_a_kill_in_the_middle(si
     copying.refresh(folder, copying.standby(folder, 0))
     feed(site, 0, 10, 5)
     feed(site, 1, 0, 5)
-    target = f"file:{site.place.root}/{run.lanes[0].job}/{run.lanes[0].id}/{run.epoch}"
+    target = f"file:{site.lane_folders.root}/{run.lanes[0].job}/{run.lanes[0].id}/{run.epoch}"
 
     def kill(step: str, lane: str, batch: int) -> None:
         assert (step, lane, batch) == (crash_points.ADOPTED, run.lanes[0].id, folder.committed())
@@ -220,5 +220,5 @@ def test_a_lane_that_is_parted_goes_on_until_there_are_standbys_and_then_each_ha
         holders = {one.container: one.seat for one in status().containers}
         assert {(seats[copy.lane], holders[copy.container]) for copy in status().copies} == {("0", "1"), ("1", "0")}
     assert [line["warm"] for line in said if line["event"] == "a folder was copied"] == [True, True]
-    kept = {path.parent.name for path in Path(site.place.root).glob("j/*/standby-*")}
+    kept = {path.parent.name for path in Path(site.lane_folders.root).glob("j/*/standby-*")}
     assert kept == seats.keys()  # those of the lane that was parted are removed

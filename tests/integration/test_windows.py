@@ -37,7 +37,7 @@ def test_sessions_are_exact_through_a_split_and_without_the_state_of_others(spar
         site.put("in", partition, [{"at": (START + timedelta(hours=1)).isoformat()}], [b"other"])
     parted.put(20)
     store = parted.store()
-    done = compact.compacted(store, spark, site.place.root, maintenance.lanes(store, "j"))
+    done = compact.compacted(store, spark, site.lane_folders.root, maintenance.lanes(store, "j"))
     own, foreign = 2 * 41, 2 * 20
     assert sum(each.rows for each in done) == own + foreign, "half of the others' have ended, for they didn't go on"
     assert sum(each.rows_now for each in done) == own

@@ -11,10 +11,10 @@ import msgspec
 
 from anabranch.container.lane import actions, events, lifecycle
 from anabranch.container.lane.actions import Action
-from anabranch.container.lane.events import Closing, Event, Want
+from anabranch.container.lane.events import Closing, Event, Run
 from anabranch.container.lane.lifecycle import Phase
 from anabranch.container.restarts import Step
-from anabranch.container.seat_lease import Agent, Sent
+from anabranch.container.seat_lease import SeatLease, SentHeartbeat
 from anabranch.coordinator.api.client import AWAY
 from anabranch.errors import AnabranchError, FencedError
 from anabranch.model.lane import Lane
@@ -43,7 +43,7 @@ class ContainerProcess(Actor):
         super().__init__(scenario.world, name)
         self.scenario = scenario
         self.job = job
-        self.agent: Agent | None = None
+        self.seat_lease: SeatLease | None = None
         self.refused_at = float("inf")
         self.seated = False
         self.was_frozen = False
@@ -52,7 +52,7 @@ class ContainerProcess(Actor):
         self._survives = survives
         self._client = Client(scenario.network, self)
         self._runs: dict[str, LaneRun] = {}
-        self.copies = Copies(scenario.storage, Random(f"{name} {pid}"))
+        self.standbys = Standbys(scenario.storage, Random(f"{name} {pid}"))
         self._shape: object = None
         self._leaving = False
         self._ending = ""
@@ -61,8 +61,10 @@ class ContainerProcess(Actor):
     @property
     def out_of_time(self) -> bool:
         """Whether the watchdog ends it before it does anything more: what it writes can't be fenced."""
-        agent = self.agent
-        return agent is not None and not self._survives and bool(agent.must_stop) and agent.lease_left <= 0
+        seat_lease = self.seat_lease
+        return (
+            seat_lease is not None and not self._survives and bool(seat_lease.must_stop) and seat_lease.lease_left <= 0
+        )
 
     def freeze(self, seconds: float) -> None:
         super().freeze(seconds)
@@ -86,7 +88,7 @@ class ContainerProcess(Actor):
             self._client.call(lambda by: by.coordinator.running(self.job).deployment, self._loaded)
             return
         self._copy()
-        me = msgspec.structs.replace(self._registration, copies=self.copies.reports)
+        me = msgspec.structs.replace(self._registration, copies=self.standbys.reports)
         self._client.call(lambda by: by.register(me), lambda found: self._asked(asked, found))
 
     def _loaded(self, found: int | AnabranchError) -> None:
@@ -96,7 +98,7 @@ class ContainerProcess(Actor):
         self.after(_ASK_AGAIN, self._ask)
 
     def _asked(self, asked: float, found: RegistrationResponse | AnabranchError) -> None:
-        if self.agent is not None:
+        if self.seat_lease is not None:
             return
         if isinstance(found, AWAY):
             self.after(_ASK_AGAIN, self._ask)
@@ -105,11 +107,11 @@ class ContainerProcess(Actor):
         elif found.done:
             self.kill("the job doesn't run")
         elif found.seat is None:
-            self.copies.wanted = found.copies
+            self.standbys.wanted = found.copies
             self.after(_ASK_AGAIN, self._ask)
         else:
             self.note(f"has seat {found.seat} of {self.job} as {found.container}")
-            self.agent = Agent(found, asked, lambda: self.world.now, survives=self._survives)
+            self.seat_lease = SeatLease(found, asked, lambda: self.world.now, survives=self._survives)
             self.seated = True
             self.scenario.invariants.alive(self, found, asked + found.lease)
             self._listen()
@@ -122,18 +124,18 @@ class ContainerProcess(Actor):
         self.after(self.world.between(0.8, 1.0) * _PERIOD, self._listen)
 
     def _beat(self, *, leaving: bool = False) -> None:
-        assert self.agent is not None
-        sent = self.agent.beat(self._reports, leaving=leaving, copies=self.copies.reports)
+        assert self.seat_lease is not None
+        sent = self.seat_lease.beat(self._reports, leaving=leaving, copies=self.standbys.reports)
         self._client.call(lambda by: by.heartbeat(self, sent), lambda answer: self._hear(sent, answer, leaving=leaving))
 
-    def _hear(self, sent: Sent, answer: HeartbeatResponse | AnabranchError, *, leaving: bool) -> None:
-        assert self.agent is not None
+    def _hear(self, sent: SentHeartbeat, answer: HeartbeatResponse | AnabranchError, *, leaving: bool) -> None:
+        assert self.seat_lease is not None
         if isinstance(answer, AnabranchError):
-            self.agent.miss(answer.what)
+            self.seat_lease.miss(answer.what)
         else:
-            self.agent.hear(sent, answer)
+            self.seat_lease.hear(sent, answer)
             if answer.alive and self.seated:
-                self.scenario.invariants.alive(self, self.agent.me, self.world.now + self.agent.lease_left)
+                self.scenario.invariants.alive(self, self.seat_lease.me, self.world.now + self.seat_lease.lease_left)
             elif self.refused_at > self.world.now:
                 self.note(f"hears that it must stop: {answer.reason}")
                 self.refused_at = max(self.world.now, self._late_until)
@@ -148,18 +150,18 @@ class ContainerProcess(Actor):
         return tuple(run.report for run in self._runs.values())
 
     def _turn(self) -> None:
-        assert self.agent is not None
+        assert self.seat_lease is not None
         self.after(self.TURN, self._turn)
         self._copy()
         if self._ending:
             self._end()
             return
         fenced = next((run.lane.id for run in self._runs.values() if run.report.fenced), None)
-        answer = self.agent.answer
+        answer = self.seat_lease.answer
         if fenced is not None:
             self._ending = f"lane {fenced} was fenced"
-        elif self.agent.must_stop:
-            self._ending = f"it must stop: {self.agent.must_stop}"
+        elif self.seat_lease.must_stop:
+            self._ending = f"it must stop: {self.seat_lease.must_stop}"
         elif self._leaving:
             self._ending = "it was asked to end"
         elif answer is not None:
@@ -176,23 +178,23 @@ class ContainerProcess(Actor):
             self._end()
 
     def _end(self) -> None:
-        assert self.agent is not None
+        assert self.seat_lease is not None
         if self.out_of_time:
             self.kill("the watchdog")
         elif all(run.ended for run in self._runs.values()) and self.seated:
             self.seated = False
-            if self.agent.must_stop or any(run.report.fenced for run in self._runs.values()):
+            if self.seat_lease.must_stop or any(run.report.fenced for run in self._runs.values()):
                 self.kill(self._ending)
             else:
                 self.note(f"leaves: {self._ending}")
                 self._beat(leaving=True)
 
     def _copy(self) -> None:
-        for what in self.copies.turn(faults=self.world.faults):
+        for what in self.standbys.turn(faults=self.world.faults):
             self.note(what)
 
     def _reconcile(self, answer: HeartbeatResponse) -> None:
-        self.copies.wanted = answer.copies
+        self.standbys.wanted = answer.copies
         wanted = {one.lane.id: one for one in answer.wanted}
         for lane, run in tuple(self._runs.items()):
             if lane in wanted:
@@ -206,7 +208,7 @@ class ContainerProcess(Actor):
                 self._runs[lane] = LaneRun(self, one)
 
 
-class Copies:
+class Standbys:
     """The standbys that a process keeps, as in :mod:`anabranch.container.checkpoint.standbys`. Chance is its own
     here, so that with none everything is as it was."""
 
@@ -266,7 +268,7 @@ class LaneRun:
         self._due = float("inf")
         self._may_begin = self._has_begun = False
         self._report(phase=LanePhase.STARTING, folder_epoch=self._state.folder_epoch)
-        self._tell(events.Started())
+        self._tell(events.AttemptStarted())
 
     @property
     def ended(self) -> bool:
@@ -298,7 +300,7 @@ class LaneRun:
     def go_on(self, wanted: WantedLane) -> None:
         self.closing = wanted.closing
         knew = self._state.acknowledged
-        want = Want(
+        want = Run(
             folder_epoch=wanted.lane.folder_epoch,
             owner_lost=wanted.lane.abandoned,
             upstream_ended=wanted.upstream_ended,
@@ -332,7 +334,7 @@ class LaneRun:
             self._step(events.SourcesLookedUp(reads_sources=True))
         for action in self._step(event):
             self._perform(action)
-            if action == actions.Tend():
+            if action == actions.TendQuery():
                 break  # it is watched again when its batch is committed
 
     def _step(self, event: Event) -> tuple[Action, ...]:
@@ -353,17 +355,17 @@ class LaneRun:
                 self._begin_to_work()
             case actions.DrainByBatches() | actions.DrainHeld():
                 self._drain()
-            case actions.Watch() if self._folder_of().pending:
+            case actions.WatchQuery() if self._folder_of().pending:
                 self._publish()
-            case actions.Watch():
-                self._tell(events.Watched(caught_up=False, holdable=crc32(self.lane.id.encode()) % 2 == 0))
-            case actions.Tend():
+            case actions.WatchQuery():
+                self._tell(events.QueryWatched(caught_up=False, holdable=crc32(self.lane.id.encode()) % 2 == 0))
+            case actions.TendQuery():
                 self._plan()
             case actions.StopQuery():
                 self._tell(events.QueryStopped())
-            case actions.End(has_begun):
+            case actions.EndLane(has_begun):
                 self._end(has_begun=has_begun)
-            case actions.Fail():
+            case actions.FailLane():
                 self._tell(events.FailureReported())
 
     def _take(self) -> None:
@@ -379,7 +381,7 @@ class LaneRun:
         if self._state.waits:
             self._next(self._wait, 0.2, 0.2)
         else:
-            self._tell(events.Awaited())
+            self._tell(events.AcknowledgementAwaited())
 
     def _begin_to_work(self) -> None:
         self._may_start()
@@ -395,9 +397,9 @@ class LaneRun:
             case Phase.STARTING:
                 self._tell(events.QueryStarted())
             case Phase.RUNNING:
-                self._perform(actions.Watch())
+                self._perform(actions.WatchQuery())
             case Phase.FINISHING:
-                self._tell(events.Finished())
+                self._tell(events.PendingFinished())
             case Phase.HOLDING | Phase.DRAINING:
                 self._drain()
 
@@ -462,11 +464,11 @@ class LaneRun:
             phase=LanePhase.ENDED, pending=pending, halted="", drained=drained, stopped=not drained, **self._figures
         )
         self.process.note(f"has ended {self.lane.id}{' with a pending batch' if self.report.pending else ''}")
-        self._tell(events.Ended())
+        self._tell(events.LaneEnded())
 
     def _fail(self, error: str, following: Step) -> None:
-        self._tell(events.Failed(RuntimeError(error)))
-        self._tell(events.Judged(following))
+        self._tell(events.AttemptFailed(RuntimeError(error)))
+        self._tell(events.FailureJudged(following))
         self._report_failure(error)
 
     def _report_failure(self, error: str) -> None:

@@ -17,7 +17,7 @@ from tests.simulation.store import Line, MemoryStore
 from tests.simulation.world import Actor
 
 if TYPE_CHECKING:
-    from anabranch.container.seat_lease import Sent
+    from anabranch.container.seat_lease import SentHeartbeat
     from tests.simulation.containers import ContainerProcess
     from tests.simulation.scenario import Scenario
 
@@ -65,7 +65,7 @@ class CoordinatorProcess(Actor):
     def register(self, registration: Registration) -> RegistrationResponse:
         return self.coordinator.register(registration)
 
-    def heartbeat(self, process: ContainerProcess, sent: Sent) -> HeartbeatResponse:
+    def heartbeat(self, process: ContainerProcess, sent: SentHeartbeat) -> HeartbeatResponse:
         answer = self.coordinator.heartbeat(sent.beat)
         if not answer.alive:
             self.note(f"tells {process.name} to stop: {answer.reason}")

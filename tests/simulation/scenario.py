@@ -362,7 +362,7 @@ class Scenario:
             whole = {
                 has.number
                 for one in processes
-                for has in one.copies.reports
+                for has in one.standbys.reports
                 if (has.lane, has.epoch) == (lane.id, lane.folder_epoch) and has.batch >= 0
             }
             if len(whole) < due:

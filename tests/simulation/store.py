@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from anabranch.coordinator.store import ContainerRecord, DeploymentRecord, Event, LeaderRecord
-from anabranch.coordinator.store.sweeping import Swept
+from anabranch.coordinator.store.sweeping import SweepResult
 from anabranch.errors import NotLeadingError, StoreUnavailableError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.graph import Graph
@@ -344,9 +344,9 @@ class Line:
         self.__dict__[name] = call
         return call
 
-    def sweep(self, events: int, versions: int, unused: Collection[str]) -> Swept:
+    def sweep(self, events: int, versions: int, unused: Collection[str]) -> SweepResult:
         """Nothing becomes that old here. It takes no chance, so that seeds stay what they were."""
-        return Swept()
+        return SweepResult()
 
     def _reach(self, slow: float) -> None:
         world = self._actor.world

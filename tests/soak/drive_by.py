@@ -22,7 +22,7 @@ from structlog.testing import capture_logs
 
 from anabranch.coordinator.api import listening
 from anabranch.coordinator.api import server as server_api
-from anabranch.coordinator.api.audit import Requested
+from anabranch.coordinator.api.audit import AuditedRequest
 from anabranch.coordinator.api.openapi import described
 from anabranch.coordinator.api.operations import OPERATIONS
 from anabranch.coordinator.coordinator import Coordinator
@@ -131,7 +131,9 @@ def tried(folder: Path, how: str, token: str | None) -> str:
     return f"{how}: {len(results)} calls by script, {len(trail.all)} requests came, all refused"
 
 
-def _check(how: str, calls: list[tuple[str, str]], results: list[dict[str, Any]], requests: list[Requested]) -> None:
+def _check(
+    how: str, calls: list[tuple[str, str]], results: list[dict[str, Any]], requests: list[AuditedRequest]
+) -> None:
     assert {(each["method"], each["path"]) for each in results} == set(calls)
     read = [each for each in results if each.get("status") not in {None, 0, *_REFUSED}]
     assert not read, f"{how}: a page has read an answer: {read[0]}"
@@ -147,9 +149,9 @@ class Trail:
     """All requests that changed something or were refused."""
 
     def __init__(self) -> None:
-        self.all: list[Requested] = []
+        self.all: list[AuditedRequest] = []
 
-    def take(self, requested: Requested, /) -> None:
+    def take(self, requested: AuditedRequest, /) -> None:
         self.all.append(requested)
 
 

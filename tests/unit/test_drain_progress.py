@@ -10,7 +10,7 @@ from anabranch import Job
 from anabranch.api.hooks import ON_DRAIN, DrainedTask
 from anabranch.cli import progress
 from anabranch.container.drain_hook import DrainHook
-from anabranch.drain_progress import Left, foretold, left, seconds_left
+from anabranch.drain_progress import DrainRemainder, foretold, left, seconds_left
 from anabranch.errors import GraphError
 from anabranch.metrics import exposition
 from anabranch.model.deployment_state import DeploymentState
@@ -40,8 +40,10 @@ def status(drain: DrainProgress | None) -> JobStatus:
 
 def test_records_are_left_up_to_where_it_stops() -> None:
     drain = DrainProgress(notification=SAID, until={str(FLIGHTS): 30})
-    assert left(status(drain)) == Left(stages=2, lanes=2, records=20 + 10, windows=7)
-    assert left(status(DrainProgress(notification=SAID))) == Left(stages=2, lanes=2, records=40 + 30, windows=7)
+    assert left(status(drain)) == DrainRemainder(stages=2, lanes=2, records=20 + 10, windows=7)
+    assert left(status(DrainProgress(notification=SAID))) == DrainRemainder(
+        stages=2, lanes=2, records=40 + 30, windows=7
+    )
     line = "job delays drains (takes in): 2 stage(s), 2 lane(s), 30 record(s) and 7 window(s) left, about 1 s"
     assert progress.draining(status(drain)) == line
 

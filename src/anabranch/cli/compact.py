@@ -22,7 +22,7 @@ from anabranch.model.lane import Lane
 
 
 @dataclass(frozen=True)
-class Compacted:
+class Compaction:
     """What became of a lane's state: rows, and the bytes of their keys and values, then and now."""
 
     lane: str
@@ -43,7 +43,7 @@ def compact(
     settings = configuration.load(config)
     with maintenance.alone(settings.coordinator.store, job) as store:
         lanes = maintenance.lanes(store, job)
-        found: Sequence[Compacted] = ()
+        found: Sequence[Compaction] = ()
         its = _settings(settings, store, job)
         if lanes:
             progress.say("looking at the state with Spark ...")
@@ -65,7 +65,7 @@ def compact(
         progress.say(f"{len(removed)} folders of closed lanes were removed")
 
 
-def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> list[Compacted]:
+def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> list[Compaction]:
     """Give the lanes that have foreign state folders without it; those that they had are removed then.
 
     Raises:
@@ -78,15 +78,15 @@ def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> lis
     looks = [
         compaction.look(spark, lane, f"{root}/{job}/{lane.id}/{lane.folder_epoch}", keys[lane.stage]) for lane in lanes
     ]
-    foreign = [each for each in looks if each.held.foreign_rows]
+    foreign = [each for each in looks if each.size.foreign_rows]
     if not foreign:
         return []
-    told: dict[str, Compacted] = {}
+    told: dict[str, Compaction] = {}
     begun = maintenance.begun(store, [each.lane for each in foreign], time.time())
     for lane, each in zip(begun, foreign, strict=True):
-        progress.say(f"lane {lane.id}: {each.held.foreign_rows:,} of {each.held.rows:,} rows are foreign ...")
+        progress.say(f"lane {lane.id}: {each.size.foreign_rows:,} of {each.size.rows:,} rows are foreign ...")
         now = compaction.rewrite(spark, each, f"{root}/{job}/{lane.id}/{lane.epoch}")
-        told[lane.id] = Compacted(lane.id, each.held.rows, each.held.bytes, now.rows, now.bytes)
+        told[lane.id] = Compaction(lane.id, each.size.rows, each.size.bytes, now.rows, now.bytes)
     maintenance.replaced(
         store,
         [(lane, f"{told[lane.id].rows_now:,} of {told[lane.id].rows:,} rows stay") for lane in begun],
@@ -122,7 +122,7 @@ def _settings(settings: Settings, store: Store, job: str) -> Settings:
         return settings
 
 
-def _plain(found: Compacted) -> dict[str, str | int]:
+def _plain(found: Compaction) -> dict[str, str | int]:
     return {
         "lane": found.lane,
         "rows": found.rows,

@@ -185,8 +185,8 @@ def _serve(
     survives: bool,
 ) -> None:
     from anabranch.container import watchdog
-    from anabranch.container.heartbeats import Beating
-    from anabranch.container.seat_lease import Agent
+    from anabranch.container.heartbeats import BackgroundHeartbeats
+    from anabranch.container.seat_lease import SeatLease
 
     asked, registered = _seated(client, me, leaving, made)
     if registered is None:
@@ -195,11 +195,13 @@ def _serve(
             progress.say(f"job {me.job} doesn't run: nothing to do")
         return
     progress.say(f"container {registered.container}: seat {registered.seat}, lease {registered.lease:g} s")
-    agent = Agent(registered, asked, boottime, survives=survives)
-    with Beating(client, agent, period, progress.say) as beats:
-        watchdog.watch(lambda: beats.must_stop, ended, lambda: _STOPS_WITHIN if survives else beats.lease_left)
-        made.serve(beats, leaving.event)
-        beats.leave(made.reports)
+    seat_lease = SeatLease(registered, asked, boottime, survives=survives)
+    with BackgroundHeartbeats(client, seat_lease, period, progress.say) as heartbeats:
+        watchdog.watch(
+            lambda: heartbeats.must_stop, ended, lambda: _STOPS_WITHIN if survives else heartbeats.lease_left
+        )
+        made.serve(heartbeats, leaving.event)
+        heartbeats.leave(made.reports)
     if not leaving.asked():
         _check_ended_well(client, me.job, me.deployment)
 
@@ -229,7 +231,7 @@ def _seated(
     """
 
     def ask() -> tuple[float, RegistrationResponse]:
-        said = msgspec.structs.replace(me, copies=made.copies.reports, warm=warming.is_done)
+        said = msgspec.structs.replace(me, copies=made.standbys.reports, warm=warming.is_done)
         return boottime(), client.register(said)
 
     with _Warming(made.spark) as warming:
@@ -242,7 +244,7 @@ def _seated(
             if not warming.begun:
                 progress.say(f"all seats of job {me.job} are taken: standing by")
                 warming.begin()
-            made.copies.want(registered.copies)
+            made.standbys.want(registered.copies)
             time.sleep(_ASK_AGAIN)
         warming.end()
     return 0.0, None

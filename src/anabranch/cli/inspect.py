@@ -70,9 +70,9 @@ def _looked(settings: Settings, model: JobModel, lanes: list[Lane]) -> list[dict
             if lane.folder_epoch and not folder.exists():
                 raise StateError(f"the folder of lane {lane.id} is gone: {uri}", "restore the storage root")
             batch = folder.committed() if lane.folder_epoch else -1
-            its = spark_state.Held(0, 0, 0, 0)
+            its = spark_state.StateSize(0, 0, 0, 0)
             if batch >= 0:
-                its = spark_state.held(spark, lane, uri, batch, keys[lane.stage])
+                its = spark_state.size_of(spark, lane, uri, batch, keys[lane.stage])
             place = {"lane": lane.id, "operator": lane.group, "stage": lane.stage, "seat": lane.seat}
             figures = {_camel(name): figure for name, figure in asdict(its).items()}
             found.append({**place, "tasks": list(lane.tasks), "batch": batch, **figures})

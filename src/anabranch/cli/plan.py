@@ -61,7 +61,7 @@ def plan(
 ) -> None:
     """Show what a run would do: plan JOB.py; or what a change would do to a running job: plan scale JOB, plan
     rewind JOB, plan expand JOB, plan assign JOB, plan drain JOB, plan deploy JOB.py. Changes nothing."""
-    asked = _Asked(factor, containers, to, state, tuple(drop_state or ()), config, json, html)
+    asked = _PlanOptions(factor, containers, to, state, tuple(drop_state or ()), config, json, html)
     if asked.drop_state and job != _DEPLOY:
         raise UsageError("--drop-state is for plan deploy", "anabranch plan deploy JOB.py --drop-state NAME")
     change = _CHANGES.get(job)
@@ -74,7 +74,7 @@ def plan(
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _PlanOptions:
     """The options of the call."""
 
     factor: int | None
@@ -105,14 +105,14 @@ def _misused() -> UsageError:
     )
 
 
-def _alone(change: str, running: str | None, asked: _Asked) -> str:
+def _alone(change: str, running: str | None, asked: _PlanOptions) -> str:
     """The job of a change that has no options of its own."""
     if running is None or asked.of_scale or asked.of_rewind:
         raise UsageError(f"plan {change} needs the name of a job, and nothing else", f"anabranch plan {change} JOB")
     return running
 
 
-def _start(job: Path, asked: _Asked) -> None:
+def _start(job: Path, asked: _PlanOptions) -> None:
     settings = preparation.settings_of(job, asked.config)
     file = loading.load(job)
     made = preparation.plan(file, settings)
@@ -128,7 +128,7 @@ def _start(job: Path, asked: _Asked) -> None:
         traffic.write(asked.html, traffic.page(title, console.export_text(), None, made.traffic))
 
 
-def _scale(running: str | None, asked: _Asked) -> None:
+def _scale(running: str | None, asked: _PlanOptions) -> None:
     if asked.of_rewind:
         raise _misused()
     if running is None:
@@ -140,21 +140,21 @@ def _scale(running: str | None, asked: _Asked) -> None:
     _print_change(said, scaled, status, asked)
 
 
-def _assign(running: str | None, asked: _Asked) -> None:
+def _assign(running: str | None, asked: _PlanOptions) -> None:
     job = _alone(_ASSIGN, running, asked)
     with asked.connected(job) as client:
         result, status = client.assign(job, assign.wished(dry=True)), client.status(job)
     _print_change(f"{result.moved} task(s) would get another container", result, status, asked)
 
 
-def _expand(running: str | None, asked: _Asked) -> None:
+def _expand(running: str | None, asked: _PlanOptions) -> None:
     job = _alone(_EXPAND, running, asked)
     with asked.connected(job) as client:
         result, status = client.expand(job, expand.wished(dry=True)), client.status(job)
     _print_change(expand.listed(result.partitions) or "no input has other partitions", result, status, asked)
 
 
-def _drain(running: str | None, asked: _Asked) -> None:
+def _drain(running: str | None, asked: _PlanOptions) -> None:
     job = _alone(_DRAIN, running, asked)
     with asked.connected(job) as client:
         status = client.status(job)
@@ -167,7 +167,7 @@ def _drain(running: str | None, asked: _Asked) -> None:
         console.print(line, highlight=False)
 
 
-def _print_change(said: str, scaled: ScaleResult, status: JobStatus, asked: _Asked) -> None:
+def _print_change(said: str, scaled: ScaleResult, status: JobStatus, asked: _PlanOptions) -> None:
     if asked.json:
         output.as_json(scaled)
         return
@@ -195,7 +195,7 @@ def _print_moves(console: Console, scaled: ScaleResult, status: JobStatus) -> No
         console.print(f"no container has seat {seats} yet: what is for it stands still until one has")
 
 
-def _rewind(running: str | None, asked: _Asked) -> None:
+def _rewind(running: str | None, asked: _PlanOptions) -> None:
     if asked.of_scale:
         raise _misused()
     if asked.html is not None:
@@ -235,7 +235,7 @@ def _print_rewind(rewound: RewindResult, status: JobStatus) -> None:
     console.print(f"output stands still for about {rewound.pause:.1f} s")
 
 
-def _deploy(running: str | None, asked: _Asked) -> None:
+def _deploy(running: str | None, asked: _PlanOptions) -> None:
     if running is None or asked.of_scale or asked.of_rewind:
         raise UsageError("plan deploy needs a job file, and nothing else", "anabranch plan deploy JOB.py")
     job = Path(running)
@@ -318,7 +318,7 @@ def _print(made: Plan, console: Console) -> None:
         console.print(f"warning: {warning}")
 
 
-_CHANGES: dict[str, Callable[[str | None, _Asked], None]] = {
+_CHANGES: dict[str, Callable[[str | None, _PlanOptions], None]] = {
     _SCALE: _scale,
     _REWIND: _rewind,
     _EXPAND: _expand,

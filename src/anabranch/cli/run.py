@@ -22,7 +22,7 @@ from anabranch.cli import haste, options, progress, tables
 from anabranch.config import Settings, secrets
 from anabranch.coordinator import endpoint, token_file
 from anabranch.coordinator.api import dashboard, listening
-from anabranch.coordinator.api.audit import Audit, Trail
+from anabranch.coordinator.api.audit import Audit, AuditTrail
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.input_monitor import InputMonitor
 from anabranch.coordinator.retention import Retain
@@ -168,7 +168,7 @@ def _serve(
     served: ExitStack,
     replacer: Replacer,
     printed: Path,
-    trail: Trail,
+    trail: AuditTrail,
 ) -> JobStatus:
     """``served`` is to be closed once Spark has been stopped: who asks the coordinator is answered meanwhile.
     ``printed``: where traces of failures go, too."""

@@ -6,11 +6,11 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from anabranch.container.time_spent import COMPUTING, STATE, Operator, Spending
+from anabranch.container.time_spent import COMPUTING, STATE, BatchTimes, Operator
 from anabranch.protocol.lane_report import BatchPhase, BatchProgress
-from anabranch.task_progress.counts import PUBLISHING, READING, Heard, Received
+from anabranch.task_progress.counts import PUBLISHING, READING, Received, TaskCounts
 
-__all__ = ["Look", "Planned", "Tracker"]
+__all__ = ["PlannedBatch", "ProgressSample", "Tracker"]
 
 _MOST_BUCKETS = 64
 _WINDOW = 10.0
@@ -24,7 +24,7 @@ Partition = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedBatch:
     """A batch.
 
     ``ranges``: the first offset that it reads and the one after the last; ``labels``: the operators whose functions its
@@ -47,7 +47,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Look:
+class ProgressSample:
     """``worked``: the seconds that functions have worked on each bucket of a task."""
 
     progress: BatchProgress
@@ -57,12 +57,12 @@ class Look:
 class Tracker:
     """Follows one batch. ``before``: what :attr:`ratios` were of the batch before it."""
 
-    def __init__(self, planned: Planned, since: float, before: Mapping[str, float] | None = None) -> None:
+    def __init__(self, planned: PlannedBatch, since: float, before: Mapping[str, float] | None = None) -> None:
         self._planned = planned
         self._since = since
         self._before = dict(before or {})
         self._speeds: deque[tuple[float, float]] = deque()
-        self._spending = Spending(since)
+        self._spending = BatchTimes(since)
         self._attempts: dict[tuple[str, int, int], int] = {}
         self._most = 0.0
         self._together: float | None = None
@@ -77,11 +77,11 @@ class Tracker:
 
     def look(
         self,
-        heard: Sequence[Heard],
+        heard: Sequence[TaskCounts],
         now: float,
         step: str = COMPUTING,
         stepped: float | None = None,
-    ) -> Look:
+    ) -> ProgressSample:
         """How far it is ``now``, in seconds of the clock of ``since`` and of when tasks were heard.
 
         Args:
@@ -114,13 +114,13 @@ class Tracker:
             if operator.label not in (READING, PUBLISHING):
                 for count in operator.counts:
                     worked[count.task, count.bucket] += count.seconds
-        return Look(progress, worked)
+        return ProgressSample(progress, worked)
 
-    def _operators(self, heard: Sequence[Heard]) -> dict[str, Operator]:
+    def _operators(self, heard: Sequence[TaskCounts]) -> dict[str, Operator]:
         """By label. A task that is repeated counts with its newest attempt; an operator that is computed in several
         stages, with the one that has done most.
         """
-        newest: dict[tuple[str, int, int], Heard] = {}
+        newest: dict[tuple[str, int, int], TaskCounts] = {}
         for each in heard:
             key = each.told.label, each.told.stage, each.told.partition
             if key not in newest or newest[key].told.attempt < each.told.attempt:
@@ -129,7 +129,7 @@ class Tracker:
         if any(attempts.get(key, attempt) > attempt for key, attempt in self._attempts.items()):
             self._most = 0.0  # a task is run again
         self._attempts = attempts
-        stages: dict[tuple[str, int], list[Heard]] = defaultdict(list)
+        stages: dict[tuple[str, int], list[TaskCounts]] = defaultdict(list)
         for (label, stage, _), each in newest.items():
             stages[label, stage].append(each)
         first = min((stage for _, stage in stages), default=0)
@@ -142,7 +142,7 @@ class Tracker:
                 found[label] = made
         return found
 
-    def _is_late(self, label: str, tasks: Sequence[Heard], later: bool) -> bool:
+    def _is_late(self, label: str, tasks: Sequence[TaskCounts], later: bool) -> bool:
         """Whether an operator has the rows of another stage than those that read."""
         if not self._planned.stateful:
             return False
@@ -233,7 +233,7 @@ class Tracker:
         first, end = self._planned.ranges.get((received.source, received.partition), (0, 0))
         return 1.0 if end <= first else min(1.0, max(0, received.offset + 1 - first) / (end - first))
 
-    def _by_received(self, operator: Operator, received: Sequence[tuple[Heard, Received]]) -> float:
+    def _by_received(self, operator: Operator, received: Sequence[tuple[TaskCounts, Received]]) -> float:
         """By how many of a partition's records its rows are that have come so far."""
         expected: dict[Partition, float] = defaultdict(float)
         seen = covered = 0.0

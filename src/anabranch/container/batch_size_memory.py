@@ -10,7 +10,7 @@ from time import monotonic
 
 from anabranch import logs
 from anabranch.container.checkpoint.filesystem import Tree
-from anabranch.container.checkpoint.lane_folders import Place
+from anabranch.container.checkpoint.lane_folders import LaneFolders
 from anabranch.model.lane import Lane
 from anabranch.pace import speeds
 from anabranch.pace.speeds import Speed
@@ -28,8 +28,8 @@ _OTHER = 1.5
 class Memory:
     """What a lane leaves. Those that run at the same time write one after the other, and the last one counts."""
 
-    def __init__(self, place: Place, lane: Lane) -> None:
-        self._place = place
+    def __init__(self, lane_folders: LaneFolders, lane: Lane) -> None:
+        self._lane_folders = lane_folders
         self._lane = lane
         self._rows = 0
         self._noted = monotonic()
@@ -41,7 +41,7 @@ class Memory:
             return
         self._rows, self._noted = rows, monotonic()
         try:
-            tree = _tree(self._place, self._lane)
+            tree = _tree(self._lane_folders, self._lane)
             known = _read(tree, self._lane) | {self._lane.factor: Speed(rows, _partitions(self._lane))}
             tree.fs.mkdirs(tree.path)
             tree.write(_name(self._lane), json.dumps(speeds.to_builtins(known)))
@@ -49,17 +49,17 @@ class Memory:
             log.debug("how fast a lane is isn't kept", lane=self._lane.id, error=str(error))
 
 
-def remembered(place: Place, lane: Lane, *, quick: bool) -> int:
+def remembered(lane_folders: LaneFolders, lane: Lane, *, quick: bool) -> int:
     """The records of a first batch, by what others have left; 0: nobody has. ``quick``: see :func:`speeds.first`."""
     try:
-        return speeds.first(_read(_tree(place, lane), lane), lane.factor, _partitions(lane), quick=quick)
+        return speeds.first(_read(_tree(lane_folders, lane), lane), lane.factor, _partitions(lane), quick=quick)
     except Exception as error:
         log.debug("how fast a lane was isn't known", lane=lane.id, error=str(error))
         return 0
 
 
-def _tree(place: Place, lane: Lane) -> Tree:
-    return Tree(place.spark, f"{place.root}/{lane.job}/{_FOLDER}")
+def _tree(lane_folders: LaneFolders, lane: Lane) -> Tree:
+    return Tree(lane_folders.spark, f"{lane_folders.root}/{lane.job}/{_FOLDER}")
 
 
 def _read(tree: Tree, lane: Lane) -> dict[int, Speed]:

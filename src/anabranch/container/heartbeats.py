@@ -13,13 +13,13 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from anabranch import logs
-from anabranch.container.seat_lease import Agent
+from anabranch.container.seat_lease import SeatLease
 from anabranch.errors import FencedError, StoreUnavailableError
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.protocol.standby import StandbyReport
 
-__all__ = ["Beating", "Beats", "Coordination", "Direct"]
+__all__ = ["BackgroundHeartbeats", "Coordination", "DirectHeartbeats", "Heartbeats"]
 
 _SHORTEST = 0.75
 """The shortest poll, as a part of the period. They differ, or those that were held up together would go on together."""
@@ -47,7 +47,7 @@ class Listening(Coordination, Protocol):
     def listening(self, beat: Heartbeat, wake: Callable[[], object]) -> AbstractContextManager[None]: ...
 
 
-class Beats(Protocol):
+class Heartbeats(Protocol):
     """What a container's loop calls at every turn."""
 
     def listen(self, wake: Callable[[], object]) -> None:
@@ -67,7 +67,7 @@ class Beats(Protocol):
         ...
 
 
-class Direct:
+class DirectHeartbeats:
     """Every turn sends a heartbeat, and an error of the coordinator's is the container's error. But while the store
     can't be used, lanes go on with their last orders, and the store is tried again every second.
 
@@ -78,12 +78,12 @@ class Direct:
     def __init__(
         self,
         coordination: Coordination,
-        agent: Agent,
+        seat_lease: SeatLease,
         clock: Callable[[], float] = monotonic,
         say: Callable[[str], None] = log.warning,
     ) -> None:
         self._coordination = coordination
-        self._agent = agent
+        self._seat_lease = seat_lease
         self._clock = clock
         self._say = say
         self._away_since: float | None = None
@@ -95,11 +95,11 @@ class Direct:
         self._wake = wake
 
     def take(self, reports: Sequence[LaneReport], copies: Sequence[StandbyReport] = ()) -> HeartbeatResponse | None:
-        _raise_if_fenced(reports, self._agent.me.container)
+        _raise_if_fenced(reports, self._seat_lease.me.container)
         if self._away_since is not None and self._clock() < self._asked_at + _AWAY_EVERY:
-            return self._agent.answer
+            return self._seat_lease.answer
         self._listening.close()
-        sent = self._agent.beat(reports, copies=copies)
+        sent = self._seat_lease.beat(reports, copies=copies)
         try:
             answer = self._coordination.heartbeat(sent.beat)
         except StoreUnavailableError as error:
@@ -107,23 +107,23 @@ class Direct:
             if self._away_since is None:
                 self._away_since = self._asked_at
                 self._say(f"{error.what}; the lanes go on, and it is tried again: {error.cure}")
-            return self._agent.answer
+            return self._seat_lease.answer
         if self._away_since is not None:
             self._say(f"the store can be used again, after {self._clock() - self._away_since:.0f} s")
             self._away_since = None
-        self._agent.hear(sent, answer)
-        _check(self._agent)
+        self._seat_lease.hear(sent, answer)
+        _check(self._seat_lease)
         if isinstance(self._coordination, Listening):
             seen = msgspec.structs.replace(sent.beat, seen=answer.revision)
             self._listening.enter_context(self._coordination.listening(seen, self._wake))
-        return self._agent.answer
+        return self._seat_lease.answer
 
     def leave(self, reports: Sequence[LaneReport]) -> None:
         self._listening.close()
-        self._coordination.heartbeat(self._agent.beat(reports, leaving=True).beat)
+        self._coordination.heartbeat(self._seat_lease.beat(reports, leaving=True).beat)
 
 
-class Beating:
+class BackgroundHeartbeats:
     """Beats in threads of its own, inside ``with``: a poll that waits for news, and a beat at once when a lane changes.
 
     Whatever goes wrong with a beat, it is a missed one: the threads go on.
@@ -134,10 +134,10 @@ class Beating:
     """
 
     def __init__(
-        self, coordination: Coordination, agent: Agent, period: float, say: Callable[[str], None] = log.warning
+        self, coordination: Coordination, seat_lease: SeatLease, period: float, say: Callable[[str], None] = log.warning
     ) -> None:
         self._coordination = coordination
-        self._agent = agent
+        self._seat_lease = seat_lease
         self._period = period
         self._say = say
         self._lock = threading.Lock()
@@ -155,7 +155,7 @@ class Beating:
             threading.Thread(target=self._tell, name="news", daemon=True),
         ]
 
-    def __enter__(self) -> Beating:
+    def __enter__(self) -> BackgroundHeartbeats:
         for thread in self._threads:
             thread.start()
         return self
@@ -169,26 +169,26 @@ class Beating:
 
     @property
     def must_stop(self) -> str:
-        """As :attr:`Agent.must_stop`."""
+        """As :attr:`SeatLease.must_stop`."""
         with self._lock:
-            return self._agent.must_stop
+            return self._seat_lease.must_stop
 
     @property
     def lease_left(self) -> float:
         """Seconds; below 0 once the lease has ended."""
         with self._lock:
-            return self._agent.lease_left
+            return self._seat_lease.lease_left
 
     def take(self, reports: Sequence[LaneReport], copies: Sequence[StandbyReport] = ()) -> HeartbeatResponse | None:
-        _raise_if_fenced(reports, self._agent.me.container)
+        _raise_if_fenced(reports, self._seat_lease.me.container)
         with self._lock:
             self._reports, self._copies = tuple(reports), tuple(copies)
             lanes = [(*_SHAPE(each), each.batch < 0, each.batch_progress is None) for each in reports]
             self._live = any(each.batch_progress is not None for each in reports)
             shape = (lanes, [(copy.lane, copy.epoch, copy.number, copy.batch < 0, copy.error) for copy in copies])
             news, self._shape = shape != self._shape, shape
-            _check(self._agent)
-            answer = self._agent.answer
+            _check(self._seat_lease)
+            answer = self._seat_lease.answer
         if news:
             self._changed.set()
         return answer
@@ -217,8 +217,8 @@ class Beating:
     def _is_over(self) -> bool:
         """Whether beats are answered at once, with no news."""
         with self._lock:
-            answer = self._agent.answer
-            return bool(self._agent.must_stop) or (answer is not None and answer.done)
+            answer = self._seat_lease.answer
+            return bool(self._seat_lease.must_stop) or (answer is not None and answer.done)
 
     def _beat(self, wait: float) -> bool:
         """Whether it was answered."""
@@ -230,19 +230,19 @@ class Beating:
 
     def _asked(self, wait: float) -> bool:
         with self._lock:
-            sent = self._agent.beat(self._reports, leaving=self._leaving, copies=self._copies)
+            sent = self._seat_lease.beat(self._reports, leaving=self._leaving, copies=self._copies)
         try:
             answer = self._coordination.heartbeat(sent.beat, wait)
         except Exception as error:
             with self._lock:
-                self._agent.miss(str(error))
-                orphaned = self._agent.orphaned
+                self._seat_lease.miss(str(error))
+                orphaned = self._seat_lease.orphaned
                 news, self._orphaned = bool(orphaned) and not self._orphaned, bool(orphaned)
             if news:
                 self._say(f"the coordinator is not heard ({orphaned}); the lanes go on, and it is asked again")
             return False
         with self._lock:
-            self._agent.hear(sent, answer)
+            self._seat_lease.hear(sent, answer)
             news, self._orphaned = self._orphaned, False
         if not answer.same:
             self._wake()
@@ -257,6 +257,6 @@ def _raise_if_fenced(reports: Sequence[LaneReport], container: str) -> None:
         raise FencedError(f"container {container} must stop: it was fenced", fenced.error or "")
 
 
-def _check(agent: Agent) -> None:
-    if agent.must_stop:
-        raise FencedError(f"container {agent.me.container} must stop: {agent.must_stop}", "")
+def _check(seat_lease: SeatLease) -> None:
+    if seat_lease.must_stop:
+        raise FencedError(f"container {seat_lease.me.container} must stop: {seat_lease.must_stop}", "")

@@ -20,7 +20,7 @@ _NOTHING: Worked = {}
 
 
 @dataclass(frozen=True)
-class _Look:
+class _Sample:
     """A moment: how long batches took since the one before it, how much had come in, how long functions had each
     bucket."""
 
@@ -44,7 +44,7 @@ class Load:
         self.arriving = 0.0
         self.span = 0.0
         self.usual = 0.0
-        self._looks: deque[_Look] = deque()
+        self._looks: deque[_Sample] = deque()
         self._batches: deque[tuple[float, float]] = deque()
         self._seconds = 0.0
         self._worked: Worked = {}
@@ -63,7 +63,7 @@ class Load:
         ``worked``: seconds by bucket, as far as functions have reported them.
         """
         if not self._looks:
-            self._looks.append(_Look(now - seconds, 0.0, sum(report.ends.values())))
+            self._looks.append(_Sample(now - seconds, 0.0, sum(report.ends.values())))
         if seconds < self._seconds:  # another batch: the one before it has failed
             self._seconds, self._worked = 0.0, {}
         if now < self._looks[-1].at + _EVERY:
@@ -87,7 +87,7 @@ class Load:
         return {bucket: max(0.0, seconds - self._worked.get(bucket, 0.0)) for bucket, seconds in worked.items()}
 
     def _add(self, report: LaneReport, now: float, seconds: float, worked: Worked) -> None:
-        self._looks.append(_Look(now, seconds, sum(report.ends.values()), worked))
+        self._looks.append(_Sample(now, seconds, sum(report.ends.values()), worked))
         while now - self._looks[0].at > _WINDOW and len(self._looks) > 2:
             self._looks.popleft()
         first, *later = self._looks

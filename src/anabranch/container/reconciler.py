@@ -16,10 +16,10 @@ from anabranch import logs, scratch
 from anabranch.clocks import boottime
 from anabranch.container.checkpoint import claims
 from anabranch.container.checkpoint.folder import Folder
-from anabranch.container.checkpoint.lane_folders import Place
-from anabranch.container.checkpoint.standbys import Copies
+from anabranch.container.checkpoint.lane_folders import LaneFolders
+from anabranch.container.checkpoint.standbys import Standbys
 from anabranch.container.drain_hook import DrainHook
-from anabranch.container.heartbeats import Beats, Coordination, Direct
+from anabranch.container.heartbeats import Coordination, DirectHeartbeats, Heartbeats
 from anabranch.container.lane.attempt import Offsets
 from anabranch.container.lane.building import QueryBuilder
 from anabranch.container.lane.handover import Handover, PrestartedQuery, Prestarter
@@ -30,8 +30,8 @@ from anabranch.container.lane.surroundings_wait import Patience
 from anabranch.container.preparing import Preparations
 from anabranch.container.purge import Purge
 from anabranch.container.restarts import ProcessBrokenError, Restarts
-from anabranch.container.retries import Attempts, Standstill
-from anabranch.container.seat_lease import Agent
+from anabranch.container.retries import Retries, Standstill
+from anabranch.container.seat_lease import SeatLease
 from anabranch.errors import AnabranchError
 from anabranch.event_time import durations
 from anabranch.model.lane import Lane
@@ -39,7 +39,7 @@ from anabranch.protocol.container import HeartbeatResponse, Registration, Wanted
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.spark.query import query
 from anabranch.spark.query.plan import LoadedJob
-from anabranch.spark.query.preanalysis import Foreseen
+from anabranch.spark.query.preanalysis import PreanalyzedQuery
 from anabranch.spark.query.query import LaneQuery
 from anabranch.systems.systems import Systems
 
@@ -53,7 +53,7 @@ log = logs.get_logger()
 class Container:
     """One container of a job.
 
-    ``period``: seconds between two beats, at most. ``copies``: the standbys that it keeps, with a seat or without.
+    ``period``: seconds between two beats, at most. ``standbys``: the standbys that it keeps, with a seat or without.
     ``replaced``: how often this process was replaced; None: it can't be. ``trace`` takes what lanes fail for.
     ``purges``: it deletes what all lanes have read of the streams between stages.
     """
@@ -74,15 +74,15 @@ class Container:
         self._trace = trace
         self._clocks = tempfile.TemporaryDirectory(prefix="clocks-", dir=scratch.folder("container"))
         systems = Systems(job.settings, job.graph.job)
-        place = Place(job.spark, job.settings.storage.root, Path(self._clocks.name), systems)
-        self._builder = QueryBuilder(job, place)
+        lane_folders = LaneFolders(job.spark, job.settings.storage.root, Path(self._clocks.name), systems)
+        self._builder = QueryBuilder(job, lane_folders)
         self._turn = threading.Event()
-        self._preparations: Preparations[Foreseen] = Preparations(
+        self._preparations: Preparations[PreanalyzedQuery] = Preparations(
             self._builder.take, self._turn.set, self._builder.foreseen
         )
         self._prestarter = Prestarter(self._prestart, lambda lane: self._preparations.foreseen(lane) is not None)
         self._closing: list[tuple[WantedLane, list[Lane]]] = []
-        self.copies = Copies(lambda lane, epoch: place.of(job.graph.job, lane, epoch), self._turn.set)
+        self.standbys = Standbys(lambda lane, epoch: lane_folders.of(job.graph.job, lane, epoch), self._turn.set)
         self._keepers: dict[str, LaneSupervisor] = {}
         self._purge = Purge(job.graph, systems) if purges else None
         self._hook = DrainHook(job.functions, lambda: [keeper.lane for keeper in tuple(self._keepers.values())])
@@ -94,20 +94,20 @@ class Container:
             FencedError: a newer process took this one's seat; everything was stopped.
         """
         me = self._coordination.register(registration)
-        agent = Agent(me, boottime(), boottime, survives=True)
-        self.serve(Direct(self._coordination, agent), leaving)
+        seat_lease = SeatLease(me, boottime(), boottime, survives=True)
+        self.serve(DirectHeartbeats(self._coordination, seat_lease), leaving)
 
-    def serve(self, beats: Beats, leaving: threading.Event | None = None) -> None:
+    def serve(self, heartbeats: Heartbeats, leaving: threading.Event | None = None) -> None:
         """Reconcile, with a seat that was taken, until nothing is left to run or ``leaving`` is set.
 
         Raises:
             FencedError: the seat is lost; everything was stopped.
             ProcessBrokenError: only a new process may help; everything was stopped, and the seat given back.
         """
-        beats.listen(self._turn.set)
+        heartbeats.listen(self._turn.set)
         try:
             while leaving is None or not leaving.is_set():
-                answer = beats.take(self.reports, self.copies.reports)
+                answer = heartbeats.take(self.reports, self.standbys.reports)
                 if answer is not None:
                     self._reconcile(answer)
                     if self._purge is not None:
@@ -120,14 +120,14 @@ class Container:
                 self._turn.clear()
         except ProcessBrokenError:
             self._stop_all()
-            self._leave(beats)
+            self._leave(heartbeats)
             raise
         finally:
             self._stop_all()
 
-    def _leave(self, beats: Beats) -> None:
+    def _leave(self, heartbeats: Heartbeats) -> None:
         try:
-            beats.leave(self.reports)
+            heartbeats.leave(self.reports)
         except AnabranchError as error:
             log.warning("the seat could not be given back: its lease will end", error=str(error))
 
@@ -161,7 +161,7 @@ class Container:
                 self._purge.note(each.lane)
             if lane_id not in self._keepers:
                 self._keepers[lane_id] = self._kept(each, answer.until_caught_up)
-        self.copies.want(answer.copies)
+        self.standbys.want(answer.copies)
 
     def _not_too_early(self, answer: HeartbeatResponse) -> Iterator[WantedLane]:
         """The wanted lanes; those that are to close go on while what follows them is prepared: output stands still only
@@ -190,7 +190,7 @@ class Container:
         return LaneSupervisor(
             wanted,
             lambda newest, life: self._runner(newest, until_caught_up, standstill, life),
-            Attempts(self._job.settings.job.attempts),
+            Retries(self._job.settings.job.attempts),
             replaceable=lambda: self._restarts_for(lane.id) is not None,
             patience=Patience(self._job.settings.job.wait_seconds),
         )
@@ -229,7 +229,7 @@ class Container:
             return known or query
 
         return LaneRunner(
-            self._builder.place,
+            self._builder.lane_folders,
             lane,
             lane.epoch,
             build,
@@ -256,8 +256,8 @@ class Container:
         ahead = self._prestarter.take(lane)
         if ahead is None:
             return None
-        place = self._builder.place
-        query = self._builder.query(lane, place.at(lane, lane.epoch), str(place.clock(lane)), starting)
+        lane_folders = self._builder.lane_folders
+        query = self._builder.query(lane, lane_folders.at(lane, lane.epoch), str(lane_folders.clock(lane)), starting)
         if ahead.begins_as(query, starting):
             return ahead
         log.info("a lane begins otherwise than was foreseen", lane=lane.id)
@@ -265,7 +265,7 @@ class Container:
         return None
 
     def _stop_all(self) -> None:
-        self.copies.end()
+        self.standbys.end()
         self._prestarter.end()
         for keeper in self._keepers.values():
             keeper.leave()

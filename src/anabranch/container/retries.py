@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from anabranch.protocol.lane_report import LaneReport
 
-__all__ = ["Attempts", "Standstill"]
+__all__ = ["Retries", "Standstill"]
 
 _FIRST, _LONGEST = 1.0, 60.0
 _MOST_DOUBLINGS = 6
 
 
-class Attempts:
+class Retries:
     """The failures of one lane in a row, with no batch committed between them.
 
     Args:

@@ -11,21 +11,21 @@ from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registrat
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.protocol.standby import StandbyReport
 
-__all__ = ["Agent", "Sent"]
+__all__ = ["SeatLease", "SentHeartbeat"]
 
 _STOPPING = 1 / 3
 """The part of a lease that is kept for stopping, when nothing may be written after it."""
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentHeartbeat:
     """A beat that is under way. ``at``: when it was sent, by the container's clock."""
 
     beat: Heartbeat
     at: float
 
 
-class Agent:
+class SeatLease:
     """One holder of a seat. Not thread-safe.
 
     Args:
@@ -75,7 +75,7 @@ class Agent:
 
     def beat(
         self, reports: Sequence[LaneReport], *, leaving: bool = False, copies: Sequence[StandbyReport] = ()
-    ) -> Sent:
+    ) -> SentHeartbeat:
         """The next beat. ``leaving``: it gives the seat back."""
         self._number += 1
         seen = -1 if self._answer is None else self._answer.revision
@@ -88,9 +88,9 @@ class Agent:
             leaving=leaving,
             copies=tuple(copies),
         )
-        return Sent(beat, self._clock())
+        return SentHeartbeat(beat, self._clock())
 
-    def hear(self, sent: Sent, answer: HeartbeatResponse) -> None:
+    def hear(self, sent: SentHeartbeat, answer: HeartbeatResponse) -> None:
         """Take in what was answered to a beat; what a later beat has overtaken only renews the lease."""
         if not answer.alive:
             self._refused = answer.reason or "the coordinator says so"

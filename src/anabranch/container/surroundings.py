@@ -8,14 +8,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Awaited", "awaited", "full_disks"]
+__all__ = ["Surrounding", "awaited", "full_disks"]
 
 _FULL_BELOW = 0.005
 """Of a disk, what is kept free on one that is full: a file may not fit, though a small one would."""
 
 
 @dataclass(frozen=True)
-class Awaited:
+class Surrounding:
     """``name``: what a lane waits for; ``cure``: what somebody may do about it."""
 
     name: str
@@ -23,8 +23,8 @@ class Awaited:
     pattern: re.Pattern[str]
 
 
-def _awaited(name: str, cure: str, *patterns: str) -> Awaited:
-    return Awaited(name, cure, re.compile("|".join(patterns)))
+def _awaited(name: str, cure: str, *patterns: str) -> Surrounding:
+    return Surrounding(name, cure, re.compile("|".join(patterns)))
 
 
 DISK = _awaited(
@@ -86,7 +86,7 @@ _KINDS = (
 )
 
 
-def awaited(text: str) -> Awaited | None:
+def awaited(text: str) -> Surrounding | None:
     """What a failure whose whole text this is makes a lane wait for; None: waiting won't help."""
     return next((kind for kind in _KINDS if kind.pattern.search(text)), None)
 

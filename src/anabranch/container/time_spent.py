@@ -6,9 +6,9 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from anabranch.task_progress.counts import PUBLISHING, READING, Count, Heard
+from anabranch.task_progress.counts import PUBLISHING, READING, Count, TaskCounts
 
-__all__ = ["COMMITTING", "COMPUTING", "FUNCTIONS", "STATE", "Operator", "Spending"]
+__all__ = ["COMMITTING", "COMPUTING", "FUNCTIONS", "STATE", "BatchTimes", "Operator"]
 
 COMPUTING, COMMITTING = "computing", "committing"
 FUNCTIONS, STATE = "functions", "state"
@@ -21,7 +21,7 @@ class Operator:
     """What the newest attempts of a stage's tasks have done for an operator. ``late``: it comes after the state."""
 
     label: str
-    tasks: Sequence[Heard]
+    tasks: Sequence[TaskCounts]
     late: bool
 
     @property
@@ -33,7 +33,7 @@ class Operator:
         return sum(count.rows for count in self.counts)
 
 
-class Spending:
+class BatchTimes:
     """Of one batch, which was planned at ``since``."""
 
     def __init__(self, since: float) -> None:
@@ -75,7 +75,7 @@ class Spending:
 
 def _weights(operators: Iterable[Operator], now: float) -> tuple[dict[str, float], float]:
     """How the time of Spark tasks is shared out, and the seconds in which there were any."""
-    by_task: dict[tuple[int, int], list[tuple[Operator, Heard]]] = defaultdict(list)
+    by_task: dict[tuple[int, int], list[tuple[Operator, TaskCounts]]] = defaultdict(list)
     for operator in operators:
         for task in operator.tasks:
             by_task[task.told.stage, task.told.partition].append((operator, task))

@@ -11,7 +11,7 @@ from typing import Any
 from anabranch.config import AutoscaleSettings, JobSettings
 from anabranch.coordinator import lane_load, report_history
 from anabranch.coordinator.lane_load import LaneLoad
-from anabranch.coordinator.needed_factor import Aim, Need, need_of
+from anabranch.coordinator.needed_factor import FactorNeed, FactorTarget, need_of
 from anabranch.coordinator.report_history import ReportHistory
 from anabranch.coordinator.scalability import UNKNOWN, Scalability
 from anabranch.event_time import durations
@@ -21,7 +21,7 @@ from anabranch.model.lane import Lane
 from anabranch.protocol.lane_report import BatchPhase, LanePhase, LaneReport
 from anabranch.protocol.status import JobStatus, LaneStatus
 
-__all__ = ["Findings", "Look", "Verdict", "decide", "limits_of", "looked", "threads_of"]
+__all__ = ["Assessment", "Findings", "Verdict", "decide", "limits_of", "looked", "threads_of"]
 
 _SURE, _SURE_OF_WORK = 2.0, 10.0
 """For so many seconds each look must find that the factor is too small: where records wait; where functions work too
@@ -60,7 +60,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Look:
+class Assessment:
     """The result of looking at a job. ``unknown``: why nothing can be concluded; otherwise ``needs`` and ``loads`` have
     one item for each lane, in the same order, and ``span`` is the least number of seconds that the figures cover.
     ``pause``: the seconds that a change takes.
@@ -69,12 +69,12 @@ class Look:
     factor: int
     unknown: str = ""
     loads: tuple[LaneLoad, ...] = ()
-    needs: tuple[Need, ...] = ()
+    needs: tuple[FactorNeed, ...] = ()
     span: float = 0.0
     pause: float = 0.0
 
     @property
-    def most(self) -> Need:
+    def most(self) -> FactorNeed:
         """That of the lane that needs the largest factor, or suffers most from having none."""
         return max(self.needs, key=lambda each: (each.factor, not each.enough, each.urgent, each.now))
 
@@ -84,7 +84,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class _TooSmall:
+class _RejectedFactor:
     """A factor that the job had to leave soon after it fell to it, ``at`` some time, with so much ``arriving``."""
 
     factor: int
@@ -108,7 +108,7 @@ class Findings:
     factor: int = 0
     fell: float = -math.inf
     arriving: float = 0.0
-    too_small: _TooSmall | None = None
+    too_small: _RejectedFactor | None = None
     changed: float = -math.inf
     heard: Mapping[str, ReportHistory] = field(default_factory=dict)
     rising: float | None = None
@@ -131,14 +131,14 @@ def threads_of(settings: Mapping[str, Any]) -> int:
     return threads
 
 
-def _aim(limits: AutoscaleSettings, factor: int, pause: float, too_small: int) -> Aim:
+def _aim(limits: AutoscaleSettings, factor: int, pause: float, too_small: int) -> FactorTarget:
     allowed = {each for each in FACTORS if limits.min <= each <= limits.max and each > too_small} | {factor}
-    return Aim(limits.target_busy, limits.target_lag_seconds, pause, sorted(allowed))
+    return FactorTarget(limits.target_busy, limits.target_lag_seconds, pause, sorted(allowed))
 
 
 def looked(
     limits: AutoscaleSettings, status: JobStatus, threads: int, pause: float, before: Findings, now: float
-) -> tuple[Look, Findings]:
+) -> tuple[Assessment, Findings]:
     """Look at a job, about every second.
 
     Args:
@@ -148,10 +148,10 @@ def looked(
     after = _listened(before, status, _cooldown(limits), now)
     unknown = _unknown(status, after, now)
     if unknown:
-        return Look(status.factor, unknown), replace(after, rising=None, looks=0, falling=None, advising=None)
+        return Assessment(status.factor, unknown), replace(after, rising=None, looks=0, falling=None, advising=None)
     quiet = _quiet(status, after, now)
     if quiet:  # they may well be of now, so that what was found before still counts
-        return Look(status.factor, quiet), replace(after, rising=None, looks=0)
+        return Assessment(status.factor, quiet), replace(after, rising=None, looks=0)
     cooldown = _cooldown(limits)
     loads = [
         (_key(each.lane), lane_load.load_of(each, after.heard[each.lane.id], status.factor, threads))
@@ -161,7 +161,7 @@ def looked(
     vague = next((load.lane for _, load in loads if load.behind and not load.sure), "")
     if vague:
         why = f"lane {vague}: its batches are too short yet to tell what takes the time"
-        return Look(status.factor, why), replace(after, rising=None, looks=0, falling=None, advising=None)
+        return Assessment(status.factor, why), replace(after, rising=None, looks=0, falling=None, advising=None)
     arriving, too_small = sum(load.arriving for _, load in loads), after.too_small
     if too_small and (arriving < _MUCH_LESS * too_small.arriving or now > too_small.at + _SHUNNED * cooldown):
         too_small = None
@@ -173,7 +173,7 @@ def looked(
             seen[key] = seen[key].crowded(load.crowd)
     needs = tuple(need_of(load, seen.get(key, UNKNOWN), aim) for key, load in loads)
     span = min(each.report.span for each in status.lanes if each.report is not None)
-    look = Look(status.factor, "", tuple(load for _, load in loads), needs, span, pause)
+    look = Assessment(status.factor, "", tuple(load for _, load in loads), needs, span, pause)
     wanted = look.most.factor
     rising = _since(after.rising, wanted > status.factor, now)
     falling = _since(after.falling, wanted < status.factor, now)
@@ -191,7 +191,13 @@ def looked(
 
 
 def decide(
-    limits: AutoscaleSettings, status: JobStatus, since: float, undone: bool, look: Look, after: Findings, now: float
+    limits: AutoscaleSettings,
+    status: JobStatus,
+    since: float,
+    undone: bool,
+    look: Assessment,
+    after: Findings,
+    now: float,
 ) -> Verdict:
     """The factor that a job should have.
 
@@ -303,7 +309,7 @@ def _listened(before: Findings, status: JobStatus, cooldown: float, now: float) 
     if status.generation != before.generation:
         fell, too_small = before.fell, before.too_small
         if status.factor > before.factor and now - fell < _REGRETS * cooldown + _SPAN:
-            too_small = _TooSmall(before.factor, before.arriving, now)
+            too_small = _RejectedFactor(before.factor, before.arriving, now)
         fell = now if status.factor < before.factor else fell
         before = replace(before, generation=status.generation, factor=status.factor, fell=fell, too_small=too_small)
         before = replace(before, changed=now, rising=None, looks=0, falling=None)

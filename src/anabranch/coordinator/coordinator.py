@@ -16,7 +16,7 @@ from anabranch.coordinator.api.operation import Operation
 from anabranch.coordinator.api.operations import Operations
 from anabranch.coordinator.commands import assign, autoscale, expand
 from anabranch.coordinator.commands.context import Context
-from anabranch.coordinator.dead_letters import DeadLetterReader, Wanted
+from anabranch.coordinator.dead_letters import DeadLetterReader, LetterRange
 from anabranch.coordinator.event_kinds import LoggedEvent
 from anabranch.coordinator.jobs import seats
 from anabranch.coordinator.jobs.registry import JobRegistry
@@ -249,7 +249,7 @@ class Coordinator(Operations):
         self, job: str, stream: str = "", partition: str = "", before: int = 0, limit: int = 100
     ) -> DeadLetters:
         """See :meth:`DeadLetterReader.newest`; ``partition`` empty: of all."""
-        return self._dead_letters.newest(job, stream, Wanted.of(partition, before, limit))
+        return self._dead_letters.newest(job, stream, LetterRange.of(partition, before, limit))
 
     def known_formats(self, job: str) -> dict[str, Format]:
         """The formats that a job keeps, by stream; none for one that never ran."""

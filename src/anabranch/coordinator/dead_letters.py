@@ -20,7 +20,7 @@ from anabranch.systems.contract import System
 from anabranch.systems.systems import Systems
 from anabranch.views.dead_letters import Content, DeadLetter, DeadLetters, Origin
 
-__all__ = ["MOST", "DeadLetterReader", "Wanted", "letter", "streams_of"]
+__all__ = ["MOST", "DeadLetterReader", "LetterRange", "letter", "streams_of"]
 
 MOST = 1_000
 _SHOWN_BYTES = 4_096
@@ -34,7 +34,7 @@ _ORIGIN = ("stream", "partition", "offset")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class LetterRange:
     """Which letters are asked for: the last ``limit`` of a partition (None: of all), before an offset of it (0: up to
     the end)."""
 
@@ -43,7 +43,7 @@ class Wanted:
     limit: int
 
     @classmethod
-    def of(cls, partition: str, before: int, limit: int) -> Wanted:
+    def of(cls, partition: str, before: int, limit: int) -> LetterRange:
         """UsageError if the partition is no number, or so many can't be asked for."""
         if not 1 <= limit <= MOST:
             raise UsageError(f"{limit} dead letters can't be asked for", f"ask for 1 to {MOST}")
@@ -69,7 +69,7 @@ class DeadLetterReader:
         self._clock = time.monotonic
         self._busy = threading.Lock()
 
-    def newest(self, job: str, stream: str, wanted: Wanted) -> DeadLetters:
+    def newest(self, job: str, stream: str, wanted: LetterRange) -> DeadLetters:
         """The newest dead letters in one of a job's streams of them; by default in the first.
 
         Raises:
@@ -104,7 +104,7 @@ class DeadLetterReader:
             self._busy.release()
         return msgspec.structs.replace(found, letters=tuple(letters), before=before, partly=partly)
 
-    def _read(self, system: System, stream: str, wanted: Wanted) -> tuple[list[DeadLetter], dict[str, int], bool]:
+    def _read(self, system: System, stream: str, wanted: LetterRange) -> tuple[list[DeadLetter], dict[str, int], bool]:
         starts, ends = system.starts(stream), system.ends(stream)
         if wanted.partition is not None:
             if wanted.partition not in ends:

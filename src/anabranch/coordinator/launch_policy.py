@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from anabranch.errors import ConflictError
 from anabranch.protocol.status import LaunchStatus
 
-__all__ = ["Crew", "Demand", "Ended", "Member", "Plan", "joined", "shown", "step"]
+__all__ = ["Crew", "Demand", "Member", "Plan", "ProcessEnd", "joined", "shown", "step"]
 
 LIMIT = 8
 """So many failures in a row, and it gives up."""
@@ -65,7 +65,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProcessEnd:
     """How a process ended: its exit code, below 0 for a signal (None: not known), and the last that it said."""
 
     code: int | None
@@ -133,7 +133,7 @@ def shown(crew: Crew, demand: Demand, logs: str) -> LaunchStatus:
     )
 
 
-def step(crew: Crew, demand: Demand, ended: Mapping[str, Ended], now: float) -> Plan:
+def step(crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float) -> Plan:
     """The next step for a job.
 
     A process that had a seat or stood by, and isn't heard any more, isn't counted: it should end. One that hasn't been
@@ -178,7 +178,9 @@ def step(crew: Crew, demand: Demand, ended: Mapping[str, Ended], now: float) -> 
     )
 
 
-def _without(crew: Crew, demand: Demand, ended: Mapping[str, Ended], now: float) -> tuple[Crew, list[tuple[str, str]]]:
+def _without(
+    crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float
+) -> tuple[Crew, list[tuple[str, str]]]:
     news = []
     for member in crew.members:
         if (how := ended.get(member.execution)) is None:
@@ -193,7 +195,7 @@ def _without(crew: Crew, demand: Demand, ended: Mapping[str, Ended], now: float)
     return replace(crew, members=left, dead=(crew.dead | set(ended)) & demand.heard), news
 
 
-def _is_failure(member: Member, how: Ended) -> bool:
+def _is_failure(member: Member, how: ProcessEnd) -> bool:
     if member.told is not None or (member.idle is not None and how.code is None):
         return False
     return member.came is None or how.code not in _NO_FAILURE

@@ -10,7 +10,7 @@ from anabranch.coordinator import lane_load
 from anabranch.coordinator.lane_load import LaneLoad
 from anabranch.coordinator.scalability import Scalability
 
-__all__ = ["Aim", "Need", "need_of"]
+__all__ = ["FactorNeed", "FactorTarget", "need_of"]
 
 _LESS = 0.8
 """A smaller factor must leave this part of what is allowed: so it doesn't rise again at once. A larger one that clears
@@ -26,7 +26,7 @@ _HELD_UP = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
+class FactorTarget:
     """What a job should come to. ``target``: the part of the time that functions may work on a bucket. ``lag``: in so
     many seconds a backlog should be gone. ``pause``: those that a change takes. ``factors``: the allowed ones, the
     present one among them, in order.
@@ -39,7 +39,7 @@ class Aim:
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class FactorNeed:
     """``factor``: the factor that a lane needs, as far as it is allowed. ``urgent``: with the present one, records
     would wait too long. ``enough``: the present one suffices. ``now`` and ``then``: seconds until no backlog is left,
     with the present factor and with the needed one. ``advice``: what would help if a factor doesn't.
@@ -54,7 +54,7 @@ class Need:
     advice: tuple[str, ...] = ()
 
 
-def need_of(load: LaneLoad, seen: Scalability, aim: Aim) -> Need:
+def need_of(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> FactorNeed:
     """What a lane needs, with what was ``seen`` of other factors."""
     now = lane_load.catch_up(load, load.factor, 0.0, seen)
     used = lane_load.utilisation(load, load.factor, seen)
@@ -63,16 +63,16 @@ def need_of(load: LaneLoad, seen: Scalability, aim: Aim) -> Need:
         factor = _smaller(load, seen, aim)
         would = lane_load.utilisation(load, factor, seen)
         why = _work(load, used) + ("" if factor == load.factor else f"; it would be {would:.0%} with factor {factor}")
-        return Need(factor, False, True, now, now, f"{why}{_target(load, aim)}")
+        return FactorNeed(factor, False, True, now, now, f"{why}{_target(load, aim)}")
     factor = _larger(load, seen, aim, late)
     then = lane_load.catch_up(load, factor, aim.pause, seen) if factor != load.factor else now
     met = factor != load.factor and _meets(load, factor, seen, aim, late)
     advice = () if met else _advice(load, seen, aim, factor)
     why = _backlog(load, now, factor, then) if late else _work(load, used)
-    return Need(factor, late, False, now, then, f"{why}{_target(load, aim)}", advice)
+    return FactorNeed(factor, late, False, now, then, f"{why}{_target(load, aim)}", advice)
 
 
-def _smaller(load: LaneLoad, seen: Scalability, aim: Aim) -> int:
+def _smaller(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> int:
     """The least factor that does surely: it has time left, and is soon done with what waits."""
     if load.behind:
         return load.factor
@@ -84,7 +84,7 @@ def _smaller(load: LaneLoad, seen: Scalability, aim: Aim) -> int:
     return load.factor
 
 
-def _larger(load: LaneLoad, seen: Scalability, aim: Aim, late: bool) -> int:
+def _larger(load: LaneLoad, seen: Scalability, aim: FactorTarget, late: bool) -> int:
     """The least factor that meets the aim; else the least that comes nearest to it, if it is worth the pause."""
     larger = [each for each in aim.factors if each > load.factor]
     met = next((each for each in larger if _meets(load, each, seen, aim, late)), None)
@@ -97,19 +97,19 @@ def _larger(load: LaneLoad, seen: Scalability, aim: Aim, late: bool) -> int:
     return next(each for each, cost in costs.items() if cost <= best * _NEARLY)
 
 
-def _meets(load: LaneLoad, factor: int, seen: Scalability, aim: Aim, late: bool) -> bool:
+def _meets(load: LaneLoad, factor: int, seen: Scalability, aim: FactorTarget, late: bool) -> bool:
     in_time = not late or lane_load.catch_up(load, factor, aim.pause, seen) <= aim.lag * _LESS
     return in_time and lane_load.utilisation(load, factor, seen) <= aim.target
 
 
-def _cost(load: LaneLoad, factor: int, seen: Scalability, aim: Aim, late: bool) -> float:
+def _cost(load: LaneLoad, factor: int, seen: Scalability, aim: FactorTarget, late: bool) -> float:
     """What a factor costs: seconds until no backlog is left, if that can be; else seconds of work a second."""
     if late and any(lane_load.capacity(load, each, seen) > load.arriving for each in aim.factors):
         return lane_load.catch_up(load, factor, 0.0 if factor == load.factor else aim.pause, seen)
     return lane_load.utilisation(load, factor, seen)
 
 
-def _advice(load: LaneLoad, seen: Scalability, aim: Aim, factor: int) -> tuple[str, ...]:
+def _advice(load: LaneLoad, seen: Scalability, aim: FactorTarget, factor: int) -> tuple[str, ...]:
     """What holds a lane up that a larger factor doesn't help, or not enough."""
     found = []
     if load.share < _HELD_UP and load.rest > load.hot:
@@ -153,7 +153,7 @@ def _work(load: LaneLoad, used: float) -> str:
     return f"lane {load.lane}: functions work {load.working:.0%} of the time on their busiest bucket"
 
 
-def _target(load: LaneLoad, aim: Aim) -> str:
+def _target(load: LaneLoad, aim: FactorTarget) -> str:
     return f"; the target is {aim.target:.0%}, and no backlog within {aim.lag:,.0f} s"
 
 

@@ -13,14 +13,14 @@ from anabranch.protocol.lane_report import LaneReport
 from anabranch.views.about import Partitions
 from anabranch.views.table import Table
 
-__all__ = ["COLUMNS", "Wanted", "partitions"]
+__all__ = ["COLUMNS", "PartitionFilter", "partitions"]
 
 COLUMNS = ("ssp", "lane", "position", "end", "lag", "held", "idle")
 _LAG, _IDLE = COLUMNS.index("lag"), COLUMNS.index("idle")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PartitionFilter:
     """Which partitions are asked for: of a ``stage`` and a ``lane`` (empty: of all), sorted by a column (with a minus:
     the largest first), ``limit`` of them from place ``start`` on."""
 
@@ -32,7 +32,7 @@ class Wanted:
 
 
 def partitions(
-    job: str, at: float, lanes: Iterable[Lane], reports: Mapping[str, LaneReport] | None, wanted: Wanted
+    job: str, at: float, lanes: Iterable[Lane], reports: Mapping[str, LaneReport] | None, wanted: PartitionFilter
 ) -> Partitions:
     """``reports`` None: the job isn't served here, and no positions are known. UsageError for an unknown column."""
     column, falling = wanted.sort.removeprefix("-"), wanted.sort.startswith("-")

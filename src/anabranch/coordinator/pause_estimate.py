@@ -13,7 +13,7 @@ from anabranch.pace.breaking_off import is_worth_it
 from anabranch.pace.speeds import FIRST_PART
 from anabranch.protocol.lane_report import LaneReport
 
-__all__ = ["Experience", "Watched", "expected"]
+__all__ = ["Experience", "MeasuredChange", "expected"]
 
 _STATELESS, _STATEFUL = 0.4, 0.8
 """Seconds from the end of a lane to the first batch of the next one, where no change has shown them yet."""
@@ -107,7 +107,7 @@ def _first_batch(report: LaneReport) -> float:
 
 
 @dataclass
-class Watched:
+class MeasuredChange:
     """A change whose pause is being measured. ``foretold``: in seconds; ``closing``: the lanes that it closes;
     ``at``: when it was accepted, in seconds since 1970; ``state_bytes``: of the largest lane among them."""
 

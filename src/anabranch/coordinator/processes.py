@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from anabranch import logs, own_files
-from anabranch.coordinator.launch_policy import Ended
+from anabranch.coordinator.launch_policy import ProcessEnd
 from anabranch.coordinator.naming import check_name
 from anabranch.errors import UsageError
 
@@ -84,17 +84,17 @@ class Processes:
     def log_of(self, job: str, execution: str) -> Path:
         return self.folder / job / f"{execution}.log"
 
-    def ended(self, job: str, execution: str) -> Ended | None:
+    def ended(self, job: str, execution: str) -> ProcessEnd | None:
         """How a process ended; None while it lives."""
         if execution in self._broken:
-            return Ended(None, self._broken.pop(execution))
+            return ProcessEnd(None, self._broken.pop(execution))
         child = self._children.get(execution)
         if child is None:
-            return None if self._lives(job, execution) else Ended(None, self._tail(job, execution))
+            return None if self._lives(job, execution) else ProcessEnd(None, self._tail(job, execution))
         if (code := child.poll()) is None:
             return None
         del self._children[execution]
-        return Ended(code, self._tail(job, execution))
+        return ProcessEnd(code, self._tail(job, execution))
 
     def end(self, job: str, execution: str) -> None:
         """Let a process end at a batch boundary."""

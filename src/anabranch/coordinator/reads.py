@@ -334,7 +334,7 @@ class Reads:
             UsageError: there is no such column, or so many can't be asked for.
         """
         _check_limit(limit, _MOST_ROWS)
-        wanted = partition_view.Wanted(stage, lane, sort, start, limit)
+        wanted = partition_view.PartitionFilter(stage, lane, sort, start, limit)
         found = self.snapshot(job)
         if found is not None:
             return partition_view.partitions(job, self._registry.now(), found.lanes, found.reports, wanted)

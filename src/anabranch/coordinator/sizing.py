@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from anabranch.coordinator.autosizing import Look
+from anabranch.coordinator.autosizing import Assessment
 from anabranch.coordinator.lane_load import LaneLoad
-from anabranch.coordinator.needed_factor import Need
+from anabranch.coordinator.needed_factor import FactorNeed
 from anabranch.model.factor import FACTORS
 from anabranch.model.lane import LaneState
 from anabranch.protocol.lane_report import LanePhase, LaneReport
@@ -16,7 +16,7 @@ from anabranch.protocol.status import JobStatus, LaneSizing, LaneStatus, Sizing
 __all__ = ["of"]
 
 
-def of(status: JobStatus, scalable: bool, autoscale: str, look: Look, lag: float) -> Sizing:
+def of(status: JobStatus, scalable: bool, autoscale: str, look: Assessment, lag: float) -> Sizing:
     """The figures of a job, and what the autosizer found in them, with a target ``lag`` in seconds. ``scalable``: its
     graph and grouper allow other factors than 1."""
     needs = {load.lane: (load, need) for load, need in zip(look.loads, look.needs, strict=True)}
@@ -44,7 +44,7 @@ def of(status: JobStatus, scalable: bool, autoscale: str, look: Look, lag: float
     )
 
 
-def _lane(status: LaneStatus, report: LaneReport, known: tuple[LaneLoad, Need] | None, lag: float) -> LaneSizing:
+def _lane(status: LaneStatus, report: LaneReport, known: tuple[LaneLoad, FactorNeed] | None, lag: float) -> LaneSizing:
     lane = status.lane
     rates: dict[str, Any] = {}
     if known is not None:

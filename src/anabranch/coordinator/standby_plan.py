@@ -10,9 +10,9 @@ from anabranch.assignment import standbys
 from anabranch.model.lane import Lane, LaneState
 from anabranch.protocol.standby import StandbyAction, StandbyOrder, StandbyReport
 
-__all__ = ["Copies", "Member", "is_warm", "told"]
+__all__ = ["Member", "StandbyOrders", "is_warm", "told"]
 
-Copies = Mapping[str, tuple[StandbyOrder, ...]]
+StandbyOrders = Mapping[str, tuple[StandbyOrder, ...]]
 """What each process should do with standbys, by its execution."""
 
 _NEAR = 10

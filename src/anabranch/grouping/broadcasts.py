@@ -13,7 +13,7 @@ import msgspec
 from anabranch.errors import StateError
 from anabranch.grouping import positions
 from anabranch.grouping.ownership import NEVER, owned
-from anabranch.grouping.positions import Former, Part
+from anabranch.grouping.positions import FormerPosition, KeyPart
 from anabranch.model.lane import Lane, Position
 from anabranch.model.ssp import SSP, WHOLE
 
@@ -52,11 +52,11 @@ def begin(lane: Lane, whole: SSP, former: Iterable[Lane]) -> Position:
     Raises:
         StateError: the tasks weren't in them.
     """
-    left: dict[int, list[Former]] = {}
+    left: dict[int, list[FormerPosition]] = {}
     for each in former:
         for number, its in _left(each, whole).items():
             left.setdefault(number, []).extend(its)
-    parts: dict[int, dict[Part, int]] = {}
+    parts: dict[int, dict[KeyPart, int]] = {}
     for number, buckets in owned(lane).items():
         for bucket in buckets:
             begun = positions.begin(_as_of(whole, lane, bucket), lane.factor, left.get(number, ()), _NOWHERE)
@@ -91,7 +91,7 @@ def _positions(lane: Lane, whole: SSP) -> dict[Virtual, Position]:
         (number, bucket): positions.begin(
             _as_of(whole, lane, bucket),
             lane.factor,
-            [Former(Position(ssp=whole, offset=0, parts=ahead[number]), 1)] if number in ahead else [],
+            [FormerPosition(Position(ssp=whole, offset=0, parts=ahead[number]), 1)] if number in ahead else [],
             begun.offset,
         )
         for number, buckets in owned(lane).items()
@@ -99,16 +99,16 @@ def _positions(lane: Lane, whole: SSP) -> dict[Virtual, Position]:
     }
 
 
-def _left(lane: Lane, whole: SSP) -> dict[int, list[Former]]:
+def _left(lane: Lane, whole: SSP) -> dict[int, list[FormerPosition]]:
     """Where a closed lane left a partition for its tasks, by their numbers at factor 1."""
     read = {position.ssp: position.offset for position in lane.final}[whole]
-    found: dict[int, list[Former]] = {}
+    found: dict[int, list[FormerPosition]] = {}
     for (number, _), begun in _positions(lane, whole).items():
-        found.setdefault(number, []).append(Former(positions.after(begun, lane.factor, read), lane.factor))
+        found.setdefault(number, []).append(FormerPosition(positions.after(begun, lane.factor, read), lane.factor))
     for number, each in found.items():
         places = {former.position.offset for former in each}
         if len(each) == lane.factor and len(places) == 1 and not any(former.position.parts for former in each):
-            found[number] = [Former(Position(ssp=whole, offset=places.pop()), 1)]
+            found[number] = [FormerPosition(Position(ssp=whole, offset=places.pop()), 1)]
     return found
 
 
@@ -117,13 +117,13 @@ def _as_of(whole: SSP, lane: Lane, bucket: int) -> SSP:
     return msgspec.structs.replace(whole, key_bucket=WHOLE if lane.factor == 1 else bucket)
 
 
-def _joined(parts: dict[Part, int]) -> dict[Part, int]:
+def _joined(parts: dict[KeyPart, int]) -> dict[KeyPart, int]:
     """The same with as few parts as can be."""
     found = dict(parts)
     for factor in (2**n for n in range(max(part.factor for part in found).bit_length() - 1, 0, -1)):
         for part in [part for part in found if part.factor == factor and part.bucket < factor // 2]:
-            other = Part(factor, part.bucket + factor // 2)
+            other = KeyPart(factor, part.bucket + factor // 2)
             if found.get(other) == found[part]:
-                found[Part(factor // 2, part.bucket)] = found.pop(part)
+                found[KeyPart(factor // 2, part.bucket)] = found.pop(part)
                 del found[other]
     return found

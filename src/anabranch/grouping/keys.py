@@ -12,11 +12,11 @@ from anabranch.grouping import cogroup
 from anabranch.grouping.request import Input
 from anabranch.model.task import Task
 
-__all__ = ["Apart", "SingleGroup", "apart", "single_group"]
+__all__ = ["SeparatedKey", "SingleGroup", "apart", "single_group"]
 
 
 @dataclass(frozen=True)
-class Apart:
+class SeparatedKey:
     """A key of two streams can be in different tasks; ``cogroup_tasks`` is what ``cogroup`` would make."""
 
     left: Input
@@ -31,7 +31,7 @@ class SingleGroup:
     counts: tuple[tuple[str, int], ...]
 
 
-def apart(tasks: Iterable[Task], keyed: Sequence[Input]) -> Apart | None:
+def apart(tasks: Iterable[Task], keyed: Sequence[Input]) -> SeparatedKey | None:
     """The first two streams, keyed alike, whose keys these tasks don't keep together; None when they all are.
 
     It looks at what the tasks hold, so it judges a user's own grouper and an expanded job too. Partitions p
@@ -51,7 +51,7 @@ def apart(tasks: Iterable[Task], keyed: Sequence[Input]) -> Apart | None:
                 for partition in range(residue, stream.partitions, divisor)
             ]
             if any(owner != sharing[0] for owner in sharing):
-                return Apart(left, right, cogroup.task_count(keyed))
+                return SeparatedKey(left, right, cogroup.task_count(keyed))
     return None
 
 

@@ -12,11 +12,11 @@ from anabranch.errors import StateError
 from anabranch.model.lane import Position
 from anabranch.model.ssp import SSP, WHOLE
 
-__all__ = ["Former", "Part", "after", "begin", "lowered", "parts_of", "takes"]
+__all__ = ["FormerPosition", "KeyPart", "after", "begin", "lowered", "parts_of", "takes"]
 
 
 @dataclass(frozen=True)
-class Former:
+class FormerPosition:
     """Where a lane that has ended left an SSP of its own, of a model with this factor."""
 
     position: Position
@@ -24,24 +24,24 @@ class Former:
 
 
 @dataclass(frozen=True, order=True)
-class Part:
+class KeyPart:
     """The keys of one bucket of ``factor``; 0 of 1 are all keys."""
 
     factor: int
     bucket: int
 
-    def has(self, other: Part) -> bool:
+    def has(self, other: KeyPart) -> bool:
         return other.factor >= self.factor and other.bucket % self.factor == self.bucket
 
     @property
-    def halves(self) -> tuple[Part, Part]:
-        return Part(self.factor * 2, self.bucket), Part(self.factor * 2, self.bucket + self.factor)
+    def halves(self) -> tuple[KeyPart, KeyPart]:
+        return KeyPart(self.factor * 2, self.bucket), KeyPart(self.factor * 2, self.bucket + self.factor)
 
     def __str__(self) -> str:
         return f"{self.bucket}/{self.factor}"
 
 
-def begin(ssp: SSP, factor: int, former: Iterable[Former], start: int) -> Position:
+def begin(ssp: SSP, factor: int, former: Iterable[FormerPosition], start: int) -> Position:
     """Where an SSP of a model with ``factor`` begins.
 
     Args:
@@ -52,7 +52,7 @@ def begin(ssp: SSP, factor: int, former: Iterable[Former], start: int) -> Positi
         StateError: two of them had the same keys.
     """
     own = _part_of(ssp, factor)
-    found: dict[Part, int] = {}
+    found: dict[KeyPart, int] = {}
     for each in former:
         for part, offset in parts_of(each.position, each.factor):
             if not (own.has(part) or part.has(own)):
@@ -88,19 +88,19 @@ def takes(position: Position, factor: int, hashed: int, offset: int) -> bool:
     return any(hashed % part.factor == part.bucket and offset >= at for part, at in parts_of(position, factor))
 
 
-def _part_of(ssp: SSP, factor: int) -> Part:
-    return Part(1, 0) if ssp.key_bucket == WHOLE else Part(factor, ssp.key_bucket)
+def _part_of(ssp: SSP, factor: int) -> KeyPart:
+    return KeyPart(1, 0) if ssp.key_bucket == WHOLE else KeyPart(factor, ssp.key_bucket)
 
 
-def parts_of(position: Position, factor: int) -> list[tuple[Part, int]]:
+def parts_of(position: Position, factor: int) -> list[tuple[KeyPart, int]]:
     """The parts of an SSP's keys, each with the offset from which on its messages are still to be read."""
     if not position.parts:
         return [(_part_of(position.ssp, factor), position.offset)]
     named = ((*map(int, name.split("/")), offset) for name, offset in position.parts.items())
-    return [(Part(of, bucket), offset) for bucket, of, offset in named]
+    return [(KeyPart(of, bucket), offset) for bucket, of, offset in named]
 
 
-def _gaps(own: Part, found: Iterable[Part]) -> Iterator[Part]:
+def _gaps(own: KeyPart, found: Iterable[KeyPart]) -> Iterator[KeyPart]:
     """What of a part nobody had, in as few pieces as can be."""
     within = [part for part in found if part.has(own) or own.has(part)]
     if not within:
@@ -110,13 +110,13 @@ def _gaps(own: Part, found: Iterable[Part]) -> Iterator[Part]:
             yield from _gaps(half, within)
 
 
-def _position(ssp: SSP, own: Part, parts: dict[Part, int]) -> Position:
+def _position(ssp: SSP, own: KeyPart, parts: dict[KeyPart, int]) -> Position:
     joined = _joined(own, parts)
     told = {} if len(joined) == 1 else {str(part): offset for part, offset in sorted(joined.items())}
     return Position(ssp=ssp, offset=min(joined.values()), parts=told)
 
 
-def _joined(own: Part, parts: dict[Part, int]) -> dict[Part, int]:
+def _joined(own: KeyPart, parts: dict[KeyPart, int]) -> dict[KeyPart, int]:
     """The same with as few parts as can be."""
     if own in parts:
         return {own: parts[own]}

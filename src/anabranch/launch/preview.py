@@ -31,7 +31,7 @@ from anabranch.spark.operators import frames_of_operators, lookups
 from anabranch.spark.operators.frames_of_operators import Context, Workers
 from anabranch.spark.operators.labels import label
 from anabranch.spark.query import dead_letters, ownership, records, resolution, sql_errors
-from anabranch.spark.query.dead_letters import Aside
+from anabranch.spark.query.dead_letters import WorkerDeadLetters
 from anabranch.spark.session import session
 from anabranch.spark.values import decoding, meta_column
 from anabranch.systems.contract import Range
@@ -172,7 +172,7 @@ class _Batch:
         if policy == _FAIL:
             return None
         said = dead_letters.listening(spark.sparkContext)
-        aside = Aside(self._graph.job, {}, {}, {}, {}, (), said)
+        aside = WorkerDeadLetters(self._graph.job, {}, {}, {}, {}, (), said)
         return partial(aside.rejects, keep=False)
 
     def _into_state(self) -> Column:

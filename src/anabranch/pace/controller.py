@@ -13,7 +13,7 @@ import math
 import statistics
 from dataclasses import dataclass, replace
 
-__all__ = ["Aim", "Pace", "Ran"]
+__all__ = ["BatchRun", "BatchTarget", "Pace"]
 
 _MEMORY = 6
 """So many batches count."""
@@ -42,7 +42,7 @@ _NO_TIME = 0.01
 
 
 @dataclass(frozen=True)
-class Aim:
+class BatchTarget:
     """What batches are to be like: they take about ``target`` seconds (inf: as long as they take), with ``least`` to
     ``most`` records; ``allowed`` seconds at most, or they fail."""
 
@@ -53,7 +53,7 @@ class Aim:
 
 
 @dataclass(frozen=True)
-class Ran:
+class BatchRun:
     """A batch of so many ``rows`` that took so many ``seconds``. ``bound``: its limit kept it from having more."""
 
     rows: int
@@ -70,10 +70,10 @@ class Pace:
     can't be longer than.
     """
 
-    aim: Aim
+    aim: BatchTarget
     limit: int
-    ran: tuple[Ran, ...] = ()
-    before: Ran | None = None
+    ran: tuple[BatchRun, ...] = ()
+    before: BatchRun | None = None
     estimates: tuple[float, ...] = ()
     age: int = 0
     shortest: tuple[float, ...] = ()
@@ -93,7 +93,7 @@ class Pace:
         wanted = min(max(self.aim.target, _TIMES_FIXED * self.fixed), self.aim.allowed * _OF_TRANSACTION)
         return max(wanted, _SOME * self.fixed)
 
-    def after(self, ran: Ran) -> Pace:
+    def after(self, ran: BatchRun) -> Pace:
         """The pace after a batch. One without records says nothing."""
         if ran.rows <= 0:
             return self
@@ -105,17 +105,17 @@ class Pace:
         counted = replace(learned, ran=(*self.ran, ran)[-_MEMORY:])
         return replace(counted, limit=counted._next())
 
-    def failed(self, rows: int, told: Ran | None = None) -> Pace:
+    def failed(self, rows: int, told: BatchRun | None = None) -> Pace:
         """The pace after a batch of so many rows that takes longer than it may: the next one has far fewer.
 
         ``told``: how far it was when it was broken off; None: nobody knows.
         """
-        told = Ran(rows, self.aim.allowed) if told is None else told
+        told = BatchRun(rows, self.aim.allowed) if told is None else told
         slow = replace(self, aim=replace(self.aim, least=1)).after(told)
         limit = max(1, min(slow.limit, rows // _FEWER))
         return replace(slow, limit=limit, aim=replace(self.aim, least=min(self.aim.least, limit)))
 
-    def _learned(self, ran: Ran) -> Pace:
+    def _learned(self, ran: BatchRun) -> Pace:
         found = None if self.before is None else _fixed(self.before, ran)
         age = 0 if found is not None else self.age + 1
         estimates = self.estimates if age < _OLD else self.estimates[-1:]
@@ -130,7 +130,7 @@ class Pace:
         wanted = min(usual, rows[-1], self._grown())
         return max(self.aim.least, min(self.aim.most, round(min(wanted, self.aim.most))))
 
-    def _wanted(self, ran: Ran) -> float:
+    def _wanted(self, ran: BatchRun) -> float:
         """How many rows seem right, by a batch; inf: it was too short to tell."""
         target, fixed = self.target, self.fixed
         if self._is_short(ran):
@@ -150,13 +150,13 @@ class Pace:
         by = min(_FASTEST, _OUTLASTS * target / max(last.seconds, _NO_TIME), max(1.0, careful))
         return max(well, last.rows * by)
 
-    def _is_short(self, ran: Ran) -> bool:
+    def _is_short(self, ran: BatchRun) -> bool:
         """Whether a batch was too short to tell how fast its records are."""
         target, fixed = self.target, self.fixed
         return math.isinf(target) or ran.seconds - fixed < _NEAR * (target - fixed)
 
 
-def _fixed(before: Ran, ran: Ran) -> float | None:
+def _fixed(before: BatchRun, ran: BatchRun) -> float | None:
     """The fixed time of two batches one after the other, if they tell it."""
     small, large = sorted((before, ran), key=lambda each: each.rows)
     if large.rows < _APART * small.rows:

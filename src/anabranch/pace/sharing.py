@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["Taken", "is_bound", "shares"]
+__all__ = ["SourceShare", "is_bound", "shares"]
 
 _LEAST = 8
 """No source has less than that part of an even share: what comes to it next can't be known."""
 
 
 @dataclass(frozen=True)
-class Taken:
+class SourceShare:
     """What a source gave to a batch: ``rows`` of the ``most`` that it might, and from how many ``partitions``."""
 
     rows: int
@@ -25,12 +25,12 @@ class Taken:
         return self.rows >= max(1, self.most - self.partitions)
 
 
-def is_bound(taken: Mapping[str, Taken]) -> bool:
+def is_bound(taken: Mapping[str, SourceShare]) -> bool:
     """Whether the limit kept a batch from having more records."""
     return any(each.is_hungry for each in taken.values())
 
 
-def shares(limit: int, most: int, taken: Mapping[str, Taken]) -> dict[str, int]:
+def shares(limit: int, most: int, taken: Mapping[str, SourceShare]) -> dict[str, int]:
     """Of ``limit`` records in all, how many each source may give, at most ``most`` of each: those that had no more
     than they gave get twice that, the others all the rest, evenly. Each gets one."""
     count = len(taken)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from anabranch.systems import headers
 from anabranch.systems.contract import Records
-from anabranch.task_progress.counts import Line
+from anabranch.task_progress.counts import ReportAddress
 
 __all__ = ["BARE", "SCHEMA", "Limits", "Reading", "columns", "share"]
 
@@ -34,7 +34,7 @@ class Limits:
     lane: str = ""
     commits: str = ""
     nothing: bool = False
-    line: Line | None = None
+    line: ReportAddress | None = None
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class DeltaFolder:
         given = options.checked(DeltaOptions, name, settings)
         self._name = name
         self._root = Path(given.path)
-        self._place = Folder(self._root)
+        self._store = Folder(self._root)
         self._target = given.target_file_mb << 20
 
     def __str__(self) -> str:
@@ -82,7 +82,7 @@ class DeltaFolder:
         return []
 
     def writer(self, owner: Owner, schema: pa.Schema) -> Rows:
-        return Rows(FileWriter(self._place, schema, self._target))
+        return Rows(FileWriter(self._store, schema, self._target))
 
     def commit(self, owner: Owner, batch: int, parts: Sequence[bytes]) -> None:
         refs = files.named(parts)
@@ -95,9 +95,9 @@ class DeltaFolder:
                 return
             if joined is None:
                 with files.told(str(self)):
-                    joined = files.merged(self._place, refs, self._target)
+                    joined = files.merged(self._store, refs, self._target)
             for ref in joined[:1]:
-                self._check(table, files.columns(self._place, ref))  # others may have changed it since
+                self._check(table, files.columns(self._store, ref))  # others may have changed it since
             if self._committed(table, owner, Mark(owner.epoch, batch), joined):
                 break
         else:
@@ -176,7 +176,7 @@ class DeltaFolder:
 
     def _drop(self, refs: Sequence[FileRef]) -> None:
         for ref in refs:
-            self._place.remove(ref.name)
+            self._store.remove(ref.name)
 
     def _busy(self) -> AnabranchError:
         return AnabranchError(

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from anabranch.errors import AnabranchError
 
-__all__ = ["FileRef", "FileWriter", "Folder", "Place", "Rows", "columns", "merged", "named", "sync", "told"]
+__all__ = ["FileRef", "FileStore", "FileWriter", "Folder", "Rows", "columns", "merged", "named", "sync", "told"]
 
 _GROUP_BYTES = 64 << 20
 _GROUP_ROWS = 1 << 20
@@ -34,7 +34,7 @@ class FileRef(msgspec.Struct, frozen=True):
 _read = msgspec.msgpack.Decoder(FileRef).decode
 
 
-class Place(Protocol):
+class FileStore(Protocol):
     """Holds files, each of which is written once."""
 
     def new(self) -> str:
@@ -87,7 +87,7 @@ class Folder:
 class FileWriter:
     """Writes rows to new files of about ``target`` bytes."""
 
-    place: Place
+    store: FileStore
     schema: pa.Schema
     target: int
     _held: list[pa.RecordBatch] = field(default_factory=list)
@@ -100,7 +100,7 @@ class FileWriter:
     _done: list[FileRef] = field(default_factory=list)
 
     def write(self, rows: pa.RecordBatch) -> None:
-        with told(str(self.place)):
+        with told(str(self.store)):
             self._write(rows)
 
     def _write(self, rows: pa.RecordBatch) -> None:
@@ -112,11 +112,11 @@ class FileWriter:
 
     def close(self) -> list[FileRef]:
         """Make them durable."""
-        with told(str(self.place)):
+        with told(str(self.store)):
             self._write_group()
             self._close_file()
             if self._done:
-                self.place.settle([ref.name for ref in self._done])
+                self.store.settle([ref.name for ref in self._done])
         return self._done
 
     def abort(self) -> None:
@@ -126,14 +126,14 @@ class FileWriter:
                 with suppress(OSError):
                     open_one.close()
         for name in [each.name for each in self._done] + ([self._name] if self._name else []):
-            self.place.remove(name)
+            self.store.remove(name)
 
     def _write_group(self) -> None:
         if not self._held:
             return
         if self._file is None:
-            self._name = self.place.new()
-            self._sink = self.place.make(self._name)
+            self._name = self.store.new()
+            self._sink = self.store.make(self._name)
             self._file = pq.ParquetWriter(self._sink, self.schema)
         self._file.write_table(pa.Table.from_batches(self._held, self.schema))
         self._written += self._rows
@@ -173,13 +173,13 @@ def named(parts: Sequence[bytes]) -> list[FileRef]:
     return [_read(part) for part in parts]
 
 
-def columns(place: Place, ref: FileRef) -> pa.Schema:
+def columns(store: FileStore, ref: FileRef) -> pa.Schema:
     """Those of a file."""
-    with place.read(ref.name) as source:
+    with store.read(ref.name) as source:
         return pq.read_schema(source)
 
 
-def merged(place: Place, refs: Sequence[FileRef], target: int) -> list[FileRef]:
+def merged(store: FileStore, refs: Sequence[FileRef], target: int) -> list[FileRef]:
     """Files of many tasks, those next to each other that are small joined to some of about ``target`` bytes.
 
     No more than ``target`` bytes are written anew, whatever there is. The files that are joined stay where they are.
@@ -191,7 +191,7 @@ def merged(place: Place, refs: Sequence[FileRef], target: int) -> list[FileRef]:
 
     def join() -> None:
         if len(run) > 1:
-            found.extend(_joined(place, run, target))
+            found.extend(_joined(store, run, target))
         else:
             found.extend(run)
         run.clear()
@@ -209,13 +209,13 @@ def merged(place: Place, refs: Sequence[FileRef], target: int) -> list[FileRef]:
     return found
 
 
-def _joined(place: Place, refs: Sequence[FileRef], target: int) -> list[FileRef]:
+def _joined(store: FileStore, refs: Sequence[FileRef], target: int) -> list[FileRef]:
     writer: FileWriter | None = None
     try:
         for ref in refs:
-            with place.read(ref.name) as source:
+            with store.read(ref.name) as source:
                 file = pq.ParquetFile(source)
-                writer = writer or FileWriter(place, file.schema_arrow, target)
+                writer = writer or FileWriter(store, file.schema_arrow, target)
                 for batch in file.iter_batches(_GROUP_ROWS):
                     writer.write(batch)
         assert writer is not None

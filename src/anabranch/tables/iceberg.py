@@ -205,20 +205,20 @@ class IcebergTable:
         refs = files.named(parts)
         joined: list[FileRef] | None = None
         for table in self._looks():
-            place = _Data(table, owner)
+            store = _Data(table, owner)
             mark = marks.check(_mark(table, owner.job, owner.lane), owner, str(self))
             if mark.batch >= batch:
                 if joined is None:
-                    self._drop(place, refs)
+                    self._drop(store, refs)
                 return
             if joined is None:
                 with files.told(str(self)):
-                    joined = files.merged(place, refs, self._target)
+                    joined = files.merged(store, refs, self._target)
             for ref in joined[:1]:
-                self._check(table, files.columns(place, ref))  # others may have changed it since
+                self._check(table, files.columns(store, ref))  # others may have changed it since
             if self._committed(table, owner, Mark(owner.epoch, batch), joined):
                 crash_points.reach(crash_points.NAMED, owner.lane, batch)
-                self._drop(place, [ref for ref in refs if ref not in joined])
+                self._drop(store, [ref for ref in refs if ref not in joined])
                 return
 
     def leave(self, owner: Owner) -> None:
@@ -316,10 +316,10 @@ class IcebergTable:
                 return False
         return True
 
-    def _drop(self, place: _Data, refs: Sequence[FileRef]) -> None:
+    def _drop(self, store: _Data, refs: Sequence[FileRef]) -> None:
         with files.told(str(self)):
             for ref in refs:
-                place.remove(ref.name)
+                store.remove(ref.name)
 
     @contextmanager
     def _told(self) -> Iterator[None]:

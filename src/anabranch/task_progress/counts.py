@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["PUBLISHING", "READING", "Count", "Heard", "Hello", "Line", "Received", "Told", "Work", "of_text"]
+__all__ = [
+    "PUBLISHING",
+    "READING",
+    "Count",
+    "Greeting",
+    "Received",
+    "ReportAddress",
+    "TaskCounts",
+    "TaskReport",
+    "Work",
+    "of_text",
+]
 
 READING, PUBLISHING = "reading", "publishing"
 """What isn't an operator of the job: reading a stream of the embedded log, and writing outputs exactly once."""
 
 
-class Line(msgspec.Struct, frozen=True):
+class ReportAddress(msgspec.Struct, frozen=True):
     """Where the driver listens; who doesn't know the ``token`` isn't heard."""
 
     host: str
@@ -23,12 +34,12 @@ class Line(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self).decode()
 
 
-def of_text(text: str) -> Line | None:
+def of_text(text: str) -> ReportAddress | None:
     """The line that a text is of; None for the empty one."""
-    return msgspec.json.decode(text, type=Line) if text else None
+    return msgspec.json.decode(text, type=ReportAddress) if text else None
 
 
-class Hello(msgspec.Struct, frozen=True):
+class Greeting(msgspec.Struct, frozen=True):
     """The first line of each connection."""
 
     token: str
@@ -75,7 +86,7 @@ class Received(msgspec.Struct, frozen=True):
     offset: int
 
 
-class Told(msgspec.Struct, frozen=True):
+class TaskReport(msgspec.Struct, frozen=True):
     """What a Spark task has done so far for an operator (``label``) in a batch of the query run ``run``.
 
     ``partition``: the number of the Spark task in its stage, ``attempt``: which attempt at it, the greatest is the
@@ -98,11 +109,11 @@ class Told(msgspec.Struct, frozen=True):
     ended: bool = False
 
 
-class Heard(msgspec.Struct, frozen=True):
+class TaskCounts(msgspec.Struct, frozen=True):
     """The newest line of a Spark task, with all of its counts. ``at``: when it was heard, in seconds of the driver's
     monotonic clock; ``fresh``: the task is under way, as far as is known."""
 
-    told: Told
+    told: TaskReport
     counts: tuple[Count, ...]
     at: float
     fresh: bool

@@ -19,7 +19,7 @@ from pyspark import TaskContext
 
 from anabranch.model.ssp import WHOLE
 from anabranch.task_progress import local_properties
-from anabranch.task_progress.counts import Count, Hello, Line, Received, Told, Work
+from anabranch.task_progress.counts import Count, Greeting, Received, ReportAddress, TaskReport, Work
 
 __all__ = ["Message", "Meter", "Tally", "meter"]
 
@@ -85,8 +85,8 @@ class Meter:
     ``ordered``: its rows come in the order of their records.
     """
 
-    line: Line | None
-    told: Told
+    line: ReportAddress | None
+    told: TaskReport
     ordered: bool = True
     _tallies: dict[tuple[int, int, int, int], Tally] = field(default_factory=dict)
     _known: dict[tuple[int, int, int, int], Count] = field(default_factory=dict)
@@ -162,7 +162,7 @@ class Meter:
         """The Spark task is through with it."""
         self.ended = True
 
-    def now(self, everything: bool) -> Told:
+    def now(self, everything: bool) -> TaskReport:
         """What there is to tell. ``everything``: also what was told before."""
         now = time.monotonic()
         with self._lock:
@@ -181,13 +181,13 @@ class Meter:
         )
 
 
-def meter(line: Line | None, label: str, *, ordered: bool = True) -> Meter:
+def meter(line: ReportAddress | None, label: str, *, ordered: bool = True) -> Meter:
     """What counts for an operator, in the Spark task that runs here. ``line`` None: nobody hears it."""
     context = TaskContext.get()
     if context is None:
-        told = Told(run="", batch=-1, stage=0, partition=0, attempt=0, label=label)
+        told = TaskReport(run="", batch=-1, stage=0, partition=0, attempt=0, label=label)
     else:
-        told = Told(
+        told = TaskReport(
             run=context.getLocalProperty(local_properties.RUN) or "",
             batch=int(context.getLocalProperty(local_properties.BATCH) or -1),
             stage=context.stageId(),
@@ -207,7 +207,7 @@ class _Teller:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._meters: list[Meter] = []
-        self._connections: dict[Line, _Connection] = {}
+        self._connections: dict[ReportAddress, _Connection] = {}
         self._thread: threading.Thread | None = None
 
     def add(self, made: Meter) -> None:
@@ -240,7 +240,7 @@ class _Teller:
 class _Connection:
     """``number``: of the present one to the same driver."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: ReportAddress) -> None:
         self._line = line
         self._socket: socket.socket | None = None
         self._not_before, self._pause = 0.0, _AGAIN_AFTER
@@ -258,10 +258,10 @@ class _Connection:
             self._not_before, self._pause = now + self._pause, min(2 * self._pause, _AT_MOST)
             return False
         self.number, self._pause = self.number + 1, _AGAIN_AFTER
-        self.send(Hello(self._line.token))
+        self.send(Greeting(self._line.token))
         return self._socket is not None
 
-    def send(self, what: Hello | Told) -> None:
+    def send(self, what: Greeting | TaskReport) -> None:
         assert self._socket is not None
         try:
             self._socket.sendall(msgspec.json.encode(what) + b"\n")

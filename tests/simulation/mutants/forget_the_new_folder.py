@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from anabranch.container.lane import lifecycle
-from anabranch.container.lane.events import Event, FolderTaken, Want
+from anabranch.container.lane.events import Event, FolderTaken, Run
 from anabranch.container.lane.lifecycle import LaneState, Stepped
 from anabranch.model.lane import Lane
 
@@ -24,7 +24,7 @@ def apply(patch: pytest.MonkeyPatch) -> None:
         match event:
             case FolderTaken(epoch):
                 event = FolderTaken(state.folder_epoch or epoch)
-            case Want():
+            case Run():
                 event = replace(event, owner_lost=False)
         return step(state, event)
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from anabranch.container.seat_lease import Agent
+from anabranch.container.seat_lease import SeatLease
 
 BREAKS = frozenset({"gone-is-gone", "progress"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    hear = Agent.hear
+    hear = SeatLease.hear
 
-    def deaf(self: Agent, sent: Any, answer: Any) -> None:
+    def deaf(self: SeatLease, sent: Any, answer: Any) -> None:
         hear(self, sent, answer)
         self._refused = ""
 
-    patch.setattr(Agent, "hear", deaf)
+    patch.setattr(SeatLease, "hear", deaf)

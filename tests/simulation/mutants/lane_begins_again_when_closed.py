@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.container.lane import lifecycle
 from anabranch.container.lane.actions import BeginAttempt
-from anabranch.container.lane.events import Event, Want
+from anabranch.container.lane.events import Event, Run
 from anabranch.container.lane.lifecycle import LaneState, Phase, Stepped
 
 BREAKS = frozenset({"closed-stays", "progress", "one-owner", "stopped-is-stopped"})
@@ -16,7 +16,7 @@ def apply(patch: pytest.MonkeyPatch) -> None:
     step = lifecycle.step
 
     def mutant(state: LaneState, event: Event) -> Stepped:
-        if isinstance(event, Want) and state.phase is Phase.ENDED:
+        if isinstance(event, Run) and state.phase is Phase.ENDED:
             begun = LaneState(folder_epoch=event.folder_epoch, closing=event.closing)
             return begun, (BeginAttempt(),)
         return step(state, event)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from anabranch.container.lane import lifecycle
-from anabranch.container.lane.actions import End, FinishPending
+from anabranch.container.lane.actions import EndLane, FinishPending
 from anabranch.container.lane.events import Event
 from anabranch.container.lane.lifecycle import LaneState, Phase, Stepped
 
@@ -20,7 +20,7 @@ def apply(patch: pytest.MonkeyPatch) -> None:
     def mutant(state: LaneState, event: Event) -> Stepped:
         following, actions = step(state, event)
         if FinishPending() in actions:
-            return replace(following, phase=Phase.ENDING), (End(),)
+            return replace(following, phase=Phase.ENDING), (EndLane(),)
         return following, actions
 
     patch.setattr(lifecycle, "step", mutant)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from anabranch.container.lane import lifecycle
-from anabranch.container.lane.actions import DrainHeld, End
+from anabranch.container.lane.actions import DrainHeld, EndLane
 from anabranch.container.lane.events import Event
 from anabranch.container.lane.lifecycle import LaneState, Phase, Stepped
 
@@ -20,7 +20,7 @@ def apply(patch: pytest.MonkeyPatch) -> None:
     def mutant(state: LaneState, event: Event) -> Stepped:
         following, actions = step(state, event)
         if DrainHeld() in actions:
-            return replace(following, phase=Phase.ENDING, drained=True), (End(),)
+            return replace(following, phase=Phase.ENDING, drained=True), (EndLane(),)
         return following, actions
 
     patch.setattr(lifecycle, "step", mutant)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from anabranch.container.lane import lifecycle
-from anabranch.container.lane.events import Event, Want
+from anabranch.container.lane.events import Event, Run
 from anabranch.container.lane.lifecycle import LaneState, Stepped
 
 BREAKS = frozenset({"progress"})
@@ -18,7 +18,7 @@ def apply(patch: pytest.MonkeyPatch) -> None:
     step = lifecycle.step
 
     def mutant(state: LaneState, event: Event) -> Stepped:
-        if isinstance(event, Want) and event.drain is None:
+        if isinstance(event, Run) and event.drain is None:
             event = replace(event, drain=state.drain)
         return step(state, event)
 

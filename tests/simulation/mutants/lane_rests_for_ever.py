@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from anabranch.container.lane import lifecycle
-from anabranch.container.lane.events import Event, Want
+from anabranch.container.lane.events import Event, Run
 from anabranch.container.lane.lifecycle import LaneState, Stepped
 
 BREAKS = frozenset({"progress"})
@@ -17,6 +17,6 @@ def apply(patch: pytest.MonkeyPatch) -> None:
     step = lifecycle.step
 
     def mutant(state: LaneState, event: Event) -> Stepped:
-        return step(state, replace(event, rested=False) if isinstance(event, Want) else event)
+        return step(state, replace(event, rested=False) if isinstance(event, Run) else event)
 
     patch.setattr(lifecycle, "step", mutant)

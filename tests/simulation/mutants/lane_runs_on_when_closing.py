@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from anabranch.container.lane import lifecycle
-from anabranch.container.lane.events import Closing, Event, Want
+from anabranch.container.lane.events import Closing, Event, Run
 from anabranch.container.lane.lifecycle import LaneState, Phase, Stepped
 
 BREAKS = frozenset({"progress"})
@@ -17,7 +17,7 @@ def apply(patch: pytest.MonkeyPatch) -> None:
     step = lifecycle.step
 
     def mutant(state: LaneState, event: Event) -> Stepped:
-        if isinstance(event, Want) and state.phase is Phase.RUNNING:
+        if isinstance(event, Run) and state.phase is Phase.RUNNING:
             event = replace(event, closing=Closing.NO)
         return step(state, event)
 

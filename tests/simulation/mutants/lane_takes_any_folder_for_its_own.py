@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from anabranch.container.lane import lifecycle
-from anabranch.container.lane.events import Event, Want
+from anabranch.container.lane.events import Event, Run
 from anabranch.container.lane.lifecycle import LaneState, Stepped
 
 BREAKS = frozenset({"exactly-once", "one-owner", "state-goes-along"})
@@ -17,7 +17,7 @@ def apply(patch: pytest.MonkeyPatch) -> None:
     step = lifecycle.step
 
     def mutant(state: LaneState, event: Event) -> Stepped:
-        if isinstance(event, Want) and event.folder_epoch and state.folder_epoch and not state.ended:
+        if isinstance(event, Run) and event.folder_epoch and state.folder_epoch and not state.ended:
             event = replace(event, folder_epoch=state.folder_epoch)
         return step(state, event)
 

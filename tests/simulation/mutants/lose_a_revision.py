@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from anabranch.container.seat_lease import Agent
+from anabranch.container.seat_lease import SeatLease
 
 BREAKS = frozenset({"progress"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    hear = Agent.hear
+    hear = SeatLease.hear
 
-    def choosy(self: Agent, sent: Any, answer: Any) -> None:
+    def choosy(self: SeatLease, sent: Any, answer: Any) -> None:
         had = self._answer
         hear(self, sent, answer)
         if had is not None and answer.alive and answer.revision < had.revision:
             self._answer = had
 
-    patch.setattr(Agent, "hear", choosy)
+    patch.setattr(SeatLease, "hear", choosy)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.container.seat_lease import Agent
+from anabranch.container.seat_lease import SeatLease
 
 BREAKS = frozenset({"one-owner", "one-seat", "stopped-is-stopped"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Agent, "must_stop", property(lambda self: self._refused))
+    patch.setattr(SeatLease, "must_stop", property(lambda self: self._refused))

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from anabranch.cli import container
-from anabranch.container.heartbeats import Direct
-from anabranch.container.seat_lease import Agent
+from anabranch.container.heartbeats import DirectHeartbeats
+from anabranch.container.seat_lease import SeatLease
 from anabranch.coordinator.api import listening
 from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.coordinator import Coordinator
@@ -56,7 +56,7 @@ def test_other_code_that_runs_is_an_error_for_who_starts_containers(coordinator:
 def test_a_container_that_gives_way_to_a_new_process_ends_neither_lane_nor_job(coordinator: Coordinator) -> None:
     """Its lanes have failed in all attempts that may help here; the next process goes on with them."""
     seat = Seat(coordinator)
-    gone = Direct(coordinator, Agent(seat.me, 0.0, lambda: 0.0, survives=True))
+    gone = DirectHeartbeats(coordinator, SeatLease(seat.me, 0.0, lambda: 0.0, survives=True))
     gone.take([report(lane, "running", folder_epoch=1) for lane in (FIRST, SECOND)])
     waiting = {"folder_epoch": 1, "stopped": True, "pending": True, "trouble": "OptionalDataException"}
     gone.leave([report(FIRST, "ended", 3, attempt=4, **waiting), report(SECOND, "ended", stopped=True)])

@@ -13,7 +13,7 @@ from anabranch.container.lane.life import Life
 from anabranch.container.lane.lifecycle import LaneState, Phase
 from anabranch.container.lane.supervisor import LaneSupervisor
 from anabranch.container.lane.surroundings_wait import Patience
-from anabranch.container.retries import Attempts
+from anabranch.container.retries import Retries
 from anabranch.model.lane import Lane
 from anabranch.protocol.container import WantedLane
 from anabranch.protocol.lane_report import LanePhase, LaneReport
@@ -32,7 +32,7 @@ class Runner:
 
     def start(self) -> None:
         self.started = self.alive = True
-        self.life.tell(events.Started())
+        self.life.tell(events.AttemptStarted())
 
     def join(self, timeout: float) -> bool:
         return not self.alive
@@ -46,7 +46,7 @@ class Runner:
         if self.life.state.phase is Phase.TAKING:
             self.take_folder(self.report.folder_epoch or 1)
         if self.life.state.phase is Phase.REPORTED and not self.life.state.waits:
-            self.life.tell(events.Awaited())
+            self.life.tell(events.AcknowledgementAwaited())
         if self.life.state.phase is Phase.STARTING:
             self.life.tell(events.QueryStarted())
             self.say(phase=LanePhase.RUNNING)
@@ -56,15 +56,15 @@ class Runner:
 
     def fail(self, **fields: Any) -> None:
         self.say(phase=LanePhase.FAILED, error="boom", **fields)
-        self.life.tell(events.Failed(RuntimeError("boom")))
+        self.life.tell(events.AttemptFailed(RuntimeError("boom")))
         self.life.tell(events.FailureReported())
         self.alive = False
 
     def end(self) -> None:
         """It finishes what was begun, as it is to close."""
-        self.life.tell(events.Finished())
+        self.life.tell(events.PendingFinished())
         self.say(phase=LanePhase.ENDED)
-        self.life.tell(events.Ended())
+        self.life.tell(events.LaneEnded())
         self.alive = False
 
 
@@ -78,7 +78,7 @@ class Supervised:
         # Somebody sets the machine's clock back all the time.
         patience = Patience(longest, chance=lambda: 0.5, now=lambda: 2000 - self.clock())
         self.supervisor = LaneSupervisor(
-            WantedLane(lane=self.lane), self._make, Attempts(most), self.clock, lambda: replaceable, patience
+            WantedLane(lane=self.lane), self._make, Retries(most), self.clock, lambda: replaceable, patience
         )
 
     def _make(self, lane: Lane, life: Life) -> Runner:

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.container.batch_progress import Planned, Tracker
+from anabranch.container.batch_progress import PlannedBatch, Tracker
 from anabranch.container.load import Load
 from anabranch.model.ssp import WHOLE
 from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
-from anabranch.task_progress.counts import PUBLISHING, READING, Count, Heard, Received, Told
+from anabranch.task_progress.counts import PUBLISHING, READING, Count, Received, TaskCounts, TaskReport
 
 SLOW = "map 'slow'"
-ONE = Planned(number=7, ranges={(0, 0): (100, 1100)}, labels={SLOW: {0}})
+ONE = PlannedBatch(number=7, ranges={(0, 0): (100, 1100)}, labels={SLOW: {0}})
 TWO = replace(ONE, ranges={(0, 0): (100, 1100), (0, 1): (0, 1000)})
 
 
-def function(rows: int, offset: int | None = None, label: str = SLOW, at: float = 0.0, **more: Any) -> Heard:
+def function(rows: int, offset: int | None = None, label: str = SLOW, at: float = 0.0, **more: Any) -> TaskCounts:
     """A task that has done so many rows of partition 0, of those up to an offset that have come."""
     fields = {"stage": 1, "partition": 0, "attempt": 1, "source": 0, "of": 0, "bucket": WHOLE, "seconds": 1.0}
     given = {**fields, **more}
@@ -30,7 +30,7 @@ def function(rows: int, offset: int | None = None, label: str = SLOW, at: float 
     come = given.pop("come", rows)
     count = Count(0, source, of, given.pop("bucket"), rows, given["seconds"], reached)
     ended = given.pop("ended", False)
-    told = Told(
+    told = TaskReport(
         run="r",
         batch=7,
         label=label,
@@ -40,25 +40,25 @@ def function(rows: int, offset: int | None = None, label: str = SLOW, at: float 
         ended=ended,
         **given,
     )
-    return Heard(told, (count,), at, not ended)
+    return TaskCounts(told, (count,), at, not ended)
 
 
-def publishing(rows: int, at: float = 0.0, slot: int = -1, offset: int = 0, **more: Any) -> Heard:
-    told = Told(run="r", batch=7, label=PUBLISHING, **{"stage": 1, "partition": 0, "attempt": 1, **more})
-    return Heard(told, (Count(0, 0, slot, WHOLE, rows, told.seconds, offset),), at, not told.ended)
+def publishing(rows: int, at: float = 0.0, slot: int = -1, offset: int = 0, **more: Any) -> TaskCounts:
+    told = TaskReport(run="r", batch=7, label=PUBLISHING, **{"stage": 1, "partition": 0, "attempt": 1, **more})
+    return TaskCounts(told, (Count(0, 0, slot, WHOLE, rows, told.seconds, offset),), at, not told.ended)
 
 
-def reading(rows: int, at: float = 0.0, **more: Any) -> Heard:
-    told = Told(run="r", batch=7, label=READING, **{"stage": 1, "partition": 0, "attempt": 1, **more})
-    return Heard(told, (Count(0, 0, 0, WHOLE, rows, told.seconds),), at, not told.ended)
+def reading(rows: int, at: float = 0.0, **more: Any) -> TaskCounts:
+    told = TaskReport(run="r", batch=7, label=READING, **{"stage": 1, "partition": 0, "attempt": 1, **more})
+    return TaskCounts(told, (Count(0, 0, 0, WHOLE, rows, told.seconds),), at, not told.ended)
 
 
-def waiting(label: str) -> Heard:
+def waiting(label: str) -> TaskCounts:
     """A task that nothing has come to."""
-    return Heard(Told(run="r", batch=7, stage=1, partition=0, attempt=1, label=label), (), 0.0, fresh=True)
+    return TaskCounts(TaskReport(run="r", batch=7, stage=1, partition=0, attempt=1, label=label), (), 0.0, fresh=True)
 
 
-def look(heard: Sequence[Heard], planned: Planned = ONE, now: float = 5.0, **more: Any) -> BatchProgress:
+def look(heard: Sequence[TaskCounts], planned: PlannedBatch = ONE, now: float = 5.0, **more: Any) -> BatchProgress:
     return Tracker(planned, 0.0).look(heard, now, **more).progress
 
 
@@ -96,7 +96,7 @@ def look(heard: Sequence[Heard], planned: Planned = ONE, now: float = 5.0, **mor
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
-def test_what_is_done(what: str, heard: list[Heard], planned: Planned, done: int) -> None:
+def test_what_is_done(what: str, heard: list[TaskCounts], planned: PlannedBatch, done: int) -> None:
     assert look(heard, planned).done == done
     assert look(heard, planned).planned == planned.rows
 
@@ -114,7 +114,7 @@ def test_rows_of_slots_tell_how_far_their_partitions_are() -> None:
 
 def test_of_several_sources_those_count_that_a_function_has_rows_of() -> None:
     places = {(0, 0): (0, 1000), (1, 0): (0, 3000)}
-    both = Planned(number=7, ranges=places, labels={SLOW: {0, 1}})
+    both = PlannedBatch(number=7, ranges=places, labels={SLOW: {0, 1}})
     assert look([function(1000, offset=999, come=1000)], both).done == 1000
     one = replace(both, labels={SLOW: {0}})
     assert look([function(500, offset=999, come=1000), reading(1000), reading(3000, stage=2)], one).done == 2000
@@ -131,10 +131,10 @@ def test_state_comes_after_all_of_what_is_before_it() -> None:
 
 def test_a_later_batch_knows_how_much_time_state_takes_and_how_many_rows_come_to_a_function() -> None:
     stateful = replace(ONE, stateful=True, state_tasks=1, labels={SLOW: {0}, "process 'p'": {0}})
-    process = Told(run="r", batch=7, stage=2, partition=0, attempt=1, label="process 'p'")
+    process = TaskReport(run="r", batch=7, stage=2, partition=0, attempt=1, label="process 'p'")
     heard = [
         function(1000, come=1000, ended=True),
-        Heard(process, (Count(0, 0, 0, WHOLE, 100, 1.0),), 8.0, fresh=True),
+        TaskCounts(process, (Count(0, 0, 0, WHOLE, 100, 1.0),), 8.0, fresh=True),
     ]
     first = Tracker(stateful, 0.0)
     first.look(heard[:1], 7.9)
@@ -142,7 +142,7 @@ def test_a_later_batch_knows_how_much_time_state_takes_and_how_many_rows_come_to
     first.look(heard, 10.0)
     again = Tracker(stateful, 0.0, first.ratios)
     assert again.look(heard[:1], 1.0).progress.done == 800
-    half = Heard(process, (Count(0, 0, 0, WHOLE, 50, 1.0),), 9.0, fresh=True)
+    half = TaskCounts(process, (Count(0, 0, 0, WHOLE, 50, 1.0),), 9.0, fresh=True)
     assert again.look([heard[0], half], 9.0).progress.done == 900
 
 
@@ -167,7 +167,7 @@ def test_a_bucket_with_most_of_the_rows_is_what_is_waited_for() -> None:
             Count(0, 0, 0, 1, others, float(now), 1099, 500),
         )
         told = function(hot + others, come=1000).told
-        progress = tracker.look([Heard(told, counts, float(now), fresh=True)], float(now)).progress
+        progress = tracker.look([TaskCounts(told, counts, float(now), fresh=True)], float(now)).progress
     assert progress.left == pytest.approx((500 - 70) / 10, rel=0.05)
     assert progress.buckets == {"0/0#0": 70, "0/0#1": 500}
 
@@ -193,7 +193,7 @@ def test_done_never_falls_and_never_exceeds(told: list[tuple[int, int]]) -> None
 
 def test_at_most_64_buckets_are_told_those_furthest_behind() -> None:
     counts = tuple(Count(0, 0, 0, bucket, 1000 - bucket, 1.0, 1099, 0) for bucket in range(256))
-    progress = look([Heard(function(1).told, counts, 0.0, fresh=True)])
+    progress = look([TaskCounts(function(1).told, counts, 0.0, fresh=True)])
     assert len(progress.buckets) == 64
     assert max(progress.buckets.values()) == 1000 - 192
 
@@ -300,10 +300,12 @@ def test_tasks_that_had_nothing_to_do_say_nothing_of_the_one_that_has_it_all() -
     """Of eight tasks that rows come together in, by key, seven have ended, and one has 26 rows done of 500 in 3 s."""
     state = replace(ONE, stateful=True, state_tasks=8, labels={})
 
-    def task(partition: int, rows: int, ended: bool) -> Heard:
+    def task(partition: int, rows: int, ended: bool) -> TaskCounts:
         counts = (Count(0, -1, 0, WHOLE, rows, 3.0),) if rows else ()
         fields = {"stage": 2, "partition": partition, "attempt": 1, "alive": 3.0, "seconds": 3.0}
-        return Heard(Told(run="r", batch=7, label="process 'p'", ended=ended, **fields), counts, 5.0, not ended)
+        return TaskCounts(
+            TaskReport(run="r", batch=7, label="process 'p'", ended=ended, **fields), counts, 5.0, not ended
+        )
 
     tracker = Tracker(state, 0.0)
     for now in (2.0, 3.0, 4.0, 5.0):

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.container.heartbeats import Beating, Direct
-from anabranch.container.seat_lease import Agent
+from anabranch.container.heartbeats import BackgroundHeartbeats, DirectHeartbeats
+from anabranch.container.seat_lease import SeatLease
 from anabranch.coordinator.jobs.long_polls import LongPolls
 from anabranch.errors import FencedError, StoreUnavailableError, UnreachableError
 from anabranch.model.job_model import JobModel
@@ -37,8 +37,8 @@ def survives(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
-def agent_of(clock: Clock, *, survives: bool = True) -> Agent:
-    return Agent(ME, clock.at, clock, survives=survives)
+def seat_lease_of(clock: Clock, *, survives: bool = True) -> SeatLease:
+    return SeatLease(ME, clock.at, clock, survives=survives)
 
 
 def ok(revision: int, **fields: Any) -> HeartbeatResponse:
@@ -49,93 +49,93 @@ def ok(revision: int, **fields: Any) -> HeartbeatResponse:
 
 
 def test_beats_are_numbered_and_say_what_was_seen(clock: Clock) -> None:
-    agent = agent_of(clock)
-    first = agent.beat([report(FIRST, "running")])
+    seat_lease = seat_lease_of(clock)
+    first = seat_lease.beat([report(FIRST, "running")])
     assert first.beat == Heartbeat(container="delays:0:1", epoch=1, number=1, lanes=(report(FIRST, "running"),))
-    agent.hear(first, ok(7))
-    second = agent.beat([], leaving=True)
+    seat_lease.hear(first, ok(7))
+    second = seat_lease.beat([], leaving=True)
     assert second.beat == Heartbeat(container="delays:0:1", epoch=1, number=2, seen=7, leaving=True)
 
 
 def test_the_lease_counts_from_when_an_answered_beat_was_sent(clock: Clock) -> None:
-    agent = agent_of(clock)
-    assert agent.lease_left == LEASE
+    seat_lease = seat_lease_of(clock)
+    assert seat_lease.lease_left == LEASE
     clock.at += 2
-    sent = agent.beat([])
+    sent = seat_lease.beat([])
     clock.at += 5
-    assert agent.lease_left == LEASE - 7
-    agent.hear(sent, ok(1))
-    assert agent.lease_left == LEASE - 5
-    agent.beat([])
-    agent.miss("away")
-    assert agent.lease_left == LEASE - 5
+    assert seat_lease.lease_left == LEASE - 7
+    seat_lease.hear(sent, ok(1))
+    assert seat_lease.lease_left == LEASE - 5
+    seat_lease.beat([])
+    seat_lease.miss("away")
+    assert seat_lease.lease_left == LEASE - 5
 
 
 def test_an_answer_that_was_overtaken_is_not_taken_and_the_lease_stays(clock: Clock) -> None:
-    agent = agent_of(clock)
-    poll = agent.beat([])
+    seat_lease = seat_lease_of(clock)
+    poll = seat_lease.beat([])
     clock.at += 1
-    news = agent.beat([])
-    agent.hear(news, ok(5))
-    agent.hear(poll, ok(4))
-    assert agent.answer == ok(5)
-    assert agent.lease_left == LEASE
+    news = seat_lease.beat([])
+    seat_lease.hear(news, ok(5))
+    seat_lease.hear(poll, ok(4))
+    assert seat_lease.answer == ok(5)
+    assert seat_lease.lease_left == LEASE
 
 
 def test_an_overtaken_answer_renews_the_lease(clock: Clock) -> None:
-    agent = agent_of(clock)
+    seat_lease = seat_lease_of(clock)
     clock.at += 1
-    first = agent.beat([])
-    second = agent.beat([])
+    first = seat_lease.beat([])
+    second = seat_lease.beat([])
     clock.at += 1
-    agent.hear(second, ok(5))
-    agent.hear(first, ok(4))
-    assert agent.lease_left == LEASE - 1
+    seat_lease.hear(second, ok(5))
+    seat_lease.hear(first, ok(4))
+    assert seat_lease.lease_left == LEASE - 1
 
 
 def test_it_is_orphaned_once_its_lease_has_ended_without_an_answer(clock: Clock) -> None:
-    agent = agent_of(clock)
-    agent.miss("nothing runs there")
+    seat_lease = seat_lease_of(clock)
+    seat_lease.miss("nothing runs there")
     clock.at += LEASE - 0.1
-    assert agent.orphaned == ""
+    assert seat_lease.orphaned == ""
     clock.at += 0.1
-    assert agent.orphaned == "nothing runs there"
-    assert agent.must_stop == ""
-    agent.hear(agent.beat([]), ok(1))
-    assert (agent.orphaned, agent.lease_left) == ("", LEASE)
+    assert seat_lease.orphaned == "nothing runs there"
+    assert seat_lease.must_stop == ""
+    seat_lease.hear(seat_lease.beat([]), ok(1))
+    assert (seat_lease.orphaned, seat_lease.lease_left) == ("", LEASE)
     clock.at += 2 * LEASE
-    assert agent.orphaned == ""  # its beat is under way
+    assert seat_lease.orphaned == ""  # its beat is under way
 
 
 def test_who_may_not_survive_stops_before_its_lease_ends_and_for_ever(clock: Clock) -> None:
-    agent = agent_of(clock, survives=False)
-    agent.miss("nothing runs there")
+    seat_lease = seat_lease_of(clock, survives=False)
+    seat_lease.miss("nothing runs there")
     clock.at += 5.9
-    assert agent.must_stop == ""
+    assert seat_lease.must_stop == ""
     clock.at += 0.2
     why = "the coordinator was not heard for 6 s, and what it writes can't be fenced (nothing runs there)"
-    assert agent.must_stop == why
-    assert agent.lease_left > 0
-    agent.hear(agent.beat([]), ok(1))
-    assert agent.must_stop == why
+    assert seat_lease.must_stop == why
+    assert seat_lease.lease_left > 0
+    seat_lease.hear(seat_lease.beat([]), ok(1))
+    assert seat_lease.must_stop == why
 
 
 def test_who_may_survive_goes_on(clock: Clock) -> None:
-    agent = agent_of(clock)
-    agent.miss("away")
+    seat_lease = seat_lease_of(clock)
+    seat_lease.miss("away")
     clock.at += 1000 * LEASE
-    assert agent.must_stop == ""
+    assert seat_lease.must_stop == ""
 
 
 def test_a_refusal_counts_for_ever(clock: Clock, *, survives: bool) -> None:
-    agent = agent_of(clock, survives=survives)
-    old, refused, newer = agent.beat([]), agent.beat([]), agent.beat([])
-    agent.hear(newer, ok(3))
-    agent.hear(refused, HeartbeatResponse(alive=False, revision=-1, reason="it was not heard for 12 s"))
-    agent.hear(old, ok(1))
-    agent.hear(agent.beat([]), ok(9))
-    assert agent.must_stop == "it was not heard for 12 s"
-    nameless = agent_of(clock)
+    seat_lease = seat_lease_of(clock, survives=survives)
+    old, refused, newer = seat_lease.beat([]), seat_lease.beat([]), seat_lease.beat([])
+    seat_lease.hear(newer, ok(3))
+    seat_lease.hear(refused, HeartbeatResponse(alive=False, revision=-1, reason="it was not heard for 12 s"))
+    seat_lease.hear(old, ok(1))
+    seat_lease.hear(seat_lease.beat([]), ok(9))
+    assert seat_lease.must_stop == "it was not heard for 12 s"
+    nameless = seat_lease_of(clock)
     nameless.hear(nameless.beat([]), HeartbeatResponse(alive=False, revision=-1))
     assert nameless.must_stop
 
@@ -144,10 +144,10 @@ def test_a_refusal_counts_for_ever(clock: Clock, *, survives: bool) -> None:
 
 
 class Scripted:
-    """A coordinator whose answers are given one by one; ``beats`` are those that came in."""
+    """A coordinator whose answers are given one by one; ``heartbeats`` are those that came in."""
 
     def __init__(self) -> None:
-        self.beats: list[Heartbeat] = []
+        self.heartbeats: list[Heartbeat] = []
         self.waits: list[float] = []
         self.come = threading.Condition()
         self.answered: Callable[[Heartbeat, float], HeartbeatResponse] = self.hold
@@ -167,14 +167,14 @@ class Scripted:
 
     def heartbeat(self, beat: Heartbeat, wait: float = 0) -> HeartbeatResponse:
         with self.come:
-            self.beats.append(beat)
+            self.heartbeats.append(beat)
             self.waits.append(wait)
             self.come.notify_all()
         return self.answered(beat, wait)
 
     def until(self, enough: Callable[[Sequence[Heartbeat]], bool]) -> None:
         with self.come:
-            assert self.come.wait_for(lambda: enough(self.beats), FOREVER)
+            assert self.come.wait_for(lambda: enough(self.heartbeats), FOREVER)
 
 
 @pytest.fixture
@@ -194,7 +194,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def test_news_are_told_while_a_poll_waits(script: Scripted, clock: Clock) -> None:
-    with Beating(script, agent_of(clock), FOREVER) as beats:
+    with BackgroundHeartbeats(script, seat_lease_of(clock), FOREVER) as heartbeats:
         script.until(lambda come: len(come) == 1)  # a poll, that is held
         assert 0.75 * FOREVER <= script.waits[0] < FOREVER
         for number, told in enumerate(
@@ -208,24 +208,24 @@ def test_news_are_told_while_a_poll_waits(script: Scripted, clock: Clock) -> Non
             ),
             start=2,
         ):
-            beats.take(told)
+            heartbeats.take(told)
             script.until(lambda come, number=number: len(come) == number)  # type: ignore[misc]
-            assert script.beats[-1].lanes == tuple(told)
+            assert script.heartbeats[-1].lanes == tuple(told)
         assert script.waits[1:] == [0.0] * 6
-        assert [beat.number for beat in script.beats] == [1, 2, 3, 4, 5, 6, 7]
+        assert [beat.number for beat in script.heartbeats] == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_progress_alone_is_no_news(script: Scripted, clock: Clock) -> None:
-    with Beating(script, agent_of(clock), FOREVER) as beats:
-        beats.take([report(FIRST, "running", batch=1)])
+    with BackgroundHeartbeats(script, seat_lease_of(clock), FOREVER) as heartbeats:
+        heartbeats.take([report(FIRST, "running", batch=1)])
         script.until(lambda come: sum(bool(beat.lanes) for beat in come) >= 1)
-        before = len(script.beats)
-        beats._changed = Counted()
-        beats.take([report(FIRST, "running", 7, batch=2, rows=100)])
-        assert beats._changed.times == 0
-        beats.take([report(FIRST, "ended", 7, batch=2, rows=100)])
-        assert beats._changed.times == 1
-        assert len(script.beats) <= before + 1
+        before = len(script.heartbeats)
+        heartbeats._changed = Counted()
+        heartbeats.take([report(FIRST, "running", 7, batch=2, rows=100)])
+        assert heartbeats._changed.times == 0
+        heartbeats.take([report(FIRST, "ended", 7, batch=2, rows=100)])
+        assert heartbeats._changed.times == 1
+        assert len(script.heartbeats) <= before + 1
 
 
 class Counted(threading.Event):
@@ -246,20 +246,20 @@ def test_whatever_goes_wrong_is_a_missed_beat(script: Scripted, clock: Clock, er
         raise error
 
     script.answered = breaks
-    with Beating(script, agent_of(clock), 0.001, said.append) as beats:
+    with BackgroundHeartbeats(script, seat_lease_of(clock), 0.001, said.append) as heartbeats:
         script.until(lambda come: len(come) >= 3)
         assert said == []
         clock.at += LEASE
         until(lambda: len(said) == 1)
         assert str(error) in said[0]
-        assert beats.take([]) is None
-        assert beats.must_stop == ""
-        more = len(script.beats) + 3
+        assert heartbeats.take([]) is None
+        assert heartbeats.must_stop == ""
+        more = len(script.heartbeats) + 3
         script.until(lambda come: len(come) >= more)
         script.answered = lambda _beat, _wait: ok(4)
         until(lambda: len(said) == 2)
         assert said[1] == "the coordinator is heard again"
-        until(lambda: beats.take([]) == ok(4))
+        until(lambda: heartbeats.take([]) == ok(4))
     assert len(said) == 2
 
 
@@ -271,73 +271,73 @@ def test_beats_go_on_when_nobody_can_be_told(script: Scripted, clock: Clock) -> 
         raise BrokenPipeError
 
     script.answered = breaks
-    with Beating(script, agent_of(clock), 0.001, say) as beats:
+    with BackgroundHeartbeats(script, seat_lease_of(clock), 0.001, say) as heartbeats:
         clock.at += LEASE
         script.until(lambda come: len(come) >= 5)
         script.answered = lambda _beat, _wait: ok(4)
-        until(lambda: beats.take([]) == ok(4))
+        until(lambda: heartbeats.take([]) == ok(4))
 
 
 def test_who_may_not_survive_is_stopped_in_its_loop(script: Scripted, clock: Clock) -> None:
-    with Beating(script, agent_of(clock, survives=False), FOREVER) as beats:
-        beats.take([])
+    with BackgroundHeartbeats(script, seat_lease_of(clock, survives=False), FOREVER) as heartbeats:
+        heartbeats.take([])
         clock.at += LEASE * 2 / 3
-        assert beats.lease_left == LEASE / 3
-        assert beats.must_stop
+        assert heartbeats.lease_left == LEASE / 3
+        assert heartbeats.must_stop
         with pytest.raises(FencedError, match="container delays:0:1 must stop: the coordinator was not heard for 6 s"):
-            beats.take([])
+            heartbeats.take([])
 
 
 def test_a_refusal_stops_the_loop_and_the_beats_come_slowly(script: Scripted, clock: Clock) -> None:
     script.answered = lambda _beat, _wait: HeartbeatResponse(alive=False, revision=-1, reason="another has its seat")
-    with Beating(script, agent_of(clock), FOREVER) as beats:
-        until(lambda: bool(beats.must_stop))
+    with BackgroundHeartbeats(script, seat_lease_of(clock), FOREVER) as heartbeats:
+        until(lambda: bool(heartbeats.must_stop))
         with pytest.raises(FencedError, match="must stop: another has its seat"):
-            beats.take([])
-        beats._threads[0].join(0.05)
-        assert len(script.beats) == 1
+            heartbeats.take([])
+        heartbeats._threads[0].join(0.05)
+        assert len(script.heartbeats) == 1
 
 
 def test_a_lane_that_was_fenced_stops_the_container(script: Scripted, clock: Clock) -> None:
-    with Beating(script, agent_of(clock), FOREVER) as beats:
+    with BackgroundHeartbeats(script, seat_lease_of(clock), FOREVER) as heartbeats:
         fenced = LaneReport(lane=FIRST, phase=LanePhase.FAILED, fenced=True, error="epoch 7 has taken over")
         with pytest.raises(FencedError, match="must stop: it was fenced") as caught:
-            beats.take([report("other-1", "running"), fenced])
+            heartbeats.take([report("other-1", "running"), fenced])
         assert caught.value.cure == "epoch 7 has taken over"
         script.release.set()
-    assert all(one.phase != "failed" for beat in script.beats for one in beat.lanes)
+    assert all(one.phase != "failed" for beat in script.heartbeats for one in beat.lanes)
 
 
 def test_leaving_is_said_with_the_last_reports(script: Scripted, clock: Clock) -> None:
-    with Beating(script, agent_of(clock), FOREVER) as beats:
+    with BackgroundHeartbeats(script, seat_lease_of(clock), FOREVER) as heartbeats:
         script.until(lambda come: len(come) == 1)
-        beats.leave([report(FIRST, "ended", 9)])
-        left = script.beats[-1]
+        heartbeats.leave([report(FIRST, "ended", 9)])
+        left = script.heartbeats[-1]
         assert (left.leaving, left.lanes, left.number) == (True, (report(FIRST, "ended", 9),), 2)
         script.answered = lambda beat, wait: (_ for _ in ()).throw(UnreachableError("gone", ""))
-        beats.leave([report(FIRST, "ended", 9)])
+        heartbeats.leave([report(FIRST, "ended", 9)])
 
 
 def test_in_one_process_every_turn_is_a_beat(script: Scripted, clock: Clock) -> None:
-    beats = Direct(script, agent_of(clock))
-    assert beats.take([report(FIRST, "running")]) == ok(1)
+    heartbeats = DirectHeartbeats(script, seat_lease_of(clock))
+    assert heartbeats.take([report(FIRST, "running")]) == ok(1)
     assert script.waits == [0]
     script.answered = lambda _beat, _wait: HeartbeatResponse(alive=False, revision=-1, reason="another has its seat")
     with pytest.raises(FencedError, match="another has its seat"):
-        beats.take([])
+        heartbeats.take([])
 
     def breaks(_beat: Heartbeat, _wait: float) -> HeartbeatResponse:
         raise ValueError("the coordinator is broken")
 
     script.answered = breaks
     with pytest.raises(ValueError, match="is broken"):
-        Direct(script, agent_of(clock)).take([])
+        DirectHeartbeats(script, seat_lease_of(clock)).take([])
 
 
 def test_in_one_process_a_store_that_is_full_is_waited_for(script: Scripted, clock: Clock) -> None:
     said: list[str] = []
-    beats = Direct(script, agent_of(clock), clock, said.append)
-    assert beats.take([report(FIRST, "running")]) == ok(1)
+    heartbeats = DirectHeartbeats(script, seat_lease_of(clock), clock, said.append)
+    assert heartbeats.take([report(FIRST, "running")]) == ok(1)
     good = script.answered
 
     def full(_beat: Heartbeat, _wait: float) -> HeartbeatResponse:
@@ -345,13 +345,13 @@ def test_in_one_process_a_store_that_is_full_is_waited_for(script: Scripted, clo
 
     script.answered = full
     for _ in range(21):
-        assert beats.take([report(FIRST, "running")]) == ok(1)  # what it was told last
+        assert heartbeats.take([report(FIRST, "running")]) == ok(1)  # what it was told last
         clock.at += 0.25
-    assert len(script.beats) == 7  # it isn't asked at every turn
+    assert len(script.heartbeats) == 7  # it isn't asked at every turn
     assert said == ["the disk of the store /s is full; the lanes go on, and it is tried again: make room"]
     script.answered = good
     clock.at += 1
-    assert beats.take([]) is not None
+    assert heartbeats.take([]) is not None
     assert said[1:] == ["the store can be used again, after 6 s"]
 
 
@@ -364,14 +364,14 @@ def test_in_one_process_the_coordinator_wakes_the_container_until_the_next_turn(
         def listening(self, beat: Heartbeat, wake: Callable[[], object]) -> AbstractContextManager[None]:
             return polls.waiting(beat.container, beat.seen, wake)
 
-    beats = Direct(Listened(), agent_of(clock))
-    beats.listen(woken.set)
-    assert beats.take([]) == ok(1)
+    heartbeats = DirectHeartbeats(Listened(), seat_lease_of(clock))
+    heartbeats.listen(woken.set)
+    assert heartbeats.take([]) == ok(1)
     polls.wake(lambda container, seen: seen != 1)
     assert not woken.is_set()
     polls.wake(lambda container, seen: seen != 2)
     assert woken.is_set()
-    beats.take([])
+    heartbeats.take([])
     assert len(polls) == 1
 
 
@@ -475,8 +475,8 @@ def test_how_far_a_batch_is_is_told_each_second_and_at_once_when_it_begins(clock
                     polled.set()
             return ok(1, same=True)
 
-    with Beating(Coordinator(), agent_of(clock), FOREVER) as beats:
-        beats.take([report(FIRST, "running", batch=3)])
-        beats.take([report(FIRST, "running", batch=3, batch_progress=BatchProgress(number=4, planned=9))])
+    with BackgroundHeartbeats(Coordinator(), seat_lease_of(clock), FOREVER) as heartbeats:
+        heartbeats.take([report(FIRST, "running", batch=3)])
+        heartbeats.take([report(FIRST, "running", batch=3, batch_progress=BatchProgress(number=4, planned=9))])
         assert polled.wait(5)
     assert 0.0 in waits

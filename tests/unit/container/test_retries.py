@@ -7,27 +7,27 @@ import pytest
 from anabranch.container.error_text import Remedy
 from anabranch.container.lane.events import Closing
 from anabranch.container.lane.lifecycle import Leaving, Phase
-from anabranch.container.retries import Attempts, Standstill
+from anabranch.container.retries import Retries, Standstill
 from anabranch.protocol.lane_report import LanePhase, LaneReport
 from tests.unit.container.supervised import Supervised
 from tests.unit.coordinator.helpers import FIRST, FLIGHTS, lane
 
 
 def test_a_lane_is_given_up_after_failures_on_one_batch() -> None:
-    attempts = Attempts(3)
+    retries = Retries(3)
     pauses = []
     for batch in (-1, -1, 0, 0, 4, 3, 3):
-        pauses.append(attempts.again(batch))
-        attempts.begin(batch)
+        pauses.append(retries.again(batch))
+        retries.begin(batch)
     assert pauses == [1.0, 2.0, 1.0, 2.0, 1.0, 2.0, None]  # an older batch is no progress
-    assert Attempts(1).again(7) is None
+    assert Retries(1).again(7) is None
 
 
 def test_pauses_have_an_upper_bound() -> None:
-    attempts = Attempts(1000)
+    retries = Retries(1000)
     for _ in range(900):
-        attempts.begin(0)
-    assert attempts.again(0) == 60.0
+        retries.begin(0)
+    assert retries.again(0) == 60.0
 
 
 def at(offset: int, end: int) -> LaneReport:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.pause_estimate import Watched
+from anabranch.coordinator.pause_estimate import MeasuredChange
 from anabranch.coordinator.processes import Processes
 from anabranch.coordinator.store import Store
 from anabranch.event_time import batch_time
@@ -74,7 +74,7 @@ def _report(name: str, **fields: Any) -> dict[str, LaneReport]:
 @pytest.mark.parametrize(("apart", "measured"), [(0.0, 2.5), (HOUR, 0.0), (-HOUR, 0.0), (1.0, 3.5), (-3.0, 0.0)])
 def test_no_pause_is_longer_than_its_change(apart: float, measured: float) -> None:
     """The successor runs on another machine, whose clock is so far apart."""
-    watched = Watched(1.0, frozenset({"0-a"}), at=NOON)
+    watched = MeasuredChange(1.0, frozenset({"0-a"}), at=NOON)
     before, after = lane("0-a"), lane("0-b", predecessors=("0-a",))
     watched.hear([before, after], _report("0-a", last_output=NOON + 1.0))
     watched.hear([before, after], _report("0-b", first_output=NOON + 3.5 + apart))

@@ -19,11 +19,11 @@ from anabranch.coordinator.launch_policy import (
     SURPLUS_FOR,
     Crew,
     Demand,
-    Ended,
     Plan,
+    ProcessEnd,
 )
 
-CRASH = Ended(1, "no Java")
+CRASH = ProcessEnd(1, "no Java")
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Job:
     begun: float = 1.0
     sure_from: float = 0.0
 
-    def step(self, after: float = 0.0, **ended: Ended) -> Plan:
+    def step(self, after: float = 0.0, **ended: ProcessEnd) -> Plan:
         """A step, and all that it starts; those that ended aren't heard any more but as holders."""
         self.now += after
         self.standing_by -= ended.keys()
@@ -95,8 +95,8 @@ def test_after_an_adoption_nothing_is_started_before_it_is_sure_who_lives() -> N
     assert job.step().start == 1
 
 
-@pytest.mark.parametrize("how", [CRASH, Ended(-9), Ended(None), Ended(130)])
-def test_one_that_crashed_is_replaced_after_a_pause_though_it_has_its_seat_still(how: Ended) -> None:
+@pytest.mark.parametrize("how", [CRASH, ProcessEnd(-9), ProcessEnd(None), ProcessEnd(130)])
+def test_one_that_crashed_is_replaced_after_a_pause_though_it_has_its_seat_still(how: ProcessEnd) -> None:
     job = running(warm=1)
     assert job.step(p0=how).start == 0
     assert job.step(FIRST_PAUSE).start == 1  # p0's lease goes on
@@ -105,16 +105,16 @@ def test_one_that_crashed_is_replaced_after_a_pause_though_it_has_its_seat_still
     assert job.step(20.0).start == 0
 
 
-@pytest.mark.parametrize("how", [Ended(0), Ended(4)])
-def test_one_that_gave_its_seat_back_or_was_fenced_is_replaced_at_once(how: Ended) -> None:
+@pytest.mark.parametrize("how", [ProcessEnd(0), ProcessEnd(4)])
+def test_one_that_gave_its_seat_back_or_was_fenced_is_replaced_at_once(how: ProcessEnd) -> None:
     job = running(warm=0)
     plan = job.step(p0=how)
     assert (plan.start, job.crew.failures) == (1, 0)
     assert plan.news == (("container process p0 ended", how.how),)
 
 
-@pytest.mark.parametrize("how", [Ended(0), Ended(4)])
-def test_one_that_ended_before_it_was_heard_has_failed_whatever_its_code(how: Ended) -> None:
+@pytest.mark.parametrize("how", [ProcessEnd(0), ProcessEnd(4)])
+def test_one_that_ended_before_it_was_heard_has_failed_whatever_its_code(how: ProcessEnd) -> None:
     job = Job()
     job.step()
     assert job.step(1.0, p0=how).start == 0
@@ -130,7 +130,7 @@ def test_one_that_lost_its_seat_and_is_frozen_is_replaced_at_once_and_ended_in_t
     assert job.step(1.0).end == ("p0",)
     assert job.step(ENDS_WITHIN - 1).kill == ()
     assert job.step(1.0).kill == ("p0",)
-    assert job.step(1.0, p0=Ended(-9)).start == 0
+    assert job.step(1.0, p0=ProcessEnd(-9)).start == 0
     assert job.crew.failures == 0
 
 
@@ -142,7 +142,7 @@ def test_one_that_stood_by_and_is_not_heard_is_replaced_and_may_come_back() -> N
     assert job.step(5.0).end == ()
     assert job.step(SURPLUS_FOR).end == ("p2",)
     job.standing_by = {"p1"}
-    assert job.step(5.0, p2=Ended(0)).start == 0
+    assert job.step(5.0, p2=ProcessEnd(0)).start == 0
     assert job.crew.failures == 0
 
 
@@ -151,7 +151,7 @@ def test_surplus_is_ended_only_among_those_that_stand_by_here() -> None:
     job.standing_by |= {"x", "y"}
     assert job.step().end == ()
     assert job.step(SURPLUS_FOR).end == ("p1",)
-    assert job.step(SURPLUS_FOR, p1=Ended(0)).end == ()
+    assert job.step(SURPLUS_FOR, p1=ProcessEnd(0)).end == ()
     assert job.alive == ["p0"]
 
 
@@ -211,7 +211,7 @@ def test_one_that_never_asks_for_a_seat_has_failed_and_is_ended() -> None:
     assert plan.end == ("p0",)
     assert "didn't ask for a seat" in job.crew.reason
     assert job.step(FIRST_PAUSE).start == 1
-    job.step(1.0, p0=Ended(-15))
+    job.step(1.0, p0=ProcessEnd(-15))
     assert job.crew.failures == 1
 
 
@@ -227,8 +227,8 @@ def test_a_job_that_has_ended_leaves_nobody() -> None:
     job.wanted, job.over, job.holders, job.standing_by = 0, True, set(), set()
     job.step()
     assert job.step(ENDS_WITHIN).end == ("p0", "p1")
-    assert job.step(ENDS_WITHIN, p1=Ended(0)).kill == ("p0",)
-    assert job.step(1.0, p0=Ended(-9)).crew.members == ()
+    assert job.step(ENDS_WITHIN, p1=ProcessEnd(0)).kill == ("p0",)
+    assert job.step(1.0, p0=ProcessEnd(-9)).crew.members == ()
 
 
 def test_a_restart_is_told_from_a_start() -> None:
@@ -274,7 +274,7 @@ class World:
         self.sure_from = 0.0
         self.actors: dict[str, Actor] = {}
         self.seat_until: dict[str, float] = {}  # holders, and when their leases end
-        self.ended: dict[str, Ended] = {}
+        self.ended: dict[str, ProcessEnd] = {}
         self.crew = Crew()
         self.crashes = 0
         self.gave_up = 0
@@ -309,7 +309,7 @@ class World:
         if actor.alive:
             actor.alive = False
             if actor.own:
-                self.ended[name] = Ended(code)
+                self.ended[name] = ProcessEnd(code)
 
     def turn(self) -> None:
         self.now += TURN

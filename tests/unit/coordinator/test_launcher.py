@@ -17,7 +17,7 @@ from anabranch.cli import coordinator as verb
 from anabranch.cli import progress, waiting
 from anabranch.config import CoordinatorSettings
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.launch_policy import LIMIT, LONGEST_PAUSE, Crew, Ended
+from anabranch.coordinator.launch_policy import LIMIT, LONGEST_PAUSE, Crew, ProcessEnd
 from anabranch.coordinator.launcher import Launcher
 from anabranch.coordinator.processes import Processes
 from anabranch.coordinator.store import Store
@@ -71,17 +71,17 @@ def test_a_process_knows_its_execution_and_what_it_says_is_kept(make: Callable[[
     until(lambda: processes.log_of(JOB, one).read_text())
     assert processes.log_of(JOB, one).read_text() == f"{one} {JOB}\n"
     assert processes.log_of(JOB, one).stat().st_mode & 0o077 == 0
-    endings: list[Ended | None] = []
+    endings: list[ProcessEnd | None] = []
     until(lambda: endings.append(processes.ended(JOB, one)) or endings[-1])
-    assert endings[-1] == Ended(4, f"{one} {JOB}")
+    assert endings[-1] == ProcessEnd(4, f"{one} {JOB}")
 
 
 def test_its_error_is_told_without_what_it_said_before(make: Callable[[str], Processes]) -> None:
     processes = make(FAILS)
     execution = processes.start(JOB)
-    endings: list[Ended | None] = []
+    endings: list[ProcessEnd | None] = []
     until(lambda: endings.append(processes.ended(JOB, execution)) or endings[-1])
-    assert endings[-1] == Ended(1, "there is no Java | install one")
+    assert endings[-1] == ProcessEnd(1, "there is no Java | install one")
 
 
 def test_a_process_is_beyond_the_reach_of_ctrl_c_and_ends_at_sigterm(make: Callable[[str], Processes]) -> None:
@@ -91,7 +91,7 @@ def test_a_process_is_beyond_the_reach_of_ctrl_c_and_ends_at_sigterm(make: Calla
     assert os.getsid(pid) == os.getpgid(pid) == pid
     assert processes.ended(JOB, execution) is None
     processes.end(JOB, execution)
-    until(lambda: processes.ended(JOB, execution) == Ended(-signal.SIGTERM))
+    until(lambda: processes.ended(JOB, execution) == ProcessEnd(-signal.SIGTERM))
 
 
 STARTER = """
@@ -115,7 +115,7 @@ def test_a_process_outlives_a_launcher_that_is_killed_and_is_found_by_the_next(
     processes.end(JOB, execution)
     until(lambda: processes.ended(JOB, execution) is not None)
     assert processes.found() == {JOB: {execution: False}}
-    assert processes.ended(JOB, execution) == Ended(None)
+    assert processes.ended(JOB, execution) == ProcessEnd(None)
 
 
 def test_a_lock_that_a_child_has_inherited_says_nothing_once_the_process_is_gone(
@@ -125,7 +125,9 @@ def test_a_lock_that_a_child_has_inherited_says_nothing_once_the_process_is_gone
     processes = make(careless)
     execution = processes.start(JOB)
     until(lambda: processes.log_of(JOB, execution).read_text().endswith("\n"))
-    until(lambda: processes.ended(JOB, execution) == Ended(0, processes.log_of(JOB, execution).read_text().strip()))
+    until(
+        lambda: processes.ended(JOB, execution) == ProcessEnd(0, processes.log_of(JOB, execution).read_text().strip())
+    )
     assert not make(RESTS)._lives(JOB, execution)
     os.kill(int(processes.log_of(JOB, execution).read_text()), signal.SIGKILL)
 

@@ -10,7 +10,7 @@ import pytest
 from anabranch.cli import progress, tables
 from anabranch.coordinator import sizing
 from anabranch.coordinator.api import listening
-from anabranch.coordinator.autosizing import Look
+from anabranch.coordinator.autosizing import Assessment
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.long_batches import LongBatches
 from anabranch.coordinator.store import Store
@@ -68,7 +68,7 @@ def test_there_is_an_event_of_it(expels: bool) -> None:
 
 
 def sized(coordinator: Coordinator) -> LaneSizing:
-    return sizing.of(coordinator.status("delays"), scalable=True, autoscale="", look=Look(4), lag=60.0).lanes[0]
+    return sizing.of(coordinator.status("delays"), scalable=True, autoscale="", look=Assessment(4), lag=60.0).lanes[0]
 
 
 def test_who_looks_sees_it_in_status_sizing_and_metrics(coordinator: Coordinator) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.coordinator import pause_estimate
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.pause_estimate import Experience, Watched
+from anabranch.coordinator.pause_estimate import Experience, MeasuredChange
 from anabranch.coordinator.store import Store
 from anabranch.protocol.commands import ScaleRequest
 from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
@@ -109,7 +109,7 @@ def test_a_container_that_must_start_is_waited_for() -> None:
 
 
 def test_a_pause_is_measured_once_all_that_follow_have_committed_something() -> None:
-    watched = Watched(1.0, frozenset({"a", "b"}), at=100.0)
+    watched = MeasuredChange(1.0, frozenset({"a", "b"}), at=100.0)
     lanes = [lane("a"), lane("b"), lane("c", predecessors=("a",)), lane("d", predecessors=("b",)), lane("e")]
     watched.hear(lanes, {name: LaneReport(lane=name, phase=LanePhase.RUNNING, last_output=99.0) for name in "ab"})
     watched.hear(lanes, {"c": LaneReport(lane="c", phase=LanePhase.RUNNING, first_output=102.5)})
@@ -120,7 +120,7 @@ def test_a_pause_is_measured_once_all_that_follow_have_committed_something() -> 
 
 
 def test_lanes_that_have_had_nothing_to_read_for_a_minute_do_not_count() -> None:
-    watched = Watched(1.0, frozenset({"a", "b"}), at=100.0)
+    watched = MeasuredChange(1.0, frozenset({"a", "b"}), at=100.0)
     lanes = [lane("a"), lane("b"), lane("c", predecessors=("a",)), lane("d", predecessors=("b",))]
     assert watched.measured(lanes, 61.0) == 0.0
     watched.hear(lanes, {"c": LaneReport(lane="c", phase=LanePhase.RUNNING, first_output=102.5)})

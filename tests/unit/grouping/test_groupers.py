@@ -196,7 +196,7 @@ def test_keys_are_together_exactly_when_no_key_is_torn(grouper: str, counts: lis
 def test_streams_kept_apart_are_named_with_what_cogroup_would_make() -> None:
     asked = request(8, 8, 12)
     apart = keys.apart(groupers.named("partition")(asked), asked.grouped)
-    assert apart == keys.Apart(asked.inputs[0], asked.inputs[2], cogroup_tasks=4)
+    assert apart == keys.SeparatedKey(asked.inputs[0], asked.inputs[2], cogroup_tasks=4)
 
 
 @pytest.mark.parametrize(

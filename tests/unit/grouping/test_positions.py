@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.errors import StateError
-from anabranch.grouping.positions import Former, after, begin, takes
+from anabranch.grouping.positions import FormerPosition, after, begin, takes
 from anabranch.model.hashing import bucket
 from anabranch.model.lane import Position
 from anabranch.model.ssp import SSP
@@ -23,9 +23,9 @@ def part(number: int) -> SSP:
     return SSP(system="kafka", stream="flights", partition=3, key_bucket=number)
 
 
-def left(ssp: SSP, factor: int, offset: int, **parts: int) -> Former:
+def left(ssp: SSP, factor: int, offset: int, **parts: int) -> FormerPosition:
     named = {name.replace("of", "/")[1:]: at for name, at in parts.items()}
-    return Former(Position(ssp=ssp, offset=offset, parts=named), factor)
+    return FormerPosition(Position(ssp=ssp, offset=offset, parts=named), factor)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,9 @@ def left(ssp: SSP, factor: int, offset: int, **parts: int) -> Former:
         (WHOLE_SSP, 1, [left(part(1), 4, 5)], (5, {"0/2": 100, "1/4": 5, "3/4": 100})),
     ],
 )
-def test_where_it_begins(ssp: SSP, factor: int, former: list[Former], wanted: tuple[int, dict[str, int]]) -> None:
+def test_where_it_begins(
+    ssp: SSP, factor: int, former: list[FormerPosition], wanted: tuple[int, dict[str, int]]
+) -> None:
     assert begin(ssp, factor, former, start=100) == Position(ssp=ssp, offset=wanted[0], parts=wanted[1])
 
 
@@ -78,8 +80,8 @@ class Lane:
     def __post_init__(self) -> None:
         self.read = min(position.offset for position in self.held)
 
-    def finals(self) -> list[Former]:
-        return [Former(after(position, self.factor, self.read), self.factor) for position in self.held]
+    def finals(self) -> list[FormerPosition]:
+        return [FormerPosition(after(position, self.factor, self.read), self.factor) for position in self.held]
 
 
 @dataclass

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.pace.controller import Aim, Pace, Ran
+from anabranch.pace.controller import BatchRun, BatchTarget, Pace
 
-AIM = Aim(target=4.0, least=2, most=1_000_000, allowed=120.0)
+AIM = BatchTarget(target=4.0, least=2, most=1_000_000, allowed=120.0)
 FIRST = 50
 BESIDE = 0.1
 """Seconds between two batches."""
@@ -28,7 +28,7 @@ class Lane:
     each: float
     fixed: float = 0.4
     first: int = FIRST
-    aim: Aim = AIM
+    aim: BatchTarget = AIM
     noise: float = 0.1
     disturbed: Callable[[float, int, float], float] = lambda at, number, seconds: seconds
 
@@ -41,7 +41,7 @@ class Lane:
             took = self.fixed * (1 + self.noise * chance.random()) + self.each * rows
             took = self.disturbed(at, len(found), took)
             at += took + BESIDE
-            pace = pace.after(Ran(rows, took))
+            pace = pace.after(BatchRun(rows, took))
             found.append((at, rows, took))
         return found
 
@@ -118,7 +118,7 @@ def test_time_that_does_not_go_by_records_is_told_apart_and_limits_do_not_creep_
 
 
 def test_fixed_time_that_is_longer_than_a_batch_may_take_leaves_some_for_records() -> None:
-    run = Lane(1e-3, fixed=2.0, aim=Aim(0.25, 1, 10**6, allowed=1.0)).run(200)
+    run = Lane(1e-3, fixed=2.0, aim=BatchTarget(0.25, 1, 10**6, allowed=1.0)).run(200)
     assert run[-1][1] >= 200
 
 
@@ -140,7 +140,7 @@ def test_records_that_are_a_hundred_times_slower_than_others_neither_stop_it_nor
     for times, part in speeds:
         rows = pace.limit
         assert rows >= min(FIRST, slowest * 0.1)
-        pace = pace.after(Ran(rows, 0.4 + each * times * part * rows))
+        pace = pace.after(BatchRun(rows, 0.4 + each * times * part * rows))
         assert pace.limit <= 10 * max([rows, *(ran.rows for ran in pace.ran)])
 
 
@@ -149,29 +149,29 @@ def test_records_that_are_a_hundred_times_slower_than_others_neither_stop_it_nor
 def test_a_batch_that_read_all_there_was_in_no_time_changes_nothing(rows: int, seconds: float, limit: int) -> None:
     pace = Pace(AIM, max(2, limit))
     for _ in range(10):
-        pace = pace.after(Ran(rows, seconds, bound=False))
+        pace = pace.after(BatchRun(rows, seconds, bound=False))
     assert pace.limit == max(2, limit)
 
 
 def test_a_batch_that_read_all_there_was_and_took_long_says_how_long_records_take() -> None:
     pace = Pace(AIM, 100_000)
     for _ in range(2):
-        pace = pace.after(Ran(100, 20.0, bound=False))
+        pace = pace.after(BatchRun(100, 20.0, bound=False))
     assert pace.limit == 20
 
 
 def test_a_batch_without_records_says_nothing() -> None:
     pace = Pace(AIM, 100)
-    assert pace.after(Ran(0, 500.0)) == pace
+    assert pace.after(BatchRun(0, 500.0)) == pace
 
 
-ANY_RAN = st.builds(Ran, st.integers(0, 2 * 10**6), st.floats(0.0, 1e4), st.booleans())
+ANY_RAN = st.builds(BatchRun, st.integers(0, 2 * 10**6), st.floats(0.0, 1e4), st.booleans())
 
 
 @settings(deadline=None)
 @given(st.lists(ANY_RAN, max_size=40), st.integers(1, 1000), st.integers(1000, 10**7))
-def test_a_limit_stays_in_its_bounds_and_grows_by_ten_at_most(several: list[Ran], least: int, most: int) -> None:
-    pace = Pace(Aim(4.0, least, most, 120.0), least)
+def test_a_limit_stays_in_its_bounds_and_grows_by_ten_at_most(several: list[BatchRun], least: int, most: int) -> None:
+    pace = Pace(BatchTarget(4.0, least, most, 120.0), least)
     for ran in several:
         before, pace = pace, pace.after(ran)
         assert least <= pace.limit <= most
@@ -183,54 +183,54 @@ def test_a_limit_stays_in_its_bounds_and_grows_by_ten_at_most(several: list[Ran]
 
 @settings(deadline=None)
 @given(st.lists(ANY_RAN, max_size=20), st.sampled_from([1e-5, 1e-3, 0.02]))
-def test_whatever_was_is_forgotten_within_some_batches(several: list[Ran], each: float) -> None:
+def test_whatever_was_is_forgotten_within_some_batches(several: list[BatchRun], each: float) -> None:
     pace = Pace(AIM, FIRST)
     for ran in several:
         pace = pace.after(ran)
     for _ in range(30):
-        pace = pace.after(Ran(pace.limit, 0.4 + each * pace.limit))
+        pace = pace.after(BatchRun(pace.limit, 0.4 + each * pace.limit))
     assert 0.75 * AIM.target <= 0.4 + each * pace.limit <= 1.25 * AIM.target
 
 
 def test_without_a_target_batches_have_all_they_may() -> None:
-    pace = Pace(Aim(math.inf, 1, 5000), 5000)
+    pace = Pace(BatchTarget(math.inf, 1, 5000), 5000)
     for seconds in (0.1, 10.0, 1000.0, 0.1):
-        pace = pace.after(Ran(5000, seconds))
+        pace = pace.after(BatchRun(5000, seconds))
         assert pace.limit == 5000
 
 
 def test_without_a_target_batches_stay_away_from_the_end_of_a_transaction() -> None:
-    pace = Pace(Aim(math.inf, 1, 5000, allowed=120.0), 5000)
-    pace = pace.after(Ran(5000, 20.0))
+    pace = Pace(BatchTarget(math.inf, 1, 5000, allowed=120.0), 5000)
+    pace = pace.after(BatchRun(5000, 20.0))
     assert pace.limit == 5000
-    pace = pace.after(Ran(5000, 100.0))
+    pace = pace.after(BatchRun(5000, 100.0))
     assert pace.limit == pytest.approx(5000 * 30 / 100, rel=0.3)
 
 
 def test_what_failed_for_time_with_the_least_that_was_wanted_is_not_wanted_again() -> None:
-    failed = Pace(Aim(4.0, 64, 1000, 120.0), 64).failed(64)
+    failed = Pace(BatchTarget(4.0, 64, 1000, 120.0), 64).failed(64)
     assert failed.limit < 16
-    assert failed.after(Ran(failed.limit, 0.4 + 2.0 * failed.limit)).limit < 16
+    assert failed.after(BatchRun(failed.limit, 0.4 + 2.0 * failed.limit)).limit < 16
 
 
 def test_a_batch_that_was_broken_off_goes_by_how_far_it_was() -> None:
     pace = Pace(AIM, 40_000)
     for _ in range(5):
-        pace = pace.after(Ran(40_000, 4.0))
-    assert 20 <= pace.failed(40_000, told=Ran(120, 12.0)).limit <= 45
-    assert pace.failed(40_000, told=Ran(39_000, 12.0)).limit == 10_000
+        pace = pace.after(BatchRun(40_000, 4.0))
+    assert 20 <= pace.failed(40_000, told=BatchRun(120, 12.0)).limit <= 45
+    assert pace.failed(40_000, told=BatchRun(39_000, 12.0)).limit == 10_000
 
 
 def test_a_batch_that_failed_for_time_is_far_smaller_and_the_next_ones_grow_again() -> None:
     pace = Pace(AIM, 40_000)
     for _ in range(5):
-        pace = pace.after(Ran(40_000, 4.0))
+        pace = pace.after(BatchRun(40_000, 4.0))
     failed = pace.failed(40_000)
     assert 1 <= failed.limit <= 10_000
-    assert failed.after(Ran(failed.limit, 0.4 + failed.limit * 1e-4)).limit >= 0.8 * 40_000
+    assert failed.after(BatchRun(failed.limit, 0.4 + failed.limit * 1e-4)).limit >= 0.8 * 40_000
 
 
 @pytest.mark.parametrize(("target", "allowed"), [*itertools.product([1.0, 4.0, 60.0], [20.0, 120.0, math.inf])])
 def test_no_batch_comes_near_the_end_of_a_transaction(target: float, allowed: float) -> None:
-    run = Lane(0.02, aim=Aim(target, 1, 10**6, allowed)).run(600)
+    run = Lane(0.02, aim=BatchTarget(target, 1, 10**6, allowed)).run(600)
     assert max(took for *_, took in run) <= allowed / 2

@@ -16,7 +16,7 @@ from anabranch.model.ssp import wholes
 from anabranch.planning import plan as planning
 from anabranch.planning.transition import deploy, opening
 from anabranch.planning.transition.change import Change
-from anabranch.planning.transition.deploy import Next
+from anabranch.planning.transition.deploy import NextVersion
 from tests.unit.planning.factory import around
 
 PARTITIONS = {"in": 2, "more": 2, "rules": 1}
@@ -37,12 +37,12 @@ def job(state: str | None = "counted", build: Callable[[Job, Any], object] = lam
     return made
 
 
-def planned(made: Job, **how: Any) -> Next:
+def planned(made: Job, **how: Any) -> NextVersion:
     found = planning.make(made.graph, around(**{**how, **PARTITIONS}))
-    return Next(2, found.model, planning.lanes_of(found, 4, new_id))
+    return NextVersion(2, found.model, planning.lanes_of(found, 4, new_id))
 
 
-def run(after: Next) -> dict[str, Lane]:
+def run(after: NextVersion) -> dict[str, Lane]:
     """The lanes of a version that has run: the one with state is behind the others."""
     lanes = {}
     for lane in after.lanes:

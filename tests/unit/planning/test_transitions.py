@@ -23,7 +23,7 @@ from anabranch.model.ssp import wholes
 from anabranch.planning import plan as planning
 from anabranch.planning.transition import deploy, expand, follow, opening, rescale, rewind
 from anabranch.planning.transition.change import Change
-from anabranch.planning.transition.deploy import Next
+from anabranch.planning.transition.deploy import NextVersion
 from tests.unit.planning.factory import around, job, new_id
 
 KEYS = st.lists(st.none() | st.binary(max_size=2), max_size=40)
@@ -181,7 +181,7 @@ class World:
         surroundings = around("partition", self.model.factor, len(self.model.containers), **{"in": len(self.streams)})
         planned = planning.make(self.job.graph, replace(surroundings, lanes=self.spread))
         lanes = planning.lanes_of(planned, 4, new_id) if other else tuple(self.lanes.values())
-        after = Next(self.model.run_id + 1, planned.model if other else self.model, lanes)
+        after = NextVersion(self.model.run_id + 1, planned.model if other else self.model, lanes)
         return self._move(deploy.deployed(after, self.model, follow.heads(self.lanes.values()), new_id))
 
     def _move(self, change: Change) -> Change:

@@ -13,23 +13,23 @@ from anabranch.errors import StateError
 from anabranch.model.lane import Lane
 from anabranch.spark.internals import state_rewrite
 from anabranch.spark.query import state
-from anabranch.spark.query.state import Held
+from anabranch.spark.query.state import StateSize
 
-__all__ = ["Look", "look", "rewrite"]
+__all__ = ["StoredState", "look", "rewrite"]
 
 
 @dataclass(frozen=True)
-class Look:
+class StoredState:
     """The content of a stopped lane's folder after its last batch. ``keys``: the columns of its stage's key."""
 
     lane: Lane
     folder: Folder
     batch: int
     keys: int
-    held: Held
+    size: StateSize
 
 
-def look(spark: SparkSession, lane: Lane, uri: str, keys: int) -> Look:
+def look(spark: SparkSession, lane: Lane, uri: str, keys: int) -> StoredState:
     """Look into the folder of a lane that is stopped, and let no other process here have it.
 
     Raises:
@@ -48,11 +48,11 @@ def look(spark: SparkSession, lane: Lane, uri: str, keys: int) -> Look:
             f"start job {lane.job!r}, and stop it once it runs",
         )
     batch = folder.committed()
-    held = state.held(spark, lane, uri, batch, keys) if batch >= 0 else Held(0, 0, 0, 0)
-    return Look(lane, folder, batch, keys, held)
+    size = state.size_of(spark, lane, uri, batch, keys) if batch >= 0 else StateSize(0, 0, 0, 0)
+    return StoredState(lane, folder, batch, keys, size)
 
 
-def rewrite(spark: SparkSession, found: Look, target: str) -> Held:
+def rewrite(spark: SparkSession, found: StoredState, target: str) -> StateSize:
     """Make a copy of a folder without foreign state, and return what the copy has.
 
     Nothing refers to the copy yet, and the original stays as it is.
@@ -71,8 +71,8 @@ def rewrite(spark: SparkSession, found: Look, target: str) -> Held:
         lane.state_partitions,
         lambda rows: rows.where(state.own(lane, rows, keys)),
     )
-    before, after = found.held, state.held(spark, lane, made.uri, batch, keys)
-    if after != Held(before.rows - before.foreign_rows, before.bytes - before.foreign_bytes, 0, 0):
+    before, after = found.size, state.size_of(spark, lane, made.uri, batch, keys)
+    if after != StateSize(before.rows - before.foreign_rows, before.bytes - before.foreign_bytes, 0, 0):
         made.remove()
         raise StateError(
             f"the state of lane {lane.id} was not written anew as it should be: {after} came of {before}",

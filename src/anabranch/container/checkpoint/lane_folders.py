@@ -23,14 +23,14 @@ from anabranch.event_time.progress import Progress
 from anabranch.model.lane import Lane
 from anabranch.systems.systems import Systems
 
-__all__ = ["Place"]
+__all__ = ["LaneFolders"]
 
 _LOCK_PATIENCE = 60.0
 _POLL = 0.1
 
 
 @dataclass(frozen=True)
-class Place:
+class LaneFolders:
     """The session, the storage root, a local folder for clocks, and the systems."""
 
     spark: SparkSession

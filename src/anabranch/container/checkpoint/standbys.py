@@ -14,7 +14,7 @@ from anabranch.container.checkpoint import copying
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.protocol.standby import StandbyAction, StandbyOrder, StandbyReport
 
-__all__ = ["Copies"]
+__all__ = ["Standbys"]
 
 _LOOK_EVERY = 1.0
 _AGAIN_AFTER = 30.0
@@ -24,7 +24,7 @@ log = logs.get_logger()
 _Key = tuple[str, int, int]
 
 
-class Copies:
+class Standbys:
     """Maintains standbys in a thread, one after the other, each again when its lane has committed more. Errors are
     reported and only cost time; after a while the standby is tried again.
 
@@ -50,7 +50,7 @@ class Copies:
         self._not_before: dict[_Key, float] = {}
         self._over = threading.Event()
         self._news = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="copies", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="standbys", daemon=True)
 
     @property
     def reports(self) -> tuple[StandbyReport, ...]:

@@ -28,12 +28,12 @@ class StartQuery:
 
 
 @dataclass(frozen=True)
-class Tend:
+class TendQuery:
     """See whether the query goes on, and to what is due; then pause."""
 
 
 @dataclass(frozen=True)
-class Watch:
+class WatchQuery:
     """Take the progress of the query. Gives Watched."""
 
 
@@ -58,7 +58,7 @@ class FinishPending:
 
 
 @dataclass(frozen=True)
-class End:
+class EndLane:
     """Record and report where the lane ends. Gives Ended. ``has_begun`` False: the lane's next process does what was to
     be done.
     """
@@ -67,7 +67,7 @@ class End:
 
 
 @dataclass(frozen=True)
-class Fail:
+class FailLane:
     """Find out what the lane failed for, and report it. Gives FailureReported."""
 
     error: Exception
@@ -88,14 +88,14 @@ Action = (
     | AwaitAcknowledgement
     | AbandonPrestarted
     | StartQuery
-    | Tend
-    | Watch
+    | TendQuery
+    | WatchQuery
     | StopQuery
     | DrainHeld
     | DrainByBatches
     | FinishPending
-    | End
-    | Fail
+    | EndLane
+    | FailLane
     | Announce
     | BeginAttempt
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch.container.checkpoint.folder import Folder
-from anabranch.container.checkpoint.lane_folders import Place
+from anabranch.container.checkpoint.lane_folders import LaneFolders
 from anabranch.container.inputs import Inputs
 from anabranch.container.lane.handover import Handover
 from anabranch.container.lane.life import Life
@@ -56,7 +56,7 @@ class Attempt:
         until: the noted ends of the inputs; None to run on.
     """
 
-    place: Place
+    lane_folders: LaneFolders
     lane: Lane
     epoch: int
     build: Build
@@ -74,12 +74,12 @@ class Attempt:
     inputs: Inputs = field(init=False)
 
     def __post_init__(self) -> None:
-        self.inputs = Inputs(self.place.systems, self.lane, self.starting)
+        self.inputs = Inputs(self.lane_folders.systems, self.lane, self.starting)
 
     @property
     def clock(self) -> Path:
         """The file of the lane's event time."""
-        return self.place.clock(self.lane)
+        return self.lane_folders.clock(self.lane)
 
     @property
     def folder(self) -> Folder:
@@ -102,7 +102,7 @@ class Attempt:
         noted = parsed(folder.note_starting(texts(self.starting)))
         own = {ssp: offset for ssp, offset in noted.items() if ssp in self.starting}
         self.starting = {**self.starting, **own, **self.lane.begins}
-        self.inputs = Inputs(self.place.systems, self.lane, self.starting)
+        self.inputs = Inputs(self.lane_folders.systems, self.lane, self.starting)
         self.folder_taken = folder
 
     def build_query(self) -> LaneQuery:

@@ -10,7 +10,7 @@ from anabranch import logs
 from anabranch.container import pacing
 from anabranch.container.lane import quiet
 from anabranch.container.lane.attempt import Attempt
-from anabranch.pace.controller import Ran
+from anabranch.pace.controller import BatchRun
 from anabranch.protocol.lane_report import BatchProgress
 from anabranch.spark.query.query import LaneQuery
 
@@ -64,7 +64,7 @@ class BatchSizes:
         )
         started.stop()
         quiet.wait(self._attempt)
-        query.pacer.failed(progress.planned, Ran(max(1, progress.done), progress.seconds))
+        query.pacer.failed(progress.planned, BatchRun(max(1, progress.done), progress.seconds))
         self._most = query.pacer.limit
         return True
 
@@ -75,7 +75,7 @@ class BatchSizes:
             return
         attempt, folder = self._attempt, self._attempt.folder
         began = folder.committed() >= attempt.lane.first_batch
-        if attempt.place.withdrawn(attempt.lane, attempt.epoch, began=began) >= folder.planned():
+        if attempt.lane_folders.withdrawn(attempt.lane, attempt.epoch, began=began) >= folder.planned():
             return  # a task that went on when its query had ended has let something of it be seen
         starting: dict[str, dict[int, int]] = {}
         for ssp, offset in attempt.starting.items():
@@ -87,4 +87,4 @@ class BatchSizes:
     def _can_shrink(self) -> bool:
         attempt, folder = self._attempt, self._attempt.folder
         stateless = attempt.query is not None and not attempt.query.plan.stateful
-        return stateless and folder.pending and attempt.place.published(attempt.lane) < folder.planned()
+        return stateless and folder.pending and attempt.lane_folders.published(attempt.lane) < folder.planned()

@@ -9,7 +9,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch.container.lane import breaking_off, quiet
 from anabranch.container.lane.attempt import Attempt, one_at_a_time
-from anabranch.container.lane.breaking_off import Breaking
+from anabranch.container.lane.breaking_off import BreakOff
 from anabranch.container.lane.monitor import Monitor
 from anabranch.container.lane.queries import Queries
 from anabranch.container.lane.upkeep import Upkeep
@@ -39,7 +39,7 @@ class Boundary:
             started.stop()
         else:
             stop_at_batch.end(
-                attempt.place.spark,
+                attempt.lane_folders.spark,
                 started,
                 query.writing.is_set,
                 turn or partial(self._upkeep.look, started),
@@ -97,12 +97,12 @@ class Boundary:
             or not breaking_off.is_quiet(folder)
         ):
             return False
-        return breaking_off.taken_back(attempt.place, attempt.lane, attempt.epoch, folder)
+        return breaking_off.taken_back(attempt.lane_folders, attempt.lane, attempt.epoch, folder)
 
-    def _breaking(self, may: bool) -> Breaking:
+    def _breaking(self, may: bool) -> BreakOff:
         """Decides whether the running batch is broken off; ``may`` False: it isn't."""
         query, life, reporter = self._attempt.current, self._life, self._attempt.reporter
-        return Breaking(
+        return BreakOff(
             query.gate,
             wanted=lambda: may and life.stops(),
             now=life.closes_now,
@@ -125,7 +125,7 @@ class Boundary:
         if number == self._queries.pending_at_start and query.outputs.repeats and not self._life.closes_now():
             return f"was begun before, and {query.outputs.repeats}"
         try:
-            return "is seen in part" if attempt.place.seen(attempt.lane) >= number else ""
+            return "is seen in part" if attempt.lane_folders.seen(attempt.lane) >= number else ""
         except AnabranchError as error:
             return f"can't be looked at: {error.what}"
 
@@ -136,7 +136,7 @@ class Boundary:
         if folder.pending and not closes():
             attempt.current.outputs.refresh()  # else its open transactions would keep readers waiting
             return
-        if folder.pending and not breaking_off.taken_back(attempt.place, attempt.lane, attempt.epoch, folder):
+        if folder.pending and not breaking_off.taken_back(attempt.lane_folders, attempt.lane, attempt.epoch, folder):
             self.finish(seen=True)
         if closes():
             attempt.handover.ends_at(attempt.positions())

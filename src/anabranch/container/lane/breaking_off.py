@@ -11,13 +11,13 @@ from time import monotonic
 
 from anabranch import crash_points, logs
 from anabranch.container.checkpoint.folder import Folder
-from anabranch.container.checkpoint.lane_folders import Place
+from anabranch.container.checkpoint.lane_folders import LaneFolders
 from anabranch.model.lane import Lane
 from anabranch.pace.breaking_off import is_worth_it
 from anabranch.protocol.lane_report import BatchProgress
 from anabranch.spark.query.gate import Gate
 
-__all__ = ["Breaking", "Verdict", "estimated", "is_brief", "is_quiet", "runs", "taken_back", "told", "verdict"]
+__all__ = ["BreakOff", "Verdict", "estimated", "is_brief", "is_quiet", "runs", "taken_back", "told", "verdict"]
 
 _PATIENCE, _LONGEST = 0.5, 2.0
 """Seconds for which a batch is awaited of which it isn't known how much is left: twice as long as batches usually take,
@@ -84,7 +84,7 @@ def told(number: int, why: str, left: float | None) -> str:
 
 
 @dataclass
-class Breaking:
+class BreakOff:
     """Decides, while a lane waits for its batch to end, whether that is broken off.
 
     ``wanted``: whether the lane is to end; ``now``: without regard to what is lost, or seen twice where that happens
@@ -174,7 +174,7 @@ def is_quiet(folder: Folder, within: float = 0.0) -> bool:
     return True
 
 
-def taken_back(place: Place, lane: Lane, epoch: int, folder: Folder) -> bool:
+def taken_back(lane_folders: LaneFolders, lane: Lane, epoch: int, folder: Folder) -> bool:
     """Take the pending batch of a lane back, which is to close: others read its records. No query of the lane's runs in
     this process, and no thread of one can publish anything any more. False: others have seen something of it, so that
     it must be finished.
@@ -184,7 +184,7 @@ def taken_back(place: Place, lane: Lane, epoch: int, folder: Folder) -> bool:
     batch = folder.planned()
     crash_points.reach(crash_points.BROKEN, lane.id, batch)
     folder.note_broken(batch)
-    seen = place.withdrawn(lane, epoch, began=folder.committed() >= lane.first_batch)
+    seen = lane_folders.withdrawn(lane, epoch, began=folder.committed() >= lane.first_batch)
     crash_points.reach(crash_points.WITHDRAWN, lane.id, batch)
     if seen >= batch:
         log.info("a batch that was broken off is finished: something of it is seen", lane=lane.id, batch=batch)

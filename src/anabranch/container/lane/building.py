@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from anabranch.container import batch_size_memory
 from anabranch.container.checkpoint.folder import Folder
-from anabranch.container.checkpoint.lane_folders import Place
+from anabranch.container.checkpoint.lane_folders import LaneFolders
 from anabranch.container.inputs import Inputs
 from anabranch.container.lane.attempt import Offsets, one_at_a_time
 from anabranch.container.lane.handover import PrestartedQuery
@@ -17,7 +17,7 @@ from anabranch.planning import stages
 from anabranch.spark.query import preanalysis
 from anabranch.spark.query.gate import Gate
 from anabranch.spark.query.plan import LoadedJob
-from anabranch.spark.query.preanalysis import Foreseen
+from anabranch.spark.query.preanalysis import PreanalyzedQuery
 from anabranch.spark.query.query import LaneQuery
 
 __all__ = ["QueryBuilder"]
@@ -26,9 +26,9 @@ __all__ = ["QueryBuilder"]
 class QueryBuilder:
     """Builds the queries of a job's lanes in a container."""
 
-    def __init__(self, job: LoadedJob, place: Place) -> None:
+    def __init__(self, job: LoadedJob, lane_folders: LaneFolders) -> None:
         self.job = job
-        self.place = place
+        self.lane_folders = lane_folders
         self._noted: dict[str, dict[int, int]] = {}
 
     def query(
@@ -48,8 +48,8 @@ class QueryBuilder:
             planned=lru_cache(maxsize=1)(folder.batch),
             clock=clock,
             starting=starting or {},
-            inherited=lambda: self.place.inherited(lane),
-            remembered=lambda quick: batch_size_memory.remembered(self.place, lane, quick=quick),
+            inherited=lambda: self.lane_folders.inherited(lane),
+            remembered=lambda quick: batch_size_memory.remembered(self.lane_folders, lane, quick=quick),
             until=until or {},
             dropped=dropped,
             gate=Gate(check_owner=folder.check_owner),
@@ -57,28 +57,28 @@ class QueryBuilder:
 
     def take(self, lane: Lane) -> None:
         """Take the outputs of a lane that is new, and see that they hold nothing of it."""
-        self.query(lane, self.place.at(lane, lane.epoch)).outputs.take(new=True)
-        self.place.check_new(lane, self.place.published(lane))
+        self.query(lane, self.lane_folders.at(lane, lane.epoch)).outputs.take(new=True)
+        self.lane_folders.check_new(lane, self.lane_folders.published(lane))
 
-    def foreseen(self, lane: Lane) -> Foreseen | None:
+    def foreseen(self, lane: Lane) -> PreanalyzedQuery | None:
         """Let Spark analyze the query of a coming lane, if it can."""
-        query = self.query(lane, self.place.at(lane, lane.epoch), str(self.place.clock(lane)))
+        query = self.query(lane, self.lane_folders.at(lane, lane.epoch), str(self.lane_folders.clock(lane)))
         with one_at_a_time:
             return preanalysis.foreseen(query)
 
-    def prestarted(self, lane: Lane, starting: Offsets, foreseen: Foreseen | None) -> PrestartedQuery | None:
+    def prestarted(self, lane: Lane, starting: Offsets, foreseen: PreanalyzedQuery | None) -> PrestartedQuery | None:
         """Begin the query of a coming lane that will begin there, if it was foreseen; in fresh partitions it begins
         where its ``read`` says."""
         starting = self.starting(lane, starting)
-        folder = self.place.at(lane, lane.epoch)
-        query = self.query(lane, folder, str(self.place.clock(lane)), starting)
+        folder = self.lane_folders.at(lane, lane.epoch)
+        query = self.query(lane, folder, str(self.lane_folders.clock(lane)), starting)
         known = None if foreseen is None else foreseen.known(query)
         if foreseen is None or known is None:
             return None
         with one_at_a_time:
             ahead = PrestartedQuery(foreseen, known, folder, starting)
         try:
-            Inputs(self.place.systems, lane, starting).take(folder)
+            Inputs(self.lane_folders.systems, lane, starting).take(folder)
         except Exception:
             ahead.abandon()
             raise
@@ -95,7 +95,7 @@ class QueryBuilder:
                 continue
             at_end = ssp.stream in latest and ssp.whole not in lane.fresh
             if (ssp.stream, at_end) not in places:
-                system = self.place.systems.named(ssp.system)
+                system = self.lane_folders.systems.named(ssp.system)
                 places[ssp.stream, at_end] = system.ends(ssp.stream) if at_end else system.starts(ssp.stream)
             given[ssp.whole] = places[ssp.stream, at_end][ssp.partition]
         return given
@@ -107,6 +107,6 @@ class QueryBuilder:
         for ssp in (*lane.ssps, *lane.broadcast):
             if ssp.stream not in own:
                 if ssp.stream not in self._noted:
-                    self._noted[ssp.stream] = self.place.systems.named(ssp.system).high_watermarks(ssp.stream)
+                    self._noted[ssp.stream] = self.lane_folders.systems.named(ssp.system).high_watermarks(ssp.stream)
                 found[ssp.whole] = self._noted[ssp.stream].get(ssp.partition, 0)  # 0: it came later
         return found

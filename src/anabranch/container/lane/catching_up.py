@@ -50,7 +50,7 @@ def _has_told_time(attempt: Attempt) -> bool:
     if time is None and query is not None and query.sources.has_event_time:
         return False
     if time is not None:
-        heard = time.heard(attempt.place.systems.named, time.now(clock.unix_ms(), boottime()))
+        heard = time.heard(attempt.lane_folders.systems.named, time.now(clock.unix_ms(), boottime()))
         if folder.batch(folder.planned()).progress != heard:
             return False
     # Timers of processing time call for one batch after the other: whichever runs is finished when the lane stops.
@@ -59,5 +59,5 @@ def _has_told_time(attempt: Attempt) -> bool:
 
 def _end_of(attempt: Attempt, ssp: SSP, ends: Mapping[SSP, int]) -> int:
     # The report's ends may be older than the news that the lanes before have ended.
-    fresh = attempt.place.systems.named(ssp.system).high_watermarks(ssp.stream)[ssp.partition]
+    fresh = attempt.lane_folders.systems.named(ssp.system).high_watermarks(ssp.stream)[ssp.partition]
     return max(fresh, ends.get(ssp, 0))

@@ -72,7 +72,7 @@ class LaneDrain:
         query = self._attempt.query
         if query is None or not query.holdable or self._could_not_hold:
             return False
-        return query_hold.SURFACE.works(self._attempt.place.spark)
+        return query_hold.SURFACE.works(self._attempt.lane_folders.spark)
 
     @property
     def reads_sources(self) -> bool:
@@ -130,7 +130,7 @@ class LaneDrain:
         return self._settled(outcome)
 
     def _hold(self, started: StreamingQuery, turn: Callable[[], None]) -> HeldQuery:
-        return HeldQuery(self._attempt.place.spark, started, turn, self._attempt.current.pacer.limits(started))
+        return HeldQuery(self._attempt.lane_folders.spark, started, turn, self._attempt.current.pacer.limits(started))
 
     def _drain(self, **ways: Any) -> Drain:
         """``ways``: what depends on whether the query runs."""
@@ -139,7 +139,7 @@ class LaneDrain:
             folder=attempt.folder,
             query=attempt.current,
             clock=attempt.clock,
-            systems=attempt.place.systems,
+            systems=attempt.lane_folders.systems,
             ssps=attempt.inputs.ssps,
             starting=attempt.starting,
             wanted=life.drain,

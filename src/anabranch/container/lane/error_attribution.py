@@ -28,7 +28,7 @@ Ranges = Mapping[str, tuple[int, int]]
 
 def attributed(attempt: Attempt, error: Exception) -> Failure:
     """What is to be told of an error that ended an attempt, and what may help."""
-    return attempt.place.explained(_cause(attempt, error))
+    return attempt.lane_folders.explained(_cause(attempt, error))
 
 
 def _cause(attempt: Attempt, error: Exception) -> Failure:

@@ -51,7 +51,7 @@ class Acknowledge:
 
 
 @dataclass(frozen=True)
-class Want:
+class Run:
     """The coordinator wants the lane here.
 
     Attributes:
@@ -71,7 +71,7 @@ class Want:
 
 
 @dataclass(frozen=True)
-class Judged:
+class FailureJudged:
     """What follows a failure, as :func:`anabranch.container.restarts.step` says. ``waits``: the surroundings of the
     lane have failed, which isn't its fault."""
 
@@ -83,7 +83,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Started:
+class AttemptStarted:
     """The thread of an attempt begins."""
 
 
@@ -93,7 +93,7 @@ class FolderTaken:
 
 
 @dataclass(frozen=True)
-class Awaited:
+class AcknowledgementAwaited:
     """The coordinator knows the lane's folder, or the lane has to leave."""
 
 
@@ -108,7 +108,7 @@ class QueryStarted:
 
 
 @dataclass(frozen=True)
-class Watched:
+class QueryWatched:
     """The query was looked at, and runs.
 
     Attributes:
@@ -133,17 +133,17 @@ class DrainEnded:
 
 
 @dataclass(frozen=True)
-class Finished:
+class PendingFinished:
     pass
 
 
 @dataclass(frozen=True)
-class Ended:
+class LaneEnded:
     pass
 
 
 @dataclass(frozen=True)
-class Failed:
+class AttemptFailed:
     """``smaller``: it was a batch that took too long, and can be planned with fewer records."""
 
     error: Exception
@@ -155,19 +155,19 @@ class FailureReported:
     pass
 
 
-Order = Close | Leave | Drain | Acknowledge | Want | Judged
+Order = Close | Leave | Drain | Acknowledge | Run | FailureJudged
 Result = (
-    Started
+    AttemptStarted
     | FolderTaken
-    | Awaited
+    | AcknowledgementAwaited
     | SourcesLookedUp
     | QueryStarted
-    | Watched
+    | QueryWatched
     | QueryStopped
     | DrainEnded
-    | Finished
-    | Ended
-    | Failed
+    | PendingFinished
+    | LaneEnded
+    | AttemptFailed
     | FailureReported
 )
 Event = Order | Result

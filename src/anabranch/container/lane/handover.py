@@ -19,7 +19,7 @@ from anabranch.container.checkpoint.folder import Folder
 from anabranch.errors import StateError
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
-from anabranch.spark.query.preanalysis import Foreseen
+from anabranch.spark.query.preanalysis import PreanalyzedQuery
 from anabranch.spark.query.query import LaneQuery
 
 __all__ = ["Handover", "PrestartedQuery", "Prestarter", "begins"]
@@ -57,7 +57,7 @@ class PrestartedQuery:
     it has not.
     """
 
-    def __init__(self, foreseen: Foreseen, query: LaneQuery, folder: Folder, starting: Offsets) -> None:
+    def __init__(self, foreseen: PreanalyzedQuery, query: LaneQuery, folder: Folder, starting: Offsets) -> None:
         """``query``: that of the lane as it was announced, if it begins at ``starting``."""
         self.starting = starting
         self._foreseen = foreseen

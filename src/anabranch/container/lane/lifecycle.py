@@ -18,37 +18,37 @@ from anabranch.container.lane.actions import (
     BeginAttempt,
     DrainByBatches,
     DrainHeld,
-    End,
-    Fail,
+    EndLane,
+    FailLane,
     FinishPending,
     StartQuery,
     StopQuery,
     TakeFolder,
-    Tend,
-    Watch,
+    TendQuery,
+    WatchQuery,
 )
 from anabranch.container.lane.events import (
     Acknowledge,
-    Awaited,
+    AcknowledgementAwaited,
+    AttemptFailed,
+    AttemptStarted,
     Close,
     Closing,
     Drain,
     DrainEnded,
-    Ended,
     Event,
-    Failed,
+    FailureJudged,
     FailureReported,
-    Finished,
     FolderTaken,
-    Judged,
+    LaneEnded,
     Leave,
+    PendingFinished,
     QueryStarted,
     QueryStopped,
+    QueryWatched,
     Result,
+    Run,
     SourcesLookedUp,
-    Started,
-    Want,
-    Watched,
 )
 from anabranch.container.restarts import Step
 from anabranch.model.lane import Lane
@@ -169,15 +169,15 @@ def initial(lane: Lane) -> LaneState:
 def step(state: LaneState, event: Event) -> Stepped:
     """What follows. Raises ImpossibleEventError for a result that can't come in this state."""
     match event:
-        case Want():
+        case Run():
             return _wanted(state, event)
-        case Judged():
+        case FailureJudged():
             return _judged(state, event), ()
         case Close() | Leave() | Drain() | Acknowledge():
             return _ordered(state, event), ()
         case SourcesLookedUp(reads_sources):
             return replace(state, reads_sources=reads_sources), ()
-        case Failed():
+        case AttemptFailed():
             return _failed(state, event)
         case _:
             return _went_on(state, event)
@@ -209,7 +209,7 @@ def _left(state: LaneState, leaving: Leaving, *, unwanted: bool) -> LaneState:
     return replace(state, phase=Phase.FAILED if fails else Phase.RELEASED)
 
 
-def _wanted(state: LaneState, want: Want) -> Stepped:
+def _wanted(state: LaneState, want: Run) -> Stepped:
     """The coordinator knows of the lane's folder what ``want`` says: nothing is begun in another one."""
     if state.phase in (Phase.FAILED, Phase.NEEDS_PROCESS, Phase.RELEASED):
         return state, ()
@@ -226,7 +226,7 @@ def _wanted(state: LaneState, want: Want) -> Stepped:
     return state, ()
 
 
-def _begun_again(state: LaneState, want: Want, attempt: int) -> Stepped:
+def _begun_again(state: LaneState, want: Run, attempt: int) -> Stepped:
     begun = LaneState(
         folder_epoch=0 if want.owner_lost else want.folder_epoch,
         attempt=attempt,
@@ -238,7 +238,7 @@ def _begun_again(state: LaneState, want: Want, attempt: int) -> Stepped:
     return begun, (BeginAttempt(),)
 
 
-def _judged(state: LaneState, judged: Judged) -> LaneState:
+def _judged(state: LaneState, judged: FailureJudged) -> LaneState:
     """What becomes of a lane that has failed. One that has waited too long for its surroundings fails for good."""
     if judged.following is Step.FAILED:
         return replace(state, phase=Phase.FAILED) if state.phase is Phase.WAITING else state
@@ -251,36 +251,40 @@ def _judged(state: LaneState, judged: Judged) -> LaneState:
     return replace(state, phase=Phase.RETRYING if judged.following is Step.ATTEMPT else Phase.NEEDS_PROCESS)
 
 
-def _failed(state: LaneState, failed: Failed) -> Stepped:
+def _failed(state: LaneState, failed: AttemptFailed) -> Stepped:
     if state.ended and state.phase is not Phase.ENDED:  # a lane that has ended has still to let others know
         raise ImpossibleEventError(f"{failed} when {state.phase.value}")
     if failed.smaller and state.has_query:
         return _next_query(state)
-    return replace(state, phase=Phase.FAILING), (Fail(failed.error),)
+    return replace(state, phase=Phase.FAILING), (FailLane(failed.error),)
 
 
 def _went_on(state: LaneState, result: Result) -> Stepped:
     match state.phase, result:
-        case Phase.NEW, Started():
+        case Phase.NEW, AttemptStarted():
             return replace(state, phase=Phase.TAKING), (TakeFolder(),)
         case Phase.TAKING, FolderTaken(epoch):
             return replace(state, phase=Phase.REPORTED, folder_epoch=epoch), (AwaitAcknowledgement(),)
-        case Phase.REPORTED, Awaited():
+        case Phase.REPORTED, AcknowledgementAwaited():
             return _awaited(state)
         case Phase.STARTING, QueryStarted():
-            return replace(state, phase=Phase.RUNNING), (Watch(),)
-        case Phase.RUNNING, Watched():
+            return replace(state, phase=Phase.RUNNING), (WatchQuery(),)
+        case Phase.RUNNING, QueryWatched():
             return _watched(state, result)
         case Phase.HOLDING, DrainEnded(drained):
-            return _ends(replace(state, drained=True)) if drained else (replace(state, phase=Phase.RUNNING), (Watch(),))
+            return (
+                _ends(replace(state, drained=True))
+                if drained
+                else (replace(state, phase=Phase.RUNNING), (WatchQuery(),))
+            )
         case Phase.STOPPING, QueryStopped():
             return _ends(state) if state.stops or not state.drains else _next_query(state)
         case Phase.DRAINING, DrainEnded(drained):
             state = replace(state, drained=drained)
             return _ends(state) if drained or state.stops else _next_query(state)
-        case Phase.FINISHING, Finished():
+        case Phase.FINISHING, PendingFinished():
             return _ends(state)
-        case Phase.ENDING, Ended():
+        case Phase.ENDING, LaneEnded():
             return replace(state, phase=Phase.ENDED), (Announce(),)
         case Phase.FAILING, FailureReported():
             return replace(state, phase=Phase.FAILED), (Announce(),)
@@ -293,7 +297,7 @@ def _awaited(state: LaneState) -> Stepped:
     if state.waits:
         raise ImpossibleEventError(f"awaited when {state.phase.value}")
     if not state.acknowledged:
-        return replace(state, phase=Phase.ENDING), (AbandonPrestarted(), End(has_begun=False))
+        return replace(state, phase=Phase.ENDING), (AbandonPrestarted(), EndLane(has_begun=False))
     if state.closing:
         return replace(state, phase=Phase.FINISHING), (AbandonPrestarted(), FinishPending())
     return _next_query(state)
@@ -305,13 +309,13 @@ def _next_query(state: LaneState) -> Stepped:
     return replace(state, phase=Phase.STARTING), (StartQuery(),)
 
 
-def _watched(state: LaneState, watched: Watched) -> Stepped:
+def _watched(state: LaneState, watched: QueryWatched) -> Stepped:
     if state.stops or watched.caught_up or (state.drains and not watched.holdable):
         return replace(state, phase=Phase.STOPPING), (StopQuery(),)
     if state.drains:
         return replace(state, phase=Phase.HOLDING), (DrainHeld(),)
-    return state, (Tend(), Watch())
+    return state, (TendQuery(), WatchQuery())
 
 
 def _ends(state: LaneState) -> Stepped:
-    return replace(state, phase=Phase.ENDING), (End(),)
+    return replace(state, phase=Phase.ENDING), (EndLane(),)

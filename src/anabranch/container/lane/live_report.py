@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 
 from anabranch import logs
-from anabranch.container.batch_progress import Look, Planned, Tracker
+from anabranch.container.batch_progress import PlannedBatch, ProgressSample, Tracker
 from anabranch.container.load import Load
 from anabranch.container.time_spent import COMPUTING
 from anabranch.model.lane import Lane
 from anabranch.protocol.lane_report import BatchProgress, LaneReport
 from anabranch.spark.functions import busy_time
 from anabranch.spark.query.query import LaneQuery
-from anabranch.spark.query.under_way import At
-from anabranch.task_progress.counts import Heard, Work
+from anabranch.spark.query.under_way import BatchMoment
+from anabranch.task_progress.counts import TaskCounts, Work
 
 __all__ = ["Live", "oldest"]
 
@@ -82,14 +82,14 @@ class Live:
     def _number(self) -> int:
         return -1 if self._tracker is None else self._tracker.number
 
-    def _looked_at(self, report: LaneReport, query: LaneQuery, at: At, now: float) -> dict[str, Any]:
+    def _looked_at(self, report: LaneReport, query: LaneQuery, at: BatchMoment, now: float) -> dict[str, Any]:
         tracker = self._tracker
         if tracker is None or (self._run, tracker.number) != (at.run, at.number):
             self._ratios = self._ratios if tracker is None else tracker.ratios
             tracker, self._run = Tracker(_planned(query, at.number), at.since, self._ratios), at.run
             self._tracker = tracker
-        heard: list[Heard] = [] if query.workers.listener is None else query.workers.listener.of(at.run, at.number)
-        look: Look = tracker.look(heard, now, at.step, at.stepped)
+        heard: list[TaskCounts] = [] if query.workers.listener is None else query.workers.listener.of(at.run, at.number)
+        look: ProgressSample = tracker.look(heard, now, at.step, at.stepped)
         self._load.runs(report, now, now - at.since, look.worked)
         found = {"batch_progress": look.progress, **self._figures}
         if at.step == COMPUTING:
@@ -123,11 +123,11 @@ def oldest(query: LaneQuery) -> Work | None:
     return None if at is None or listener is None else listener.oldest(at.run)
 
 
-def _planned(query: LaneQuery, number: int) -> Planned:
+def _planned(query: LaneQuery, number: int) -> PlannedBatch:
     def name(source: int, partition: int, bucket: int) -> str:
         return str(query.sources.ssp_of(source, partition, bucket) or f"{source}/{partition}#{bucket}")
 
-    return Planned(
+    return PlannedBatch(
         number=number,
         ranges=query.sources.ranges_by_source(query.planned(number)),
         labels=query.sources.labels,

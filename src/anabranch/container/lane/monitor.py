@@ -18,7 +18,7 @@ from anabranch.event_time.progress import Progress
 from anabranch.model.ssp import parsed, texts
 from anabranch.spark.query import clock, history
 from anabranch.spark.query.clock import Clock
-from anabranch.spark.query.history import Ran
+from anabranch.spark.query.history import BatchRun
 
 __all__ = ["Monitor"]
 
@@ -34,14 +34,14 @@ class Monitor:
     """
 
     def __init__(self, attempt: Attempt) -> None:
-        self.outputs = Outputs(attempt.place.systems, attempt.lane)
+        self.outputs = Outputs(attempt.lane_folders.systems, attempt.lane)
         self.ends = InputEnds(attempt.lane.id, attempt.inputs.ends, attempt.until)
         self.prestarted: PrestartedQuery | None = None
         self.began = 0.0
         self.time_noted = False
         self._attempt = attempt
         self._reporter = attempt.reporter
-        self._speed = Memory(attempt.place, attempt.lane)
+        self._speed = Memory(attempt.lane_folders, attempt.lane)
         self._idleness = Idleness(math.inf)
         self._idle: dict[str, int] = {}
         self._rows = 0
@@ -51,7 +51,7 @@ class Monitor:
         self._committed_at = 0.0
 
     def take_progress(self, query: StreamingQuery) -> None:
-        spark = self._attempt.place.spark
+        spark = self._attempt.lane_folders.spark
         newest = history.newest(spark, query)
         time = clock.read(self._attempt.clock)
         if time is not None:
@@ -95,7 +95,7 @@ class Monitor:
         query = self._attempt.query
         return query.outputs.put_aside if query is not None else self._attempt.lane.put_aside
 
-    def _take_batch(self, ran: Ran) -> None:
+    def _take_batch(self, ran: BatchRun) -> None:
         query, report = self._attempt.query, self._reporter.current
         counts = self._attempt.counts
         self._rows += ran.rows
@@ -124,7 +124,7 @@ class Monitor:
         crash_points.reach(crash_points.COMMITTED, self._attempt.lane.id, self._seen_batch)
         self.outputs.note(self._attempt.folder)
 
-    def _take_pace(self, ran: Ran) -> None:
+    def _take_pace(self, ran: BatchRun) -> None:
         query = self._attempt.query
         if query is not None and not query.plan.real_time:
             query.pacer.took(ran.number, ran.seconds)
@@ -142,7 +142,7 @@ class Monitor:
             clock.note_idle(self._attempt.clock, idle)
             self._idle = idle
 
-    def _changeover(self, ran: Ran) -> float:
+    def _changeover(self, ran: BatchRun) -> float:
         """See :class:`LaneReport`."""
         lane, before = self._attempt.lane, self._reporter.current.changeover
         if ran.number != lane.first_batch or not lane.predecessors or before:

@@ -132,7 +132,7 @@ class Queries:
             started = attempt.started = replace(query, nothing=True).start()
         while attempt.folder.committed() < 0 and started.isActive:
             attempt.life.pause(POLL)
-        stop_at_batch.end(attempt.place.spark, started, query.writing.is_set)
+        stop_at_batch.end(attempt.lane_folders.spark, started, query.writing.is_set)
         failed = started.exception()
         if failed is not None:
             raise failed

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import logs
 from anabranch.container import error_text, root_cause
-from anabranch.container.checkpoint.lane_folders import Place
+from anabranch.container.checkpoint.lane_folders import LaneFolders
 from anabranch.container.error_text import Remedy
 from anabranch.container.lane import actions, error_attribution, events
 from anabranch.container.lane.actions import Action
@@ -65,7 +65,7 @@ class LaneRunner:
 
     def __init__(
         self,
-        place: Place,
+        lane_folders: LaneFolders,
         lane: Lane,
         epoch: int,
         build: Build,
@@ -86,7 +86,7 @@ class LaneRunner:
         self._outputs_taken = taken
         self._trace = trace
         reporter = Reporter(lane, wake)
-        self._attempt = Attempt(place, lane, epoch, build, starting, until, self.life, reporter, handover)
+        self._attempt = Attempt(lane_folders, lane, epoch, build, starting, until, self.life, reporter, handover)
         self._monitor = Monitor(self._attempt)
         self._upkeep = Upkeep(self._attempt, self._monitor, standstill)
         self._sizes = BatchSizes(self._attempt)
@@ -135,7 +135,7 @@ class LaneRunner:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        result: Event | None = events.Started()
+        result: Event | None = events.AttemptStarted()
         while result is not None:
             result = self._perform_all(self.life.tell(result))
 
@@ -143,7 +143,7 @@ class LaneRunner:
         """Gives what is told by the last one; None: there was none."""
         result: Event | None = None
         for action in due:
-            if isinstance(action, actions.Fail):
+            if isinstance(action, actions.FailLane):
                 return self._fail(action.error)
             try:
                 result = self._perform(action)
@@ -163,9 +163,9 @@ class LaneRunner:
             case actions.StartQuery():
                 self._queries.start()
                 return events.QueryStarted()
-            case actions.Watch():
+            case actions.WatchQuery():
                 return self._watch()
-            case actions.Tend():
+            case actions.TendQuery():
                 self._tend()
             case actions.DrainHeld():
                 return events.DrainEnded(self._drain.by_holding(self._started))
@@ -176,8 +176,8 @@ class LaneRunner:
                 return events.QueryStopped()
             case actions.FinishPending():
                 self._boundary.finish()
-                return events.Finished()
-            case actions.End(has_begun):
+                return events.PendingFinished()
+            case actions.EndLane(has_begun):
                 return self._end(has_begun=has_begun)
             case actions.Announce():
                 self._announce()
@@ -191,7 +191,7 @@ class LaneRunner:
     def _take_folder(self) -> Event:
         attempt, prestarted = self._attempt, self._attempt.handover.prestarted()
         self._queries.prestarted = prestarted
-        folder = attempt.place.folder(
+        folder = attempt.lane_folders.folder(
             self.lane, attempt.epoch, self.life.leaves, self._outputs_taken(), prestarted is not None
         )
         attempt.take_folder(folder)
@@ -206,7 +206,7 @@ class LaneRunner:
         self.life.await_acknowledgement()
         if self.life.state.acknowledged:
             self._queries.end_analysis()
-        return events.Awaited()
+        return events.AcknowledgementAwaited()
 
     def _look_up_sources(self) -> None:
         """Once the lane is to drain, it has to be known which inputs it has."""
@@ -218,7 +218,7 @@ class LaneRunner:
         caught_up = not self.life.stops() and has_caught_up(self._attempt)
         if not (caught_up or self.life.stops()):
             raise_if_ended(self.lane.id, self._started)
-        return events.Watched(caught_up, self._drain.holdable)
+        return events.QueryWatched(caught_up, self._drain.holdable)
 
     def _tend(self) -> None:
         self._upkeep.check_progress()
@@ -258,7 +258,7 @@ class LaneRunner:
             pending=pending,
             wrote=self._wrote(),
         )
-        return events.Ended()
+        return events.LaneEnded()
 
     def _announce(self) -> None:
         """The last report is there."""
@@ -275,7 +275,7 @@ class LaneRunner:
         wrote: dict[str, int] = {}
         for stream in sorted(query.plan.own & self.lane.outputs.keys()):
             name = self.lane.system(stream)
-            ends = attempt.place.systems.named(name).high_watermarks(stream)
+            ends = attempt.lane_folders.systems.named(name).high_watermarks(stream)
             wrote |= texts({SSP(system=name, stream=stream, partition=p): end for p, end in ends.items()})
         return wrote
 
@@ -284,9 +284,9 @@ class LaneRunner:
             smaller = self.life.state.has_query and self._sizes.goes_on_smaller(error)
             if smaller:
                 self._look_up_sources()
-            return events.Failed(error, smaller=smaller)
+            return events.AttemptFailed(error, smaller=smaller)
         except Exception as another:
-            return events.Failed(another)
+            return events.AttemptFailed(another)
 
     def _fail(self, error: Exception) -> Event:
         self._queries.end_analysis()

@@ -11,12 +11,12 @@ import msgspec
 from anabranch import logs
 from anabranch.container import restarts
 from anabranch.container.error_text import Remedy
-from anabranch.container.lane.events import Close, Closing, Drain, Judged, Leave, Want
+from anabranch.container.lane.events import Close, Closing, Drain, FailureJudged, Leave, Run
 from anabranch.container.lane.life import Life
 from anabranch.container.lane.lifecycle import LaneState, Phase
 from anabranch.container.lane.surroundings_wait import Patience, SurroundingsWait
 from anabranch.container.restarts import Step
-from anabranch.container.retries import Attempts
+from anabranch.container.retries import Retries
 from anabranch.model.lane import Lane
 from anabranch.protocol.container import WantedLane
 from anabranch.protocol.lane_report import LanePhase, LaneReport
@@ -62,14 +62,14 @@ class LaneSupervisor:
         self,
         wanted: WantedLane,
         make: Callable[[Lane, Life], Runner],
-        attempts: Attempts,
+        retries: Retries,
         clock: Callable[[], float] = monotonic,
         replaceable: Callable[[], bool] = lambda: False,
         patience: Patience | None = None,
     ) -> None:
         self._make = make
         self._replaceable = replaceable
-        self._attempts = attempts
+        self._retries = retries
         self._clock = clock
         self._life = Life(wanted.lane)
         self._wait = SurroundingsWait(wanted.lane.id, patience or Patience(), clock)
@@ -139,7 +139,7 @@ class LaneSupervisor:
         if not self._life.tell(_want(wanted, rested=rested, thread_ended=ended)):
             return
         if before is Phase.RETRYING:
-            self._attempts.begin(report.batch)
+            self._retries.begin(report.batch)
         if retries:
             self._stalls += self._runner.stalled
             self._due, self._trouble = None, report.error or ""
@@ -184,20 +184,20 @@ class LaneSupervisor:
         if self._life.state.phase is Phase.FAILED:
             following = restarts.step(
                 self._runner.remedy,
-                attempts_left=self._attempts.again(self._runner.report.batch) is not None,
+                attempts_left=self._retries.again(self._runner.report.batch) is not None,
                 processes_left=self._replaceable(),
             )
             waits = self._runner.remedy is Remedy.WAIT
-            self._life.tell(Judged(Step.FAILED if self._wait.is_over else following, waits))
+            self._life.tell(FailureJudged(Step.FAILED if self._wait.is_over else following, waits))
         return self._life.state
 
     def _has_rested(self, report: LaneReport) -> bool:
         """Whether the pause after the failure is over, which begins when it is seen first."""
         if self._due is None:
             waits = self._runner.remedy is Remedy.WAIT
-            pause = self._wait.pause(self._runner.awaits, report) if waits else self._attempts.again(report.batch)
+            pause = self._wait.pause(self._runner.awaits, report) if waits else self._retries.again(report.batch)
             if pause is None:
-                self._life.tell(Judged(Step.FAILED))
+                self._life.tell(FailureJudged(Step.FAILED))
                 return False
             self._due = self._clock() + pause
             if not waits:
@@ -210,9 +210,9 @@ class LaneSupervisor:
         return runner
 
 
-def _want(wanted: WantedLane, *, rested: bool, thread_ended: bool) -> Want:
+def _want(wanted: WantedLane, *, rested: bool, thread_ended: bool) -> Run:
     closing = (Closing.NOW if wanted.now else Closing.YES) if wanted.closing else Closing.NO
-    return Want(
+    return Run(
         folder_epoch=wanted.lane.folder_epoch,
         owner_lost=wanted.lane.abandoned,
         upstream_ended=wanted.upstream_ended,

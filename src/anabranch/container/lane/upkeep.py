@@ -53,7 +53,7 @@ class Upkeep:
         why = self._standstill.seen(self._attempt.reporter.current, monotonic())
         if why:
             self.stalled = True
-            threads = thread_dump.of_lane(self._attempt.place.spark, lane)
+            threads = thread_dump.of_lane(self._attempt.lane_folders.spark, lane)
             log.error("a lane stands still", lane=lane, why=why, threads=threads)
             raise StalledError(f"lane {lane} stands still: {why}", "its threads are in the container's log")
 

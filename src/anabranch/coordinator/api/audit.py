@@ -20,7 +20,7 @@ from anabranch import logs
 from anabranch.coordinator.store import Event
 from anabranch.errors import AnabranchError
 
-__all__ = ["Audit", "Requested", "Trail"]
+__all__ = ["Audit", "AuditTrail", "AuditedRequest"]
 
 _WAITING = 1_000
 _REFUSED_A_MINUTE = 100
@@ -30,7 +30,7 @@ _MINUTE = 60.0
 log = logs.get_logger()
 
 
-class Requested(msgspec.Struct, frozen=True):
+class AuditedRequest(msgspec.Struct, frozen=True):
     """A request. ``who``: the role of its token; ``client_name``: as the client calls itself, which nobody has checked;
     ``left_out``: so many refused ones of this address were not written before this one."""
 
@@ -53,10 +53,10 @@ class Requested(msgspec.Struct, frozen=True):
         return parts[2].split(":")[0] if parts[1:2] == ["containers"] and len(parts) > 2 else None
 
 
-class Trail(Protocol):
+class AuditTrail(Protocol):
     """Where requests are written down."""
 
-    def take(self, requested: Requested, /) -> None:
+    def take(self, requested: AuditedRequest, /) -> None:
         """Takes no time, and raises nothing."""
         ...
 
@@ -72,12 +72,12 @@ class Audit:
     def __init__(self, path: Path, note: Callable[[Event], None]) -> None:
         self._path = path
         self._note = note
-        self._waiting: queue.Queue[Requested | None] = queue.Queue(_WAITING)
+        self._waiting: queue.Queue[AuditedRequest | None] = queue.Queue(_WAITING)
         self._refused: OrderedDict[str, list[float]] = OrderedDict()
         self._thread = threading.Thread(target=self._write, name="anabranch-audit", daemon=True)
         self._thread.start()
 
-    def take(self, requested: Requested, /) -> None:
+    def take(self, requested: AuditedRequest, /) -> None:
         if requested.status in {401, 403, 415, 429}:
             counted = self._counted(requested)
             if counted is None:
@@ -93,7 +93,7 @@ class Audit:
         self._waiting.put(None)
         self._thread.join(10)
 
-    def _counted(self, requested: Requested) -> Requested | None:
+    def _counted(self, requested: AuditedRequest) -> AuditedRequest | None:
         """So many refused ones of an address are written in a minute; the others are counted."""
         times = self._refused.setdefault(requested.address, [requested.at, 0, 0])
         self._refused.move_to_end(requested.address)
@@ -127,7 +127,7 @@ class Audit:
         if full:
             self._path.replace(f"{self._path}.1")
 
-    def _tell(self, job: str, requested: Requested) -> None:
+    def _tell(self, job: str, requested: AuditedRequest) -> None:
         name = f", who says that it is {requested.client_name!r}" if requested.client_name else ""
         event = Event(
             job=job,

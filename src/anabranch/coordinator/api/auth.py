@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anabranch import logs
 from anabranch.coordinator.api import browsers
-from anabranch.coordinator.api.audit import Requested, Trail
+from anabranch.coordinator.api.audit import AuditedRequest, AuditTrail
 from anabranch.coordinator.api.browsers import Headers, Names, Refusal
 from anabranch.coordinator.api.limits import Refusals, prompt
 from anabranch.coordinator.api.operation import Operation
@@ -80,7 +80,7 @@ class Access:
         tokens: Tokens,
         names: Names,
         operations: Sequence[Operation[..., Any]],
-        trail: Trail | None = None,
+        trail: AuditTrail | None = None,
     ) -> None:
         self._app = app
         self._tokens = tokens
@@ -171,9 +171,9 @@ def _saying(role: Role | None, send: Send) -> Send:
     return saying
 
 
-def _requested(scope: Scope, headers: Headers, role: Role | None, status: int, why: str = "") -> Requested:
+def _requested(scope: Scope, headers: Headers, role: Role | None, status: int, why: str = "") -> AuditedRequest:
     name = headers.get(b"x-anabranch-who", [b""])[0].decode(errors="replace")
-    return Requested(
+    return AuditedRequest(
         at=time.time(),
         who="nobody" if role is None else role.value,
         client_name="".join(letter if letter.isprintable() else "?" for letter in name[:_NAME]),

@@ -9,7 +9,7 @@ import threading
 import uvicorn
 from starlette.applications import Starlette
 
-from anabranch.coordinator.api.audit import Trail
+from anabranch.coordinator.api.audit import AuditTrail
 from anabranch.coordinator.api.limits import PromptHeads
 from anabranch.coordinator.api.server import app
 from anabranch.coordinator.coordinator import Coordinator
@@ -91,6 +91,6 @@ def listen(host: str = _LOOPBACK, port: int = 0) -> socket.socket:
     return listener
 
 
-def serve(coordinator: Coordinator, port: int = 0, token: str | None = None, trail: Trail | None = None) -> Server:
+def serve(coordinator: Coordinator, port: int = 0, token: str | None = None, trail: AuditTrail | None = None) -> Server:
     """Serve the only coordinator of a store on 127.0.0.1; port 0 is any free one. ConflictError: the port is taken."""
     return Server(app(coordinator, token=token, trail=trail), listen(port=port))

@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-__all__ = ["Kept", "Representation", "knows", "respond", "tagged"]
+__all__ = ["Representation", "ResponseCache", "knows", "respond", "tagged"]
 
 _SMALL = 1_000
 """What has fewer bytes isn't compressed."""
@@ -81,7 +81,7 @@ class _Entry:
     building: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class Kept:
+class ResponseCache:
     """The last answers, by what was asked for: all who ask while one holds get the same bytes, made once. On one event
     loop."""
 

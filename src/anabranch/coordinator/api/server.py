@@ -20,14 +20,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from anabranch import logs
-from anabranch.coordinator.api.audit import Trail
+from anabranch.coordinator.api.audit import AuditTrail
 from anabranch.coordinator.api.auth import Access, Tokens
 from anabranch.coordinator.api.browsers import Names
 from anabranch.coordinator.api.dashboard import Dashboard
 from anabranch.coordinator.api.openapi import described
 from anabranch.coordinator.api.operation import Operation, Parameter
 from anabranch.coordinator.api.operations import OPERATIONS, Operations
-from anabranch.coordinator.api.representation import Kept, Representation, knows, respond, tagged
+from anabranch.coordinator.api.representation import Representation, ResponseCache, knows, respond, tagged
 from anabranch.coordinator.coordinator import MOST_WAIT, Coordinator
 from anabranch.errors import AnabranchError, UsageError
 from anabranch.metrics import CONTENT_TYPE, exposition
@@ -88,7 +88,7 @@ def app(
     *,
     read_token: str | None = None,
     hosts: Iterable[str] = (),
-    trail: Trail | None = None,
+    trail: AuditTrail | None = None,
 ) -> Starlette:
     """The routes of a coordinator. Errors are ``{"error", "cure", "kind"}``, status 400, 401, 403, 404, 408, 409, 413,
     415, 429, 500 or 503.
@@ -127,7 +127,7 @@ class _Endpoints:
             "heartbeat": self._heartbeat,
             "events": self._events,
         }
-        self._kept = Kept()
+        self._kept = ResponseCache()
         # An ETag of a generation is made without its content, so it holds only as long as this process.
         self._instance = secrets.token_hex(4)
 

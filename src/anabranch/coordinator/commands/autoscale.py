@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anabranch.config import AutoscaleSettings
 from anabranch.coordinator import autosizing, pause_estimate, sizing
-from anabranch.coordinator.autosizing import Findings, Look, Verdict
+from anabranch.coordinator.autosizing import Assessment, Findings, Verdict
 from anabranch.coordinator.commands import off_lock, scale
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.commands.off_lock import JobSnapshot
@@ -111,7 +111,7 @@ def _advise(registry: JobRegistry, running_job: RunningJob, verdict: Verdict) ->
 
 def _look(
     registry: JobRegistry, running_job: RunningJob, limits: AutoscaleSettings, status: JobStatus
-) -> tuple[Look, Findings]:
+) -> tuple[Assessment, Findings]:
     """What the autosizer finds in the figures of a job, and what it knows then."""
     pause = pause_estimate.expected(
         (each.lane for each in status.lanes), running_job.reports, running_job.progress.shown
@@ -125,7 +125,7 @@ def _verdict(
     running_job: RunningJob,
     limits: AutoscaleSettings,
     status: JobStatus,
-    look: Look,
+    look: Assessment,
     findings: Findings,
 ) -> Verdict:
     """What the autosizer makes of a job."""

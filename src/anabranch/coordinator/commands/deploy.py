@@ -10,7 +10,7 @@ from anabranch.coordinator import queries
 from anabranch.coordinator.commands import off_lock
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.jobs import next_deployment, transitions
-from anabranch.coordinator.jobs.next_deployment import NextDeployment, Present
+from anabranch.coordinator.jobs.next_deployment import CurrentDeployment, NextDeployment
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.transitions import Generation
 from anabranch.coordinator.naming import check_name
@@ -40,7 +40,10 @@ def run(context: Context, job: str, request: DeployRequest) -> DeployResult:
 
 
 def change(
-    context: Context, job: str, request: DeployRequest | RollbackRequest, planned: Callable[[Present], NextDeployment]
+    context: Context,
+    job: str,
+    request: DeployRequest | RollbackRequest,
+    planned: Callable[[CurrentDeployment], NextDeployment],
 ) -> DeployResult:
     """Plan while no job is held, and apply that if the job is still the same; else plan anew. Errors as :func:`run`."""
     registry = context.registry
@@ -62,7 +65,7 @@ def change(
     raise off_lock.always_changes(job)
 
 
-def present(registry: JobRegistry, job: str) -> Present:
+def present(registry: JobRegistry, job: str) -> CurrentDeployment:
     """The deployment that another one is to follow, as it is now: a running job is a snapshot of it."""
     store, snapshot = registry.store, None
     with registry.locked_all() as jobs:
@@ -74,14 +77,14 @@ def present(registry: JobRegistry, job: str) -> Present:
         stored = queries.deployment(store, job)
     if snapshot is not None:
         lanes = tuple(snapshot.running_job.known.values())
-        return Present(stored, snapshot.present, lanes, snapshot.running_job)
+        return CurrentDeployment(stored, snapshot.present, lanes, snapshot.running_job)
     generation = Generation(store.graph(job, stored.id), store.model(job, stored.id, stored.generation))
-    return Present(
+    return CurrentDeployment(
         stored, generation, tuple(lane for lane in store.lanes(job).values() if lane.deployment == stored.id), None
     )
 
 
-def _is_still(registry: JobRegistry, found: Present) -> bool:
+def _is_still(registry: JobRegistry, found: CurrentDeployment) -> bool:
     """Whether what was planned for a job is a plan for it as it is now. Whoever calls this holds the job."""
     job = found.stored.job
     running_job = registry.jobs.get(job)
@@ -91,7 +94,7 @@ def _is_still(registry: JobRegistry, found: Present) -> bool:
     return is_at_rest and queries.deployment(registry.store, job) == found.stored
 
 
-def already(registry: JobRegistry, found: Present) -> DeployResult:
+def already(registry: JobRegistry, found: CurrentDeployment) -> DeployResult:
     """What is said of a request that was carried out before."""
     number = found.stored.id
     return DeployResult(
@@ -99,7 +102,7 @@ def already(registry: JobRegistry, found: Present) -> DeployResult:
     )
 
 
-def check(found: Present) -> None:
+def check(found: CurrentDeployment) -> None:
     """Raises ConflictError if nothing can follow now."""
     job = found.stored.job
     if found.stored.state == DeploymentState.DRAINED:
@@ -123,13 +126,13 @@ def check(found: Present) -> None:
         )
 
 
-def plan(found: Present, request: DeployRequest) -> NextDeployment:
+def plan(found: CurrentDeployment, request: DeployRequest) -> NextDeployment:
     """What comes of it. Errors as :func:`anabranch.coordinator.jobs.next_deployment.deployed`."""
     return next_deployment.deployed(found, request.start, 0, request.drop_state, request.request)
 
 
 def apply(
-    registry: JobRegistry, found: Present, planned: NextDeployment, request: DeployRequest | RollbackRequest
+    registry: JobRegistry, found: CurrentDeployment, planned: NextDeployment, request: DeployRequest | RollbackRequest
 ) -> DeployResult:
     """Go into the deployment that was planned; start a job that is at rest with it. Whoever calls this holds the
     job."""

@@ -6,7 +6,7 @@ from anabranch.coordinator.commands import deploy
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.commands.deploy import apply, check
 from anabranch.coordinator.jobs import next_deployment
-from anabranch.coordinator.jobs.next_deployment import NextDeployment, Present
+from anabranch.coordinator.jobs.next_deployment import CurrentDeployment, NextDeployment
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.protocol.deployment import DeployResult, RollbackRequest
 
@@ -22,7 +22,7 @@ def run(context: Context, job: str, request: RollbackRequest) -> DeployResult:
     return deploy.change(context, job, request, lambda found: plan(context.registry, found, request))
 
 
-def plan(registry: JobRegistry, found: Present, request: RollbackRequest) -> NextDeployment:
+def plan(registry: JobRegistry, found: CurrentDeployment, request: RollbackRequest) -> NextDeployment:
     """What comes of it. ConflictError if there was no version before."""
     store, job = registry.store, found.stored.job
     again = next_deployment.former_version(store, job, found.stored.id)

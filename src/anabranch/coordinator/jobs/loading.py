@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from anabranch.coordinator.jobs import offers
-from anabranch.coordinator.jobs.parts import Progress, RunSettings, Seats, Terms
+from anabranch.coordinator.jobs.parts import DeploymentTerms, Progress, RunSettings, Seats
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.store import DeploymentRecord
 from anabranch.model.deployment_state import DeploymentState
@@ -43,7 +43,7 @@ def loaded(
         deployment=stored.id,
         model=model,
         state=state,
-        terms=Terms(RunSettings.of(given), stored.until_caught_up, stored.promises),
+        terms=DeploymentTerms(RunSettings.of(given), stored.until_caught_up, stored.promises),
         known=lanes,
         error=stored.error,
         seats=Seats(expels=surroundings.grace is not None, revision=revision, begun=surroundings.clock()),

@@ -17,14 +17,14 @@ from anabranch.model.lane import Lane, LaneState
 from anabranch.planning import compatibility
 from anabranch.planning.compatibility import Comparison, Version
 from anabranch.planning.transition import deploy, follow, opening
-from anabranch.planning.transition.deploy import Next
+from anabranch.planning.transition.deploy import NextVersion
 from anabranch.protocol.deployment import DeployResult, StartRequest
 
-__all__ = ["NextDeployment", "Present", "again", "deployed", "former_version", "undone", "version_of"]
+__all__ = ["CurrentDeployment", "NextDeployment", "again", "deployed", "former_version", "undone", "version_of"]
 
 
 @dataclass(frozen=True)
-class Present:
+class CurrentDeployment:
     """The deployment that another one is to follow. ``running_job`` None: it is at rest."""
 
     stored: DeploymentRecord
@@ -52,7 +52,7 @@ class NextDeployment:
 
 
 def deployed(
-    present: Present, start: StartRequest, again: int, drop_state: Collection[str], request: str
+    present: CurrentDeployment, start: StartRequest, again: int, drop_state: Collection[str], request: str
 ) -> NextDeployment:
     """The result of replacing a job's version by another one, or by one that it had before (``again``; 0: a new one).
 
@@ -85,7 +85,9 @@ def deployed(
 def undone(store: Store, running_job: RunningJob, generation: Generation, who: str, why: str) -> NextDeployment:
     """A deployment of the version before the present one, which no lane has begun with yet."""
     job, replaced = running_job.job, generation.model.replaces
-    present = Present(queries.deployment(store, job), generation, tuple(running_job.known.values()), running_job)
+    present = CurrentDeployment(
+        queries.deployment(store, job), generation, tuple(running_job.known.values()), running_job
+    )
     before = version_of(store, job, replaced)
     void = [opening.never_begun(lane, why) for lane in running_job.spoilt()]
     over = {lane.id: lane for lane in void}
@@ -130,7 +132,7 @@ def former_version(store: Store, job: str, deployment: int) -> int:
 
 
 def _next_deployment(
-    present: Present,
+    present: CurrentDeployment,
     start: StartRequest,
     former: Sequence[Lane],
     void: Sequence[Lane],
@@ -143,7 +145,7 @@ def _next_deployment(
 ) -> NextDeployment:
     number = present.stored.id + 1
     change = deploy.deployed(
-        Next(number, start.model, start.lanes), present.generation.model, former, lambda: secrets.token_hex(4)
+        NextVersion(number, start.model, start.lanes), present.generation.model, former, lambda: secrets.token_hex(4)
     )
     running_job, closing = present.running_job, [lane for lane in former if lane.id in change.closing]
     ending = [

@@ -11,8 +11,8 @@ import msgspec
 from anabranch.config import AssignmentSettings, AutoscaleSettings
 from anabranch.coordinator import autosizing
 from anabranch.coordinator.autosizing import Findings
-from anabranch.coordinator.pause_estimate import Experience, Watched
-from anabranch.coordinator.standby_plan import Copies
+from anabranch.coordinator.pause_estimate import Experience, MeasuredChange
+from anabranch.coordinator.standby_plan import StandbyOrders
 from anabranch.coordinator.store import ContainerRecord
 from anabranch.event_time import durations
 from anabranch.model.lane import Lane, LaneState
@@ -23,7 +23,17 @@ from anabranch.protocol.lane_report import LaneReport
 from anabranch.protocol.standby import StandbyOrder, StandbyReport
 from anabranch.protocol.status import LaunchStatus
 
-__all__ = ["AutoscaleState", "Inputs", "Offer", "Process", "Progress", "RunSettings", "Seats", "Standbys", "Terms"]
+__all__ = [
+    "AutoscaleState",
+    "DeploymentTerms",
+    "Inputs",
+    "Offer",
+    "Process",
+    "Progress",
+    "RunSettings",
+    "Seats",
+    "Standbys",
+]
 
 
 @dataclass
@@ -117,7 +127,7 @@ class RunSettings:
 
 
 @dataclass(frozen=True)
-class Terms:
+class DeploymentTerms:
     """What a deployment was started with.
 
     Attributes:
@@ -185,7 +195,7 @@ class Standbys:
     """``wanted``: what processes should do with standbys, as it was found last. ``patient``: whether lanes that are to
     end wait until those that follow have some."""
 
-    wanted: Copies = field(default_factory=dict)
+    wanted: StandbyOrders = field(default_factory=dict)
     patient: bool = False
 
 
@@ -231,7 +241,7 @@ class Progress:
     unchanged_since: float = 0.0
     changing_since: float = 0.0
     rescale_seconds: float | None = None
-    pause: Watched | None = None
+    pause: MeasuredChange | None = None
     shown: Experience = field(default_factory=Experience)
     hasty: bool = False
     at_once: bool = False
@@ -249,7 +259,7 @@ class Progress:
         """Measure the pause of a change that was accepted then, in seconds since 1970."""
         names = frozenset(lane.id for lane in closing)
         most = max((reports[name].state_bytes for name in names if name in reports), default=0)
-        self.pause = Watched(foretold, names, accepted_at, most)
+        self.pause = MeasuredChange(foretold, names, accepted_at, most)
 
     def finished(self, now: float) -> float:
         """All lanes of the generation run; gives how long that took, in seconds."""

@@ -23,7 +23,7 @@ from anabranch.coordinator.jobs import (
 )
 from anabranch.coordinator.jobs.long_polls import LongPolls
 from anabranch.coordinator.jobs.next_deployment import NextDeployment
-from anabranch.coordinator.jobs.parts import Process, RunSettings, Terms
+from anabranch.coordinator.jobs.parts import DeploymentTerms, Process, RunSettings
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
 from anabranch.coordinator.naming import check_name
@@ -350,7 +350,7 @@ class JobRegistry:
         former, noted = DeploymentState.STOPPED, transitions.expected(event, planned.result)
         self.write(self.store.replace_deployment, planned.start, state, former, planned.ending, event, noted)
         start, settings = planned.start, {} if planned.start.program is None else planned.start.program.settings
-        terms = Terms(RunSettings.of(settings), start.until_caught_up, start.promises)
+        terms = DeploymentTerms(RunSettings.of(settings), start.until_caught_up, start.promises)
         running_job.progress.watch(planned.result.pause, planned.result.closing, running_job.reports, event.at)
         running_job.replace(start, terms, planned.ending, self.clock())
         running_job.progress.has_changed(event.at, self.clock())

@@ -16,13 +16,13 @@ import msgspec
 from anabranch.assignment import placement
 from anabranch.coordinator.jobs.parts import (
     AutoscaleState,
+    DeploymentTerms,
     Inputs,
     Process,
     Progress,
     RunSettings,
     Seats,
     Standbys,
-    Terms,
 )
 from anabranch.coordinator.long_batches import LongBatches
 from anabranch.coordinator.reports import LAST_PHASES
@@ -57,7 +57,7 @@ class RunningJob:
     deployment: int
     model: JobModel
     state: DeploymentState
-    terms: Terms
+    terms: DeploymentTerms
     known: dict[str, Lane]
     error: str | None = None
     reports: dict[str, LaneReport] = field(default_factory=dict)
@@ -153,7 +153,7 @@ class RunningJob:
         self.state, self.model = DeploymentState.CHANGING, model
         self.figures = figures(model)
 
-    def replace(self, start: StartRequest, terms: Terms, ended: Iterable[Lane], now: float) -> None:
+    def replace(self, start: StartRequest, terms: DeploymentTerms, ended: Iterable[Lane], now: float) -> None:
         """Go into another deployment, as :meth:`change`. ``ended``: the lanes of the former one that have changed."""
         self.deployment = start.model.run_id
         self.terms, self.error = terms, None

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from anabranch.coordinator import standby_plan
 from anabranch.coordinator.jobs.parts import Process
 from anabranch.coordinator.jobs.running_job import RUN_STATES, RunningJob
-from anabranch.coordinator.standby_plan import Copies, Member
+from anabranch.coordinator.standby_plan import Member, StandbyOrders
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import LaneState
 from anabranch.protocol.standby import StandbyReport
@@ -79,7 +79,7 @@ def prepare(job: RunningJob, now: float, lease: float) -> None:
     job.standbys.patient = now < max(job.progress.changing_since, job.seats.begun) + _COPIES_WITHIN
 
 
-def wanted(job: RunningJob) -> Copies:
+def wanted(job: RunningJob) -> StandbyOrders:
     """What each process should do with standbys."""
     there, count = members(job), job.settings.assignment.standbys
     if not job.state.runs or not (count or any(member.copies for member in there.values())):

@@ -21,7 +21,7 @@ from anabranch.coordinator.store.records import (
     EventRange,
     LeaderRecord,
 )
-from anabranch.coordinator.store.sweeping import Swept
+from anabranch.coordinator.store.sweeping import SweepResult
 from anabranch.coordinator.store.tables import artifacts, containers, deployments, jobs, lanes, models
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.document import decode, encode
@@ -353,7 +353,7 @@ class Store:
         with self._writing(event) as connection:
             rows.mark_gone(connection, "it gave its seat back", containers.c.id == process.id)
 
-    def sweep(self, events: int, versions: int, unused: Collection[str]) -> Swept:
+    def sweep(self, events: int, versions: int, unused: Collection[str]) -> SweepResult:
         """Remove what is older than what is kept: see :func:`anabranch.coordinator.store.sweeping.sweep`."""
         with self._writing() as connection:
             return sweeping.sweep(connection, events, versions, unused)

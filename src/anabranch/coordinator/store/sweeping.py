@@ -11,11 +11,11 @@ from anabranch.coordinator.store.tables import artifacts, deployments, events, j
 from anabranch.model.document import decode
 from anabranch.protocol.deployment import Program
 
-__all__ = ["Swept", "sweep"]
+__all__ = ["SweepResult", "sweep"]
 
 
 @dataclass(frozen=True)
-class Swept:
+class SweepResult:
     """``events``: how many were removed; ``artifacts``: the code that was removed, and ``unused`` what none of the last
     deployments has, and is there still."""
 
@@ -24,7 +24,7 @@ class Swept:
     unused: frozenset[str] = frozenset()
 
 
-def sweep(connection: sa.Connection, keep_events: int, versions: int, unused: Collection[str]) -> Swept:
+def sweep(connection: sa.Connection, keep_events: int, versions: int, unused: Collection[str]) -> SweepResult:
     """Remove what is older than what is kept.
 
     Args:
@@ -44,7 +44,7 @@ def sweep(connection: sa.Connection, keep_events: int, versions: int, unused: Co
     gone = present & frozenset(unused)
     if gone:
         connection.execute(sa.delete(artifacts).where(artifacts.c.sha256.in_(gone)))
-    return Swept(removed, gone, present - gone)
+    return SweepResult(removed, gone, present - gone)
 
 
 def _forget_events(connection: sa.Connection, job: str, keep: int) -> int:

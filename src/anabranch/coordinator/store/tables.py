@@ -27,7 +27,7 @@ FORMAT_VERSION = 4
 metadata = MetaData()
 
 
-class Said(TypeDecorator[str]):
+class FreeText(TypeDecorator[str]):
     """What somebody says, of any characters: PostgreSQL keeps no NUL."""
 
     impl = Text
@@ -73,7 +73,7 @@ deployments = Table(
     Column("program", Text),  # of containers in other processes
     Column("until_caught_up", Boolean, nullable=False),
     Column("drain", Text),  # while one is wished for
-    Column("error", Said),
+    Column("error", FreeText),
     Column("created_at", Float, nullable=False),
     Column("changed_at", Float, nullable=False),
     PrimaryKeyConstraint("job", "id"),
@@ -113,13 +113,13 @@ containers = Table(
     Column("seat", String(100), nullable=False),
     Column("deployment", Integer, nullable=False),  # whose code it has
     Column("epoch", BigInteger, nullable=False),
-    Column("execution", Said, nullable=False),
-    Column("host", Said, nullable=False),
+    Column("execution", FreeText, nullable=False),
+    Column("host", FreeText, nullable=False),
     Column("pid", BigInteger, nullable=False),
     Column("instance", Text, nullable=False),
-    Column("rack", Said),
+    Column("rack", FreeText),
     Column("registered_at", Float, nullable=False),
-    Column("gone", Said),  # why it holds its seat no more
+    Column("gone", FreeText),  # why it holds its seat no more
     Index("containers_of_a_job", "job", "epoch", unique=True),
 )
 
@@ -129,9 +129,9 @@ events = Table(
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("job", ForeignKey("jobs.name"), nullable=False),
     Column("at", Float, nullable=False),
-    Column("who", Said, nullable=False),
-    Column("what", Said, nullable=False),
-    Column("why", Said, nullable=False),
+    Column("who", FreeText, nullable=False),
+    Column("what", FreeText, nullable=False),
+    Column("why", FreeText, nullable=False),
     Index("events_of_a_job", "job", "id"),
 )
 

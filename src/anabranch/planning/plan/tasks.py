@@ -94,7 +94,7 @@ def tasks_of(stage: Stage, inputs: tuple[Input, ...], around: Surroundings, warn
     return tasks
 
 
-def _apart(request: Request, tasks: tuple[Task, ...], around: Surroundings) -> grouping_keys.Apart | None:
+def _apart(request: Request, tasks: tuple[Task, ...], around: Surroundings) -> grouping_keys.SeparatedKey | None:
     at_first = tuple(replace(i, partitions=around.bases.get(i.stream, i.partitions)) for i in request.inputs)
     if at_first != request.inputs:
         tasks = around.grouper(replace(request, inputs=at_first))

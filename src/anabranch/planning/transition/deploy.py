@@ -21,13 +21,13 @@ from anabranch.planning.lane_split import spread
 from anabranch.planning.transition import rescale
 from anabranch.planning.transition.change import Change
 
-__all__ = ["Next", "deployed", "left_behind"]
+__all__ = ["NextVersion", "deployed", "left_behind"]
 
 _Group = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Next:
+class NextVersion:
     """The next version. ``model`` and ``lanes`` are as planned, or as they ran before: they determine what its stages
     read and what the lanes of each group do. Where lanes run, and how they are divided, is decided again.
     """
@@ -37,7 +37,7 @@ class Next:
     lanes: tuple[Lane, ...]
 
 
-def deployed(after: Next, present: JobModel, former: Sequence[Lane], new_id: Callable[[], str]) -> Change:
+def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_id: Callable[[], str]) -> Change:
     """The first generation of another deployment, whose lanes go on from those of the present one.
 
     A stateful operator goes on with its state; an output goes on where it was. What is new begins where the furthest of
@@ -102,7 +102,7 @@ class _Stage:
     home: Mapping[str, tuple[str, ...]]
 
 
-def _stage(planned: StageModel, after: Next, present: JobModel, former: Sequence[Lane]) -> _Stage:
+def _stage(planned: StageModel, after: NextVersion, present: JobModel, former: Sequence[Lane]) -> _Stage:
     """A stage with the tasks that it has now, if there is one that reads the same; the one that has its state first."""
     kept = {lane.group for lane in after.lanes if lane.stage == planned.stage and lane.stateful}
     having = {lane.stage for lane in former if lane.stateful and lane.group in kept}

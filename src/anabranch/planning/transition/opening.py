@@ -8,7 +8,7 @@ import msgspec
 
 from anabranch.errors import StateError
 from anabranch.grouping import broadcasts, positions
-from anabranch.grouping.positions import Former
+from anabranch.grouping.positions import FormerPosition
 from anabranch.model.lane import Lane, LaneState, Position
 from anabranch.model.ssp import SSP, wholes
 
@@ -72,7 +72,7 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
             lane, starting=starting, inherits=inherits, first_batch=parent.last_batch + 1, watermark=parent.watermark
         )
     new = {*lane.fresh, *lane.added}
-    former: dict[SSP, list[Former]] = {}
+    former: dict[SSP, list[FormerPosition]] = {}
     for each in before:
         for whole, its in _left(each).items():
             former.setdefault(whole, []).extend(its)
@@ -106,7 +106,7 @@ def _never_read(lane: Lane) -> set[SSP]:
     return set(lane.fresh) - {position.ssp for position in lane.final}
 
 
-def _begin(lane: Lane, ssp: SSP, former: Iterable[Former]) -> Position:
+def _begin(lane: Lane, ssp: SSP, former: Iterable[FormerPosition]) -> Position:
     begins = positions.begin(ssp, lane.factor, former, _NOWHERE)
     if begins.offset == _NOWHERE:
         raise StateError(
@@ -115,22 +115,22 @@ def _begin(lane: Lane, ssp: SSP, former: Iterable[Former]) -> Position:
     return begins
 
 
-def _left(lane: Lane) -> dict[SSP, list[Former]]:
+def _left(lane: Lane) -> dict[SSP, list[FormerPosition]]:
     """The final positions of a closed lane by whole partition, for partitions that it read completely and left at a
     single position.
     """
     begun = {position.ssp: position for position in lane.starting}
     read = {position.ssp: position.offset for position in lane.final}
-    found: dict[SSP, list[Former]] = {}
+    found: dict[SSP, list[FormerPosition]] = {}
     unread = _never_read(lane)
     for ssp, whole in zip(lane.ssps, wholes(lane.ssps), strict=True):
         if whole in unread:
             continue
         start = begun.get(ssp, Position(ssp=ssp, offset=0))
         left = positions.after(start, lane.factor, read[whole])
-        found.setdefault(whole, []).append(Former(left, lane.factor))
+        found.setdefault(whole, []).append(FormerPosition(left, lane.factor))
     for whole, several in found.items():
         places = {each.position.offset for each in several if not each.position.parts}
         if len(several) == lane.factor > 1 and len(places) == 1 and not any(e.position.parts for e in several):
-            found[whole] = [Former(Position(ssp=whole, offset=places.pop()), 1)]
+            found[whole] = [FormerPosition(Position(ssp=whole, offset=places.pop()), 1)]
     return found

@@ -18,7 +18,7 @@ from pyspark import SparkContext
 
 from anabranch import logs
 from anabranch.spark.session import cluster
-from anabranch.task_progress.counts import Count, Heard, Hello, Line, Told, Work
+from anabranch.task_progress.counts import Count, Greeting, ReportAddress, TaskCounts, TaskReport, Work
 
 __all__ = ["Listener", "listening"]
 
@@ -29,7 +29,7 @@ _LONGEST = 2**20
 _MOST_RUNS, _MOST_CONNECTIONS, _MOST_TASKS, _MOST_COUNTS = 256, 4096, 4096, 65536
 _FRESH = 3.0
 """Seconds; what was told before is of workers that are gone."""
-_HELLO, _TOLD = msgspec.json.Decoder(Hello), msgspec.json.Decoder(Told)
+_HELLO, _TOLD = msgspec.json.Decoder(Greeting), msgspec.json.Decoder(TaskReport)
 
 _Key = tuple[int, int, int, int]
 
@@ -38,7 +38,7 @@ _Key = tuple[int, int, int, int]
 class _Task:
     """The newest of what was heard of an attempt at a Spark task, for an operator."""
 
-    told: Told
+    told: TaskReport
     at: float
     connection: int
     counts: dict[_Key, Count] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Listener:
     def __init__(self, host: str, bind: Iterable[str] = ()) -> None:
         self._socket = _bound([*bind, host])
         self._socket.setblocking(False)
-        self.line = Line(host, self._socket.getsockname()[1], secrets.token_urlsafe(24))
+        self.line = ReportAddress(host, self._socket.getsockname()[1], secrets.token_urlsafe(24))
         self._lock = threading.Lock()
         self._runs: OrderedDict[str, _Run] = OrderedDict()
         self._selector = selectors.DefaultSelector()
@@ -82,7 +82,7 @@ class Listener:
         self._closed = False
         threading.Thread(target=self._listen, name="hears workers", daemon=True).start()
 
-    def of(self, run: str, batch: int) -> list[Heard]:
+    def of(self, run: str, batch: int) -> list[TaskCounts]:
         """What was heard of a batch."""
         now = time.monotonic()
         with self._lock:
@@ -90,7 +90,7 @@ class Listener:
             if found is None or found.batch != batch:
                 return []
             return [
-                Heard(each.told, tuple(each.counts.values()), each.at, each.is_fresh(now))
+                TaskCounts(each.told, tuple(each.counts.values()), each.at, each.is_fresh(now))
                 for each in found.tasks.values()
             ]
 
@@ -106,7 +106,7 @@ class Listener:
             ]
         return max(works, key=lambda each: each.seconds, default=None)
 
-    def hear(self, told: Told, connection: int = 0) -> None:
+    def hear(self, told: TaskReport, connection: int = 0) -> None:
         """Take in a line."""
         with self._lock:
             run = self._runs.get(told.run)

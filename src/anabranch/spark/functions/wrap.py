@@ -24,7 +24,7 @@ from anabranch.spark.functions.job_functions import JobFunction
 from anabranch.spark.query.dead_letters import Rejects
 from anabranch.spark.values import meta_column
 from anabranch.task_progress import meters
-from anabranch.task_progress.counts import Line
+from anabranch.task_progress.counts import ReportAddress
 from anabranch.task_progress.meters import Meter
 
 Batches = Iterator[pa.RecordBatch]
@@ -44,7 +44,7 @@ def wrap(
     factor: int = 1,
     threads: int = 1,
     busy: Callable[[dict[Bucket, float]], None] = lambda _: None,
-    line: Line | None = None,
+    line: ReportAddress | None = None,
     seconds: float = math.inf,
     source: JobFunction | None = None,
 ) -> Callable[[Batches], Batches]:

@@ -17,7 +17,7 @@ from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
 from anabranch.spark.query import ownership
 
-__all__ = ["FIRST", "Audience"]
+__all__ = ["FIRST", "BroadcastRouting"]
 
 FIRST = 0
 """The number of the task that puts aside, for all, what can't be read or has no key."""
@@ -25,7 +25,7 @@ _ONE = "_anabranch_one"
 
 
 @dataclass(frozen=True)
-class Audience:
+class BroadcastRouting:
     """Those of a lane's tasks. ``ssps``: the partitions of one broadcast stream; ``key``: the bytes of a record's key.
 
     Without state, a record goes to each virtual task. State is of a key, so of one bucket: into it goes a record once

@@ -29,7 +29,7 @@ from anabranch.spark.operators.labels import label
 from anabranch.spark.operators.routing import Routing
 from anabranch.spark.query import sql_errors
 from anabranch.spark.values import codec, meta_column
-from anabranch.task_progress.counts import Line
+from anabranch.task_progress.counts import ReportAddress
 
 _FLAG, _WINDOW, _INTAKE = "_anabranch_wrong", "_anabranch_window", "_anabranch_intake"
 _END = "_anabranch_end"
@@ -67,7 +67,7 @@ class Workers:
     busy: Callable[[dict[Bucket, float]], None] = _nobody
     routing: Routing | None = None
     routed: Collection[int] = ()
-    line: Line | None = None
+    line: ReportAddress | None = None
     message_seconds: float = math.inf
 
 

@@ -44,7 +44,7 @@ from anabranch.spark.query.dead_letters import STATE, Rejects
 from anabranch.spark.query.records import task_number
 from anabranch.spark.values import codec, meta_column
 from anabranch.task_progress import meters
-from anabranch.task_progress.counts import Line
+from anabranch.task_progress.counts import ReportAddress
 
 __all__ = ["Process", "applied"]
 
@@ -75,7 +75,7 @@ class Process:
     own: Mapping[int, frozenset[int]] | None
     factor: int
     busy: Callable[[dict[Bucket, float]], None]
-    line: Line | None
+    line: ReportAddress | None
     seconds: float = math.inf
 
     @property

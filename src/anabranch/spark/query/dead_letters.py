@@ -54,7 +54,7 @@ class Letters:
 
 
 @dataclass(frozen=True)
-class Aside:
+class WorkerDeadLetters:
     """What workers need to put records aside. Travels with functions.
 
     ``streams``: stream by the id of the node that reads it; ``systems``: of those streams; ``letters``: by stream.
@@ -94,7 +94,7 @@ class Rejects:
     Threads may add at the same time.
     """
 
-    aside: Aside
+    aside: WorkerDeadLetters
     operator: str
     keep: bool
     _errors: dict[tuple[int, int], dict[int, str]] = field(default_factory=dict)
@@ -155,7 +155,7 @@ class Rejects:
             slot = self.aside.slot(self.operator, read, partition)
             self._written(stream, 0, slot, _first(made), iter([self._made(made)]))
         if not self.keep:
-            self.aside.said.add([_Said(self.operator, 0, 0, dropped=self._count)])
+            self.aside.said.add([_TaskReport(self.operator, 0, 0, dropped=self._count)])
 
     def _written(self, stream: str, partition: int, slot: int, first: int, letters: Iterator[pa.RecordBatch]) -> None:
         target = self.aside.letters[stream].target
@@ -169,7 +169,7 @@ class Rejects:
         except BaseException:
             writer.abort()
             raise
-        self.aside.said.add([_Said(self.operator, slot, first, tuple(written))])
+        self.aside.said.add([_TaskReport(self.operator, slot, first, tuple(written))])
 
     def _letters(
         self, records: Iterator[Records], stream: str, partition: int, errors: Mapping[int, str]
@@ -284,7 +284,7 @@ class Rejected(msgspec.Struct, frozen=True):
     first: int
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _TaskReport(msgspec.Struct, frozen=True):
     """What a task tells the driver: of a replayed task, the last word counts."""
 
     operator: str
@@ -294,7 +294,7 @@ class _Said(msgspec.Struct, frozen=True):
     dropped: int = 0
 
 
-class _Sayings(AccumulatorParam[list[Any]]):
+class _TaskReportsParam(AccumulatorParam[list[Any]]):
     def zero(self, value: list[Any]) -> list[Any]:
         return []
 
@@ -304,12 +304,12 @@ class _Sayings(AccumulatorParam[list[Any]]):
 
 def listening(context: SparkContext) -> Accumulator[list[Any]]:
     """What tasks have said, heard by the driver when they have ended."""
-    said: Accumulator[list[Any]] = context.accumulator([], _Sayings())
+    said: Accumulator[list[Any]] = context.accumulator([], _TaskReportsParam())
     return said
 
 
 @dataclass(frozen=True)
-class Heard:
+class TaskReports:
     """What tasks have said: the dead letters that were ``written``, how many records were ``dropped``, and, by operator
     and the part of the lane that its slot is for, how many were put ``aside``."""
 
@@ -318,7 +318,7 @@ class Heard:
     aside: Mapping[tuple[str, str], int]
 
 
-def heard(aside: Aside) -> Heard:
+def heard(aside: WorkerDeadLetters) -> TaskReports:
     """What was said since the last call."""
     said = aside.said.value
     aside.said.value = []
@@ -327,12 +327,12 @@ def heard(aside: Aside) -> Heard:
     for each in last.values():
         part = aside.slots[each.slot].partition(":")[2]
         several[each.operator, part] += sum(written.rows for written in each.written)
-    return Heard(
+    return TaskReports(
         [written for each in last.values() for written in each.written], sum(each.dropped for each in said), several
     )
 
 
-def put(spark: SparkSession, aside: Aside) -> None:
+def put(spark: SparkSession, aside: WorkerDeadLetters) -> None:
     """Write what tasks have told since the last call: each slot's in one Spark task."""
     said: list[Any] = aside.said.value
     told = [each for each in said if isinstance(each, Rejected)]
@@ -344,7 +344,7 @@ def put(spark: SparkSession, aside: Aside) -> None:
     frame.mapInArrow(_putting(replace(aside, gathers=False)), "nothing int").collect()
 
 
-def gathered(aside: Aside, told: Iterable[Rejected]) -> list[Rejected]:
+def gathered(aside: WorkerDeadLetters, told: Iterable[Rejected]) -> list[Rejected]:
     """The reported records by slot, each once, even if a task has reported it twice."""
     errors: dict[tuple[str, int, int], dict[int, str]] = {}
     derived: dict[tuple[str, int, int], dict[int, list[_Derived]]] = {}
@@ -361,7 +361,7 @@ def gathered(aside: Aside, told: Iterable[Rejected]) -> list[Rejected]:
     return found
 
 
-def _putting(aside: Aside) -> Any:
+def _putting(aside: WorkerDeadLetters) -> Any:
     """For ``mapInArrow`` over what was rejected, a slot in each row: writes it, gives nothing."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -375,7 +375,7 @@ def _putting(aside: Aside) -> Any:
     return run
 
 
-def looked_through(aside: Aside, operator: str, dropping: Collection[str]) -> Any:
+def looked_through(aside: WorkerDeadLetters, operator: str, dropping: Collection[str]) -> Any:
     """For ``mapInArrow`` over rows of (source, partition, offset, fault, reason): rejects each record, gives nothing.
 
     ``dropping``: the faults whose records are only counted.

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 
-__all__ = ["BrokenOffError", "Gate", "Seen"]
+__all__ = ["BrokenOffError", "Gate", "Visible"]
 
 _TOLD = "the batch was broken off"
 
@@ -18,7 +18,7 @@ class BrokenOffError(Exception):
 
 
 @dataclass(frozen=True)
-class Seen:
+class Visible:
     """What others may see of a batch: ``what`` was done. ``exact``: where it is seen once, or else more often if the
     records are read again under another number."""
 
@@ -41,7 +41,7 @@ class Gate:
     number: int = -1
     begun_at: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _seen: list[Seen] = field(default_factory=list)
+    _seen: list[Visible] = field(default_factory=list)
     _is_shut: bool = False
 
     def begins(self, number: int) -> None:
@@ -65,7 +65,7 @@ class Gate:
         self.check_owner()
         with self._lock:
             self._check()
-            self._seen.append(Seen(what, exact))
+            self._seen.append(Visible(what, exact))
 
     def shut(self, *, duplicates: bool = False) -> str:
         """Let nothing more of the batch be seen. Gives what may have been seen of it: then the gate stays open;

@@ -13,14 +13,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from anabranch.spark.internals import query_progress
 from anabranch.spark.query import clock
 
-__all__ = ["Ran", "newest", "since"]
+__all__ = ["BatchRun", "newest", "since"]
 
 _STATE_BYTES = "rocksdbSstFileSize"
 """What Spark's RocksDB calls the size of all files of a state."""
 
 
 @dataclass(frozen=True)
-class Ran:
+class BatchRun:
     """A batch that was run: the records that it read, how long it took, its groups of late rows, and the rows of state
     after it. ``seconds`` are those of its parts: a query that is held waits, too. ``ended``: when, in seconds since
     1970; ``state_bytes``: of the files that keep the state."""
@@ -39,9 +39,9 @@ def newest(spark: SparkSession, query: StreamingQuery) -> str:
     return query_progress.newest(spark, query)
 
 
-def since(spark: SparkSession, query: StreamingQuery, batch: int) -> list[Ran]:
+def since(spark: SparkSession, query: StreamingQuery, batch: int) -> list[BatchRun]:
     """The batches after one that a query has run, oldest first, as far as it remembers them."""
-    found: list[Ran] = []
+    found: list[BatchRun] = []
     for text in query_progress.recent(spark, query):
         told = json.loads(text)
         if told["batchId"] <= batch:
@@ -51,9 +51,9 @@ def since(spark: SparkSession, query: StreamingQuery, batch: int) -> list[Ran]:
     return found[::-1]
 
 
-def _ran(told: dict[str, Any]) -> Ran:
+def _ran(told: dict[str, Any]) -> BatchRun:
     begun = datetime.fromisoformat(told["timestamp"]).timestamp()
-    return Ran(
+    return BatchRun(
         number=told["batchId"],
         rows=sum(each["numInputRows"] for each in told["sources"] if not clock.is_of_clock(each["endOffset"])),
         seconds=sum(ms for part, ms in told["durationMs"].items() if part != "triggerExecution") / 1000,

@@ -24,7 +24,7 @@ from anabranch.spark.operators import evaluation, frames_of_operators
 from anabranch.spark.operators.evaluation import Sink
 from anabranch.spark.operators.labels import label
 from anabranch.spark.query import dead_letters, tables
-from anabranch.spark.query.dead_letters import Aside, Letters
+from anabranch.spark.query.dead_letters import Letters, WorkerDeadLetters
 from anabranch.spark.query.gate import Gate
 from anabranch.spark.query.lane_time import LaneTime
 from anabranch.spark.query.plan import LanePlan
@@ -125,7 +125,7 @@ class LaneOutputs:
         return aside and (shared or ((self.scattered or self.workers.splits or shuffled) and slotted))
 
     @cached_property
-    def aside(self) -> Aside:
+    def aside(self) -> WorkerDeadLetters:
         read = {source.number: source.stream for source in self.sources.all}
         letters = {
             stream: Letters(
@@ -133,7 +133,7 @@ class LaneOutputs:
             )
             for stream, dead in self.plan.lane.dead_letters.items()
         }
-        return Aside(
+        return WorkerDeadLetters(
             job=self.plan.lane.job,
             streams=read,
             systems={source.stream: source.system for source in self.sources.all},

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch.pace import sharing
-from anabranch.pace.controller import Aim, Pace, Ran
-from anabranch.pace.sharing import Taken
+from anabranch.pace.controller import BatchRun, BatchTarget, Pace
+from anabranch.pace.sharing import SourceShare
 from anabranch.spark.internals import read_limits
 from anabranch.spark.internals.read_limits import ReadLimits
 from anabranch.spark.query import clock
@@ -38,7 +38,7 @@ class Pacer:
     """
 
     def __init__(
-        self, spark: SparkSession, aim: Aim, first: int, most: int, inputs: Mapping[str, Mapping[int, int]]
+        self, spark: SparkSession, aim: BatchTarget, first: int, most: int, inputs: Mapping[str, Mapping[int, int]]
     ) -> None:
         self._spark = spark
         self._most = most
@@ -75,7 +75,7 @@ class Pacer:
             self._besides = former._besides
             self._shares = self._even()
 
-    def failed(self, rows: int, told: Ran | None = None) -> None:
+    def failed(self, rows: int, told: BatchRun | None = None) -> None:
         """A batch of so many records takes longer than it may. ``told``: see :meth:`Pace.failed`."""
         with self._lock:
             self._pace = self._pace.failed(rows, told)
@@ -101,7 +101,7 @@ class Pacer:
             taken = self._taken(limits)
             self._written = dict([*self._written.items(), (batch, seconds)][-_REMEMBERED:])
             rows = sum(each.rows for each in taken.values())
-            self._pace = self._pace.after(Ran(rows, seconds + self._beside, sharing.is_bound(taken)))
+            self._pace = self._pace.after(BatchRun(rows, seconds + self._beside, sharing.is_bound(taken)))
             self._shares = self._shares | sharing.shares(self._pace.limit, self._most, taken)
             given = {place: self._shares[name] for place, (name, _) in self._at.items() if name in taken}
             if given != self._given:
@@ -125,24 +125,24 @@ class Pacer:
             self._limits = ReadLimits(self._spark, query)
         return self._limits
 
-    def _taken(self, limits: ReadLimits) -> dict[str, Taken]:
+    def _taken(self, limits: ReadLimits) -> dict[str, SourceShare]:
         """What each input gave to the batch that runs, by name."""
         named = [_positions(each) for each in limits.ends()]
         ends = {place: (name, end) for place, (name, end) in enumerate(named) if name in self._inputs}
         if not ends.keys() <= self._at.keys():  # of a first batch
             for place, each in enumerate(limits.begins()):
                 self._at.setdefault(place, _positions(each))
-        found: dict[str, Taken] = {}
+        found: dict[str, SourceShare] = {}
         for place, (name, end) in ends.items():
             begin = self._at[place][1] or self._inputs[name]
             rows = sum(max(0, at - begin.get(partition, at)) for partition, at in end.items())
-            found[name] = Taken(rows, self._shares[name], len(end))
+            found[name] = SourceShare(rows, self._shares[name], len(end))
             self._at[place] = (name, end)
         return found
 
     def _even(self) -> dict[str, int]:
         return sharing.shares(
-            self._pace.limit, self._most, {name: Taken(self._most, self._most) for name in self._inputs}
+            self._pace.limit, self._most, {name: SourceShare(self._most, self._most) for name in self._inputs}
         )
 
 

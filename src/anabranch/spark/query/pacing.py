@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from anabranch.pace.controller import Aim
+from anabranch.pace.controller import BatchTarget
 from anabranch.spark.query.outputs import LaneOutputs
 from anabranch.spark.query.pacer import Pacer, name_of
 from anabranch.spark.query.plan import LanePlan
@@ -63,7 +63,7 @@ class LanePacing:
         """What sizes the lane's batches. ``first``: the records of the first one, if they are known."""
         job, most = self.plan.settings.job, self._most_rows
         inputs = {place_of(source): source.starts for source in self.sources.all}
-        aim = Aim(self._target_seconds, min(most, self._least_rows), most, self.outputs.allowed)
+        aim = BatchTarget(self._target_seconds, min(most, self._least_rows), most, self.outputs.allowed)
         return Pacer(
             self.plan.job.spark, aim, self._first_rows if first is None else first, job.max_rows_per_batch, inputs
         )

@@ -12,7 +12,7 @@ from anabranch.model.lane import Lane, LaneState
 from anabranch.model.ssp import SSP, wholes
 from anabranch.spark.query.query import LaneQuery
 
-__all__ = ["Foreseen", "foreseen", "is_as_foreseen"]
+__all__ = ["PreanalyzedQuery", "foreseen", "is_as_foreseen"]
 
 _KNOWN_LATER: dict[str, Any] = {
     "state": LaneState.PLANNED,
@@ -29,7 +29,7 @@ _KNOWN_LATER: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Foreseen:
+class PreanalyzedQuery:
     """The query of a lane as it was announced."""
 
     query: LaneQuery
@@ -39,12 +39,12 @@ class Foreseen:
         return query.as_analyzed(self.query) if is_as_foreseen(self.query.lane, query.lane) else None
 
 
-def foreseen(query: LaneQuery) -> Foreseen | None:
+def foreseen(query: LaneQuery) -> PreanalyzedQuery | None:
     """Analyze the query of a coming lane, if it doesn't go by where the lane begins."""
     if not query.foreseeable:
         return None
     query.analyze()
-    return Foreseen(query)
+    return PreanalyzedQuery(query)
 
 
 def is_as_foreseen(announced: Lane, lane: Lane) -> bool:

@@ -26,7 +26,7 @@ from anabranch.spark.values import meta_column
 from anabranch.spark.values.decoding import Marks
 from anabranch.systems.output import Publisher, Target, Written
 from anabranch.systems.reading.spark import PlainWriter
-from anabranch.task_progress.counts import Line
+from anabranch.task_progress.counts import ReportAddress
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Publishing:
     time: LaneTime
     planned: Callable[[int], Batch]
     unruly: bool = False
-    line: Line | None = None
+    line: ReportAddress | None = None
     gate: Gate = field(default_factory=Gate)
 
     def written(self, rows: DataFrame, batch: int, apart: bool = False) -> list[Written]:

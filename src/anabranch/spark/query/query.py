@@ -40,7 +40,7 @@ from anabranch.spark.query.planned_batch import Batch
 from anabranch.spark.query.set_back import SetBack
 from anabranch.spark.query.source import Measured, by_node, measured
 from anabranch.spark.query.sources import LaneSources
-from anabranch.spark.query.under_way import UnderWay
+from anabranch.spark.query.under_way import CurrentBatch
 from anabranch.spark.query.workers import LaneWorkers
 from anabranch.spark.values import meta_column
 from anabranch.systems.output import Written
@@ -83,7 +83,7 @@ class LaneQuery:
     remembered: Callable[[bool], int] = lambda _: 0
     nothing: bool = False
     writing: Event = field(default_factory=Event)
-    under_way: UnderWay = field(default_factory=UnderWay)
+    under_way: CurrentBatch = field(default_factory=CurrentBatch)
     gate: Gate = field(default_factory=Gate)
 
     @cached_property

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.spark.operators.labels import label
 from anabranch.spark.query import dead_letters
-from anabranch.spark.query.dead_letters import Aside
+from anabranch.spark.query.dead_letters import WorkerDeadLetters
 from anabranch.spark.query.planned_batch import Batch
 from anabranch.spark.query.source import Measured, Source, by_node
 from anabranch.spark.values.decoding import Marks
@@ -30,7 +30,7 @@ class Rejections:
 
     spark: SparkSession
     sources: Sequence[Source]
-    aside: Aside
+    aside: WorkerDeadLetters
     reports: Sequence[str]
     dropping: Collection[str]
     keyless_rows: Callable[[dict[int, DataFrame]], DataFrame]

@@ -22,7 +22,7 @@ from anabranch.systems import headers
 from anabranch.systems.output import Numbers, Output, Target, Written, read_written
 from anabranch.systems.records import RECORD_SCHEMA
 from anabranch.task_progress import counts, meters
-from anabranch.task_progress.counts import Line
+from anabranch.task_progress.counts import ReportAddress
 from anabranch.task_progress.meters import Meter, Tally
 
 SLOT, NO_SLOT = "slot", -1
@@ -74,7 +74,7 @@ def writing(
     targets: Mapping[int, Target],
     batch: int,
     keyless: Keyless | None = None,
-    line: Line | None = None,
+    line: ReportAddress | None = None,
 ) -> DataFrame:
     """What :func:`write` runs to write all output rows of a batch durably. ``targets`` are by the number of the
     output; ``line``: where workers tell how far they are."""
@@ -88,7 +88,12 @@ def write(rows: DataFrame) -> list[Written]:
 
 
 def _writing(
-    output: Output, targets: dict[int, Target], number: int, keyless: Keyless | None, now: int, line: Line | None
+    output: Output,
+    targets: dict[int, Target],
+    number: int,
+    keyless: Keyless | None,
+    now: int,
+    line: ReportAddress | None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         meter = meters.meter(line, counts.PUBLISHING)

@@ -13,16 +13,16 @@ from pyspark.sql.types import StructType
 
 from anabranch.model.graph import Node
 from anabranch.model.ssp import SSP
-from anabranch.spark.operators.broadcast_routing import FIRST, Audience
+from anabranch.spark.operators.broadcast_routing import FIRST, BroadcastRouting
 from anabranch.spark.query import records
 from anabranch.spark.values import codec, meta_column
-from anabranch.spark.values.decoding import Intake, Marks, Range, marked
+from anabranch.spark.values.decoding import Marks, Range, RecordDecoding, marked
 from anabranch.systems.contract import System
 from anabranch.systems.reading.spark import spark_side
 from anabranch.systems.source import Limits, Reading
 
 Measured = Mapping[str, Any]
-"""What was observed of a source in one batch, by the names that :meth:`Intake.measures` gives."""
+"""What was observed of a source in one batch, by the names that :meth:`RecordDecoding.measures` gives."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class Source:
     ssps: tuple[SSP, ...]
     starting: Mapping[SSP, int]
     tasks: Mapping[str, int]
-    audience: Audience | None
+    audience: BroadcastRouting | None
     own: Column | None
-    intake: Intake | None
+    intake: RecordDecoding | None
     columns: StructType
     fail: bool
     timed: bool
@@ -86,12 +86,12 @@ class Source:
         return records if self.own is None else records.where(self.own)
 
     def measures(self, today: Column | None = None) -> list[Column]:
-        """What to observe of :meth:`opened`. ``today``: see :meth:`Intake.faults`, None: now."""
+        """What to observe of :meth:`opened`. ``today``: see :meth:`RecordDecoding.faults`, None: now."""
         return [] if self.intake is None else self.intake.measures(sorted(self.starts), self.timed, today)
 
     def opened(self, raw: DataFrame) -> DataFrame:
-        """Records decoded as far as they can be; see :meth:`Intake.opened`. Only the lane's own, unless the event time
-        of others must be observed."""
+        """Records decoded as far as they can be; see :meth:`RecordDecoding.opened`. Only the lane's own, unless the
+        event time of others must be observed."""
         if not self.timed:
             raw = self._own(raw)
         return raw if self.intake is None else self.intake.opened(raw, self.fail)
@@ -102,7 +102,7 @@ class Source:
         return opened.observe(self.name, *measures) if measures else opened
 
     def rows(self, opened: DataFrame, today: Column | None = None) -> DataFrame:
-        """The rows of the records that can be read. ``today``: see :meth:`Intake.faults`."""
+        """The rows of the records that can be read. ``today``: see :meth:`RecordDecoding.faults`."""
         if self.timed:
             opened = self._own(opened)
         stream = f"{self.system.name}/{self.stream}"

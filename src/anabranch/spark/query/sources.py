@@ -15,7 +15,7 @@ from anabranch.model.ssp import SSP, WHOLE
 from anabranch.operators import rule
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
-from anabranch.spark.operators.broadcast_routing import Audience
+from anabranch.spark.operators.broadcast_routing import BroadcastRouting
 from anabranch.spark.operators.labels import label
 from anabranch.spark.query import ownership, pruning
 from anabranch.spark.query.plan import LanePlan
@@ -103,7 +103,7 @@ class LaneSources:
             found += [self._source(node, taken, *each) for each in enumerate(streams)]
         return found
 
-    def _source(self, node: Node, taken: decoding.Intake | None, number: int, stream: str) -> Source:
+    def _source(self, node: Node, taken: decoding.RecordDecoding | None, number: int, stream: str) -> Source:
         broadcast = bool(node.args.get("broadcast"))
         held = self.plan.lane.broadcast if broadcast else self.plan.lane.ssps
         ssps = tuple(sorted({s.whole for s in held if s.stream == stream}, key=lambda s: s.order))
@@ -117,7 +117,7 @@ class LaneSources:
             ssps=ssps,
             starting=self.starting,
             tasks=self.plan.lane.numbers,
-            audience=Audience(self.plan.lane, ssps, self._key_bytes(node)) if broadcast else None,
+            audience=BroadcastRouting(self.plan.lane, ssps, self._key_bytes(node)) if broadcast else None,
             own=None if broadcast else ownership.of_records(self.plan.lane, ssps, self._key_bytes(node)),
             intake=taken,
             columns=self._columns(node) if is_boundary(node) else self.plan.job.schemas[node.id],
@@ -138,7 +138,7 @@ class LaneSources:
         again = codec.encode_key([(c, field.dataType) for c, field in zip(columns, schema.fields, strict=True)])
         return F.coalesce(again, key)
 
-    def _intake(self, node: Node) -> decoding.Intake:
+    def _intake(self, node: Node) -> decoding.RecordDecoding:
         format_, keyed = self.plan.format_of(node.args["stream"]), self.plan.looks_for_null_keys
         whole = decoding.of_graph(node, format_, keyed)
         if sum(node in group.sources for group in self.plan._groups) > 1:

@@ -13,11 +13,11 @@ from anabranch.spark.internals import state_rows
 from anabranch.spark.query import ownership
 from anabranch.spark.values import codec
 
-__all__ = ["Held", "held", "own"]
+__all__ = ["StateSize", "own", "size_of"]
 
 
 @dataclass(frozen=True)
-class Held:
+class StateSize:
     """Rows of state (a key, or a window of one), and the bytes of their keys and values; ``foreign``: of tasks that
     the lane doesn't own."""
 
@@ -39,7 +39,7 @@ def own(lane: Lane, frame: DataFrame, keys: int) -> Column:
     return ownership.of_keys(lane, F.col(f"{state_rows.KEY}.{codec.quoted(task.name)}"), codec.encode_key(columns))
 
 
-def held(spark: SparkSession, lane: Lane, folder: str, batch: int, keys: int) -> Held:
+def size_of(spark: SparkSession, lane: Lane, folder: str, batch: int, keys: int) -> StateSize:
     """How much state a lane's folder has after a committed batch. ``keys`` as in :func:`own`."""
     found = state_rows.read(spark, folder, batch)
     size = F.octet_length("key_bytes") + F.octet_length("value_bytes")
@@ -47,4 +47,4 @@ def held(spark: SparkSession, lane: Lane, folder: str, batch: int, keys: int) ->
     (sums,) = found.agg(
         F.count("*"), F.sum(size), F.count_if(foreign), F.sum(F.when(foreign, size).otherwise(F.lit(0)))
     ).collect()
-    return Held(*(int(each or 0) for each in sums))
+    return StateSize(*(int(each or 0) for each in sums))

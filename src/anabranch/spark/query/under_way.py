@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from time import monotonic
 
-__all__ = ["COMMITTING", "COMPUTING", "PUBLISHING", "At", "UnderWay"]
+__all__ = ["COMMITTING", "COMPUTING", "PUBLISHING", "BatchMoment", "CurrentBatch"]
 
 COMPUTING, PUBLISHING, COMMITTING = "computing", "publishing", "committing"
 
 
 @dataclass(frozen=True)
-class At:
+class BatchMoment:
     """``run``: Spark's id of the query's run; ``since``: when it was planned, in seconds of a monotonic clock;
     ``step``: of computing, publishing and committing it, begun at ``stepped``."""
 
@@ -22,15 +22,15 @@ class At:
     step: str = COMPUTING
 
 
-class UnderWay:
+class CurrentBatch:
     """Noted by the thread of the query, read by any."""
 
     def __init__(self) -> None:
-        self.now: At | None = None
+        self.now: BatchMoment | None = None
 
     def begin(self, number: int, run: str) -> None:
         now = monotonic()
-        self.now = At(number, run, now, now)
+        self.now = BatchMoment(number, run, now, now)
 
     def reach(self, step: str) -> None:
         """The batch has come to a step."""

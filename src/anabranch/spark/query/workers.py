@@ -14,7 +14,7 @@ from anabranch.spark.functions.hearing import Listener
 from anabranch.spark.operators import routing
 from anabranch.spark.operators.routing import Routing
 from anabranch.spark.query.plan import LanePlan
-from anabranch.task_progress.counts import Line
+from anabranch.task_progress.counts import ReportAddress
 
 __all__ = ["LaneWorkers"]
 
@@ -26,7 +26,7 @@ class LaneWorkers:
     plan: LanePlan
 
     @property
-    def line(self) -> Line | None:
+    def line(self) -> ReportAddress | None:
         """Where Python workers tell how far they are; None: nobody hears them."""
         return None if self.listener is None else self.listener.line
 

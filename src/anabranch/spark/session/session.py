@@ -61,8 +61,13 @@ _LOCAL, _S3 = ("", "file"), ("s3", "s3a")
 
 _LISTS = ("spark.jars", "spark.jars.packages")
 
-HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-"""Where nothing but this machine has to reach the driver."""
+HERE = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.authenticate": "true",
+}
+"""Where nothing but this machine has to reach the driver. Its other users may not either: Spark's port for remote calls
+deserializes Java objects of whoever asks, unless he has to authenticate. Spark makes the secret itself."""
 
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"

@@ -41,7 +41,7 @@ may be ahead of the end of the day on which a batch is planned."""
 
 
 @dataclass(frozen=True)
-class Intake:
+class RecordDecoding:
     """Turns the records of a source into rows. ``reader`` decodes values, only in the columns that are needed; ``key``
     is the key's declaration (None: there is none). ``keyed``: the keys are those of a stateful operator, which accepts
     no null keys.
@@ -55,7 +55,7 @@ class Intake:
     key: StructType | None
     keyed: bool
 
-    def pruned(self, only: Set[str]) -> Intake:
+    def pruned(self, only: Set[str]) -> RecordDecoding:
         """With no more columns of the value than these."""
         return replace(self, reader=self.reader.pruned(only))
 
@@ -217,7 +217,7 @@ class Marks:
 
     @classmethod
     def of(cls, measured: Mapping[str, Any]) -> Marks:
-        """What :meth:`Intake.measures` has observed."""
+        """What :meth:`RecordDecoding.measures` has observed."""
         keyless, faulty = divmod(int(measured.get(_MARKED) or 0), 2**_MARKS)
         return cls(faulty, keyless)
 
@@ -243,14 +243,14 @@ def _failing(node: Node, stream: str, reason: Column) -> Column:
     return sql_errors.for_record(before, after, cure, F.col("partition"), F.col("offset"))
 
 
-def of_graph(node: Node, format_: Format, keyed: bool) -> Intake:
+def of_graph(node: Node, format_: Format, keyed: bool) -> RecordDecoding:
     """The intake of a ``read``.
 
     Raises:
         GraphError: what it declares isn't what a stream of that format takes.
     """
     key = node.args.get("key")
-    return Intake(
+    return RecordDecoding(
         node=node,
         reader=values.reading(format_, node.args.get("schema"), label(node), node.args.get("read_as")),
         key=codec.parse_schema(key) if key else None,

@@ -16,7 +16,7 @@ from anabranch.config import KafkaSettings
 from anabranch.errors import AnabranchError, ConfigError, UsageError
 from anabranch.systems.kafka import clients
 
-__all__ = ["Cluster", "Health", "Own"]
+__all__ = ["Cluster", "Health", "PerProcess"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -77,7 +77,7 @@ def _is_cut_off(error: KafkaError) -> bool:
     return "Broker transport failure" in error.str()
 
 
-class Own(Generic[V]):
+class PerProcess(Generic[V]):
     """Created when a process first needs it. A forked process creates its own, because librdkafka's threads aren't
     forked. The inherited one isn't destroyed there: that would wait for those threads forever.
 
@@ -114,7 +114,7 @@ class Cluster:
     def __init__(self, settings: KafkaSettings, patience: float = 15.0) -> None:
         self.settings = settings
         self.patience = patience
-        self._admin = Own(lambda: self.open(AdminClient))
+        self._admin = PerProcess(lambda: self.open(AdminClient))
 
     def __reduce__(self) -> tuple[type[Cluster], tuple[KafkaSettings, float]]:
         return Cluster, (self.settings, self.patience)

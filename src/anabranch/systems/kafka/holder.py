@@ -23,7 +23,7 @@ from anabranch.event_time import durations
 from anabranch.systems.kafka.clients import librdkafka, shown
 from anabranch.systems.kafka.markers import Marker, Markers
 
-__all__ = ["PATIENCE", "TAKEN_OVER", "Holder", "Lost", "passes"]
+__all__ = ["PATIENCE", "TAKEN_OVER", "Holder", "LostRecord", "passes"]
 
 PATIENCE = 60.0
 """Seconds that opening an id, reading a marker and a fence may take."""
@@ -56,7 +56,7 @@ _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostRecord:
     """A record that wasn't taken."""
 
     error: KafkaError
@@ -77,7 +77,7 @@ class Holder:
         self.instance = uuid.uuid4().hex
         self.seen = ""
         self.begun: float | None = None
-        self.lost: list[Lost] = []
+        self.lost: list[LostRecord] = []
         self._ending = False
         self._troubles: deque[KafkaError] = deque(maxlen=1)
         properties = {
@@ -131,7 +131,7 @@ class Holder:
                         continue
                     except KafkaException as error:
                         value, key = row[:2]
-                        self.lost.append(Lost(error.args[0], topic, key, len(value or b"") + len(key or b"")))
+                        self.lost.append(LostRecord(error.args[0], topic, key, len(value or b"") + len(key or b"")))
                         raise
                     break
             with _unmasked():
@@ -195,10 +195,10 @@ def _rows(records: pa.RecordBatch, partitions: npt.NDArray[Any]) -> list[tuple[A
     return list(zip(values, keys, where, nones, nones, stamps, packed, strict=True))
 
 
-def _note(lost: list[Lost], error: KafkaError | None, message: Message) -> None:
+def _note(lost: list[LostRecord], error: KafkaError | None, message: Message) -> None:
     if error is not None and error.code() not in _PURGED:
         key, value = message.key(), message.value()
-        lost.append(Lost(error, message.topic() or "", key, len(key or b"") + len(value or b"")))
+        lost.append(LostRecord(error, message.topic() or "", key, len(key or b"") + len(value or b"")))
 
 
 @contextmanager

@@ -66,7 +66,7 @@ def _group(reading: frozenset[tuple[str, str]]) -> str:
 
 
 @dataclass(frozen=True)
-class Plain:
+class AtLeastOnceWriter:
     """Writes output rows at least once, with Spark's own sink. ``topics``: by the number of the output.
 
     Java's default partitioner puts them where our other output does, but for those without a key.
@@ -96,9 +96,9 @@ class Plain:
         return writer.options(**{**PRODUCING, **(AT_ONCE if at_once else {}), **client})
 
 
-def plain(system: KafkaSystem, streams: Mapping[int, str]) -> Plain:
+def plain(system: KafkaSystem, streams: Mapping[int, str]) -> AtLeastOnceWriter:
     """Writes streams at least once, by the numbers of their outputs."""
-    return Plain(system, {number: system.topic(stream) for number, stream in streams.items()})
+    return AtLeastOnceWriter(system, {number: system.topic(stream) for number, stream in streams.items()})
 
 
 # In SQL: variables of PySpark's own lambdas get names that are new each time, which are in the code that Spark makes of

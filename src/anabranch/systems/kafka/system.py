@@ -12,7 +12,7 @@ from anabranch.model.lane import Lane
 from anabranch.systems.contract import Range, Records, SessionNeeds, System
 from anabranch.systems.kafka import errors, jars, markers, output, records
 from anabranch.systems.kafka.append import KafkaAppender
-from anabranch.systems.kafka.cluster import Cluster, Own
+from anabranch.systems.kafka.cluster import Cluster, PerProcess
 from anabranch.systems.kafka.controls import ControlLog
 from anabranch.systems.kafka.topics import UNCOMMITTED, Topics
 
@@ -60,7 +60,7 @@ class KafkaSystem(System):
         self._controls_topic = controls_topic
         self._patience = patience
         self._topics = Topics(Cluster(settings, patience), self._names)
-        self._controls = Own(lambda: ControlLog(self._topics, controls_topic))
+        self._controls = PerProcess(lambda: ControlLog(self._topics, controls_topic))
 
     @classmethod
     def opened(cls, name: str, settings: Settings, job: str) -> Self:

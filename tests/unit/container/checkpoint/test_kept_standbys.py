@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from anabranch.container.checkpoint import copying
-from anabranch.container.checkpoint.standbys import Copies
+from anabranch.container.checkpoint.standbys import Standbys
 from anabranch.protocol.standby import StandbyOrder, StandbyReport
 from tests.unit.coordinator.helpers import Clock, wait_for
 
@@ -48,13 +48,13 @@ class Kept:
         self.folder, self.clock = Folder(), Clock()
         self.woken = 0
         its: Any = lambda lane, epoch: self.folder if (lane, epoch) == ("0-a", 3) else None  # noqa: E731
-        self.copies = Copies(its, self.wake, self.clock)
+        self.standbys = Standbys(its, self.wake, self.clock)
 
     def wake(self) -> None:
         self.woken += 1
 
     def is_told(self, **changes: Any) -> None:
-        wait_for(lambda: self.copies.reports == (msgspec.structs.replace(REPORT, **changes),))
+        wait_for(lambda: self.standbys.reports == (msgspec.structs.replace(REPORT, **changes),))
 
 
 @pytest.fixture
@@ -64,11 +64,11 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kept]:
     monkeypatch.setattr(copying, "refresh", Folder.refresh)
     made = Kept()
     yield made
-    made.copies.end()
+    made.standbys.end()
 
 
 def test_a_standby_is_brought_up_to_date_when_its_lane_has_committed_more(kept: Kept) -> None:
-    kept.copies.want([COPY])
+    kept.standbys.want([COPY])
     kept.is_told(batch=3)
     time.sleep(0.03)
     assert kept.folder.did == ["refresh 1"]
@@ -80,7 +80,7 @@ def test_a_standby_is_brought_up_to_date_when_its_lane_has_committed_more(kept: 
 
 def test_what_goes_wrong_is_told_and_tried_again_after_a_while(kept: Kept) -> None:
     kept.folder.fails = "No space left on device"
-    kept.copies.want([COPY])
+    kept.standbys.want([COPY])
     kept.is_told(error="OSError: No space left on device")
     kept.folder.fails = ""
     time.sleep(0.03)
@@ -90,9 +90,9 @@ def test_what_goes_wrong_is_told_and_tried_again_after_a_while(kept: Kept) -> No
 
 
 def test_one_that_is_held_is_left_as_it_is(kept: Kept) -> None:
-    kept.copies.want([COPY])
+    kept.standbys.want([COPY])
     kept.is_told(batch=3)
-    kept.copies.want([msgspec.structs.replace(COPY, to="hold")])
+    kept.standbys.want([msgspec.structs.replace(COPY, to="hold")])
     kept.folder.last = 5
     time.sleep(0.03)
     kept.is_told(batch=3)
@@ -100,20 +100,20 @@ def test_one_that_is_held_is_left_as_it_is(kept: Kept) -> None:
 
 
 def test_one_that_is_removed_is_reported_no_more_and_one_that_is_forgotten_stays(kept: Kept) -> None:
-    kept.copies.want([COPY])
+    kept.standbys.want([COPY])
     kept.is_told(batch=3)
-    kept.copies.want([msgspec.structs.replace(COPY, to="remove")])
-    wait_for(lambda: kept.copies.reports == ())
+    kept.standbys.want([msgspec.structs.replace(COPY, to="remove")])
+    wait_for(lambda: kept.standbys.reports == ())
     assert kept.folder.did == ["refresh 1", "remove 1"]
-    kept.copies.want([COPY])
+    kept.standbys.want([COPY])
     wait_for(lambda: kept.folder.did[2:] == ["refresh 1"])
-    kept.copies.want([])
-    assert kept.copies.reports == ()
+    kept.standbys.want([])
+    assert kept.standbys.reports == ()
     time.sleep(0.03)
     assert kept.folder.did == ["refresh 1", "remove 1", "refresh 1"]
 
 
 def test_what_others_keep_is_neither_held_nor_removed(kept: Kept) -> None:
-    kept.copies.want([msgspec.structs.replace(COPY, to="hold"), msgspec.structs.replace(COPY, number=2, to="remove")])
+    kept.standbys.want([msgspec.structs.replace(COPY, to="hold"), msgspec.structs.replace(COPY, number=2, to="remove")])
     time.sleep(0.03)
-    assert (kept.copies.reports, kept.folder.did) == ((), [])
+    assert (kept.standbys.reports, kept.folder.did) == ((), [])

@@ -10,7 +10,7 @@ import pytest
 
 from anabranch import crash_points
 from anabranch.container.lane import breaking_off
-from anabranch.container.lane.breaking_off import Breaking, Verdict
+from anabranch.container.lane.breaking_off import BreakOff, Verdict
 from anabranch.protocol.lane_report import BatchProgress
 from anabranch.spark.query.gate import Gate
 from tests.unit.coordinator.helpers import lane
@@ -84,7 +84,7 @@ class Lane:
         self.gate.begins(7)
         self.at += 2.0
 
-    def breaking(self) -> Breaking:
+    def breaking(self) -> BreakOff:
         def stays() -> None:
             self.stayed += 1
 
@@ -92,7 +92,7 @@ class Lane:
             self.asked += 1
             return self.keeps
 
-        return Breaking(
+        return BreakOff(
             self.gate,
             wanted=lambda: self.is_wanted,
             now=lambda: self.now,
@@ -206,7 +206,7 @@ class Folder:
         self.files.remove("offsets/7")
 
 
-class Place:
+class LaneFolders:
     """Whose outputs hold up to some batch."""
 
     def __init__(self, seen: int) -> None:
@@ -221,9 +221,9 @@ class Place:
 
 @pytest.mark.parametrize(("seen", "taken"), [(6, True), (-1, True), (7, False)])
 def test_only_what_nobody_has_seen_is_taken_back_once_nobody_can_write_it(seen: int, taken: bool) -> None:
-    place, folder = Place(seen), Folder()
-    assert breaking_off.taken_back(cast(Any, place), lane("0-a", epoch=3), 3, cast(Any, folder)) is taken
-    assert place.withdrawn_from == [3]
+    lane_folders, folder = LaneFolders(seen), Folder()
+    assert breaking_off.taken_back(cast(Any, lane_folders), lane("0-a", epoch=3), 3, cast(Any, folder)) is taken
+    assert lane_folders.withdrawn_from == [3]
     assert ("offsets/7" in folder.files) is not taken
     assert "broken.json" in folder.files
 
@@ -239,12 +239,12 @@ def test_whoever_dies_in_it_leaves_a_batch_that_is_pending_or_gone(step: str) ->
         if at == step:
             raise DeadError
 
-    place, folder = Place(6), Folder()
+    lane_folders, folder = LaneFolders(6), Folder()
     with crash_points.watched(dies), pytest.raises(DeadError):
-        breaking_off.taken_back(cast(Any, place), lane("0-a", epoch=3), 3, cast(Any, folder))
+        breaking_off.taken_back(cast(Any, lane_folders), lane("0-a", epoch=3), 3, cast(Any, folder))
     assert ("offsets/7" in folder.files) is (step != crash_points.TAKEN_BACK)
     if "offsets/7" in folder.files:
-        assert breaking_off.taken_back(cast(Any, place), lane("0-a", epoch=4), 4, cast(Any, folder))
+        assert breaking_off.taken_back(cast(Any, lane_folders), lane("0-a", epoch=4), 4, cast(Any, folder))
     assert "offsets/7" not in folder.files
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from anabranch.container.checkpoint.lane_folders import Place
+from anabranch.container.checkpoint.lane_folders import LaneFolders
 from anabranch.container.lane import attempt, monitor
 from anabranch.container.lane.handover import Handover
 from anabranch.container.lane.runner import LaneRunner
@@ -69,7 +69,7 @@ class Outputs:
         pass
 
 
-class LocalPlace:
+class LocalLaneFolders:
     systems = None
 
     def __init__(self, clocks: Path) -> None:
@@ -92,24 +92,26 @@ class Begun:
         self.abandoned = True
 
 
-def made(place: LocalPlace, handover: Handover | None = None) -> LaneRunner:
+def made(lane_folders: LocalLaneFolders, handover: Handover | None = None) -> LaneRunner:
     build: Any = None
     given = {} if handover is None else {"handover": handover}
-    return LaneRunner(cast(Place, place), lane("0-a", epoch=3), 3, build, {}, None, Standstill(math.inf), **given)
+    return LaneRunner(
+        cast(LaneFolders, lane_folders), lane("0-a", epoch=3), 3, build, {}, None, Standstill(math.inf), **given
+    )
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalPlace:
+def lane_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalLaneFolders:
     monkeypatch.setattr(attempt, "Inputs", Inputs)
     monkeypatch.setattr(monitor, "Outputs", Outputs)
-    return LocalPlace(tmp_path)
+    return LocalLaneFolders(tmp_path)
 
 
 @pytest.mark.parametrize("closing", [False, True])
 def test_it_ends_though_nobody_knows_its_folder_and_says_that_there_is_more_to_do(
-    closing: bool, place: LocalPlace
+    closing: bool, lane_folders: LocalLaneFolders
 ) -> None:
-    runner = made(place)
+    runner = made(lane_folders)
     if closing:
         runner.close()
     runner.start()
@@ -118,12 +120,12 @@ def test_it_ends_though_nobody_knows_its_folder_and_says_that_there_is_more_to_d
     assert runner.join(5)
     told = runner.report
     assert (told.phase, told.pending, told.batch, told.folder_epoch, told.error) == ("ended", True, 6, 3, None)
-    assert not place.its.noted
+    assert not lane_folders.its.noted
 
 
-def test_a_lane_that_never_begins_abandons_what_was_begun_ahead_of_it(place: LocalPlace) -> None:
+def test_a_lane_that_never_begins_abandons_what_was_begun_ahead_of_it(lane_folders: LocalLaneFolders) -> None:
     begun: Any = Begun()
-    runner = made(place, Handover(prestarted=lambda: begun))
+    runner = made(lane_folders, Handover(prestarted=lambda: begun))
     runner.start()
     assert not runner.join(0.5)
     assert not begun.abandoned

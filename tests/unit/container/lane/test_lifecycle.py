@@ -18,36 +18,36 @@ from anabranch.container.lane.actions import (
     BeginAttempt,
     DrainByBatches,
     DrainHeld,
-    End,
-    Fail,
+    EndLane,
+    FailLane,
     FinishPending,
     StartQuery,
     StopQuery,
     TakeFolder,
-    Tend,
-    Watch,
+    TendQuery,
+    WatchQuery,
 )
 from anabranch.container.lane.events import (
     Acknowledge,
-    Awaited,
+    AcknowledgementAwaited,
+    AttemptFailed,
+    AttemptStarted,
     Close,
     Closing,
     Drain,
     DrainEnded,
-    Ended,
     Event,
-    Failed,
+    FailureJudged,
     FailureReported,
-    Finished,
     FolderTaken,
-    Judged,
+    LaneEnded,
     Leave,
+    PendingFinished,
     QueryStarted,
     QueryStopped,
+    QueryWatched,
+    Run,
     SourcesLookedUp,
-    Started,
-    Want,
-    Watched,
 )
 from anabranch.container.lane.lifecycle import ImpossibleEventError, LaneState, Phase, step
 from anabranch.container.restarts import Step
@@ -59,12 +59,12 @@ ORDER = DrainOrder(uuid="1")
 LEAVE = Leave(unwanted=False)
 UNWANTED = Leave(unwanted=True)
 SOURCES = SourcesLookedUp(reads_sources=True)
-RUNS = Watched(caught_up=False, holdable=True)
-TAKEN = (Started(), FolderTaken(3))
-WAITED = (*TAKEN, Acknowledge(upstream_ended=False), Awaited())
+RUNS = QueryWatched(caught_up=False, holdable=True)
+TAKEN = (AttemptStarted(), FolderTaken(3))
+WAITED = (*TAKEN, Acknowledge(upstream_ended=False), AcknowledgementAwaited())
 RUNNING = (*WAITED, QueryStarted())
-FAILED = (*RUNNING, Failed(ERROR), FailureReported())
-RETRYING = (*FAILED, Judged(Step.ATTEMPT))
+FAILED = (*RUNNING, AttemptFailed(ERROR), FailureReported())
+RETRYING = (*FAILED, FailureJudged(Step.ATTEMPT))
 
 
 def after(*events: Event, state: LaneState | None = None) -> tuple[LaneState, tuple[Action, ...]]:
@@ -78,34 +78,38 @@ def after(*events: Event, state: LaneState | None = None) -> tuple[LaneState, tu
 @pytest.mark.parametrize(
     ("events", "phase", "actions"),
     [
-        ([Started()], Phase.TAKING, [TakeFolder()]),
+        ([AttemptStarted()], Phase.TAKING, [TakeFolder()]),
         (TAKEN, Phase.REPORTED, [AwaitAcknowledgement()]),
-        ([*TAKEN, LEAVE, Awaited()], Phase.ENDING, [AbandonPrestarted(), End(has_begun=False)]),
-        ([*TAKEN, Close(), LEAVE, Awaited()], Phase.ENDING, [AbandonPrestarted(), End(has_begun=False)]),
+        ([*TAKEN, LEAVE, AcknowledgementAwaited()], Phase.ENDING, [AbandonPrestarted(), EndLane(has_begun=False)]),
+        (
+            [*TAKEN, Close(), LEAVE, AcknowledgementAwaited()],
+            Phase.ENDING,
+            [AbandonPrestarted(), EndLane(has_begun=False)],
+        ),
         (WAITED, Phase.STARTING, [StartQuery()]),
         ([Close(), *WAITED], Phase.FINISHING, [AbandonPrestarted(), FinishPending()]),
-        ([Drain(ORDER), *TAKEN, Acknowledge(False), SOURCES, Awaited()], Phase.DRAINING, None),
+        ([Drain(ORDER), *TAKEN, Acknowledge(False), SOURCES, AcknowledgementAwaited()], Phase.DRAINING, None),
         ([Drain(ORDER), *WAITED], Phase.STARTING, [StartQuery()]),  # what it reads is still written
-        ([Drain(ORDER), *TAKEN, Acknowledge(True), Awaited()], Phase.DRAINING, None),
-        (RUNNING, Phase.RUNNING, [Watch()]),
-        ([*RUNNING, RUNS], Phase.RUNNING, [Tend(), Watch()]),
-        ([*RUNNING, Watched(caught_up=True, holdable=True)], Phase.STOPPING, [StopQuery()]),
+        ([Drain(ORDER), *TAKEN, Acknowledge(True), AcknowledgementAwaited()], Phase.DRAINING, None),
+        (RUNNING, Phase.RUNNING, [WatchQuery()]),
+        ([*RUNNING, RUNS], Phase.RUNNING, [TendQuery(), WatchQuery()]),
+        ([*RUNNING, QueryWatched(caught_up=True, holdable=True)], Phase.STOPPING, [StopQuery()]),
         ([*RUNNING, LEAVE, RUNS], Phase.STOPPING, [StopQuery()]),
         ([*RUNNING, Close(), RUNS], Phase.STOPPING, [StopQuery()]),
         ([*RUNNING, Drain(ORDER), SOURCES, RUNS], Phase.HOLDING, [DrainHeld()]),
-        ([*RUNNING, Drain(ORDER), SOURCES, Watched(False, False)], Phase.STOPPING, [StopQuery()]),
+        ([*RUNNING, Drain(ORDER), SOURCES, QueryWatched(False, False)], Phase.STOPPING, [StopQuery()]),
         ([*RUNNING, Drain(ORDER), SOURCES, Close(), RUNS], Phase.STOPPING, [StopQuery()]),
-        ([*RUNNING, Drain(ORDER), SOURCES, RUNS, DrainEnded(True)], Phase.ENDING, [End()]),
-        ([*RUNNING, Drain(ORDER), SOURCES, RUNS, DrainEnded(False)], Phase.RUNNING, [Watch()]),
-        ([*RUNNING, LEAVE, RUNS, QueryStopped()], Phase.ENDING, [End()]),
-        ([*RUNNING, Watched(True, True), QueryStopped()], Phase.ENDING, [End()]),
-        ([*RUNNING, Drain(ORDER), SOURCES, Watched(False, False), QueryStopped()], Phase.DRAINING, None),
-        ([*RUNNING, Failed(ERROR, smaller=True)], Phase.STARTING, [StartQuery()]),
-        ([*WAITED, Failed(ERROR, smaller=True)], Phase.FAILING, [Fail(ERROR)]),  # no query has run
-        ([*RUNNING, Failed(ERROR)], Phase.FAILING, [Fail(ERROR)]),
+        ([*RUNNING, Drain(ORDER), SOURCES, RUNS, DrainEnded(True)], Phase.ENDING, [EndLane()]),
+        ([*RUNNING, Drain(ORDER), SOURCES, RUNS, DrainEnded(False)], Phase.RUNNING, [WatchQuery()]),
+        ([*RUNNING, LEAVE, RUNS, QueryStopped()], Phase.ENDING, [EndLane()]),
+        ([*RUNNING, QueryWatched(True, True), QueryStopped()], Phase.ENDING, [EndLane()]),
+        ([*RUNNING, Drain(ORDER), SOURCES, QueryWatched(False, False), QueryStopped()], Phase.DRAINING, None),
+        ([*RUNNING, AttemptFailed(ERROR, smaller=True)], Phase.STARTING, [StartQuery()]),
+        ([*WAITED, AttemptFailed(ERROR, smaller=True)], Phase.FAILING, [FailLane(ERROR)]),  # no query has run
+        ([*RUNNING, AttemptFailed(ERROR)], Phase.FAILING, [FailLane(ERROR)]),
         (FAILED, Phase.FAILED, [Announce()]),
-        ([Close(), *WAITED, Finished()], Phase.ENDING, [End()]),
-        ([Close(), *WAITED, Finished(), Ended()], Phase.ENDED, [Announce()]),
+        ([Close(), *WAITED, PendingFinished()], Phase.ENDING, [EndLane()]),
+        ([Close(), *WAITED, PendingFinished(), LaneEnded()], Phase.ENDED, [Announce()]),
     ],
 )
 def test_what_follows(events: list[Event], phase: Phase, actions: list[Action] | None) -> None:
@@ -117,27 +121,27 @@ def test_what_follows(events: list[Event], phase: Phase, actions: list[Action] |
 @pytest.mark.parametrize(
     ("events", "phase"),
     [
-        ([Judged(Step.ATTEMPT)], Phase.RETRYING),
-        ([Judged(Step.PROCESS)], Phase.NEEDS_PROCESS),
-        ([Judged(Step.FAILED)], Phase.FAILED),
-        ([LEAVE, Judged(Step.ATTEMPT)], Phase.RELEASED),
-        ([LEAVE, Judged(Step.PROCESS)], Phase.RELEASED),
-        ([LEAVE, Judged(Step.FAILED)], Phase.FAILED),
-        ([UNWANTED, Judged(Step.ATTEMPT)], Phase.FAILED),
-        ([Judged(Step.ATTEMPT), LEAVE], Phase.RELEASED),
-        ([Judged(Step.ATTEMPT), UNWANTED], Phase.FAILED),
-        ([Judged(Step.PROCESS), LEAVE], Phase.RELEASED),
-        ([Judged(Step.PROCESS), UNWANTED], Phase.FAILED),
-        ([Judged(Step.ATTEMPT), LEAVE, UNWANTED], Phase.RELEASED),
-        ([Judged(Step.ATTEMPT, waits=True)], Phase.WAITING),
-        ([Judged(Step.ATTEMPT, waits=True), Judged(Step.FAILED)], Phase.FAILED),  # it has waited too long
-        ([Judged(Step.ATTEMPT, waits=True), UNWANTED], Phase.RELEASED),
-        ([Judged(Step.ATTEMPT, waits=True), LEAVE], Phase.RELEASED),
-        ([UNWANTED, Judged(Step.ATTEMPT, waits=True)], Phase.RELEASED),
-        ([LEAVE, Judged(Step.ATTEMPT, waits=True)], Phase.RELEASED),
-        ([Judged(Step.PROCESS), Want(3)], Phase.NEEDS_PROCESS),
-        ([Judged(Step.ATTEMPT), LEAVE, Want(3)], Phase.RELEASED),
-        ([Want(3)], Phase.FAILED),
+        ([FailureJudged(Step.ATTEMPT)], Phase.RETRYING),
+        ([FailureJudged(Step.PROCESS)], Phase.NEEDS_PROCESS),
+        ([FailureJudged(Step.FAILED)], Phase.FAILED),
+        ([LEAVE, FailureJudged(Step.ATTEMPT)], Phase.RELEASED),
+        ([LEAVE, FailureJudged(Step.PROCESS)], Phase.RELEASED),
+        ([LEAVE, FailureJudged(Step.FAILED)], Phase.FAILED),
+        ([UNWANTED, FailureJudged(Step.ATTEMPT)], Phase.FAILED),
+        ([FailureJudged(Step.ATTEMPT), LEAVE], Phase.RELEASED),
+        ([FailureJudged(Step.ATTEMPT), UNWANTED], Phase.FAILED),
+        ([FailureJudged(Step.PROCESS), LEAVE], Phase.RELEASED),
+        ([FailureJudged(Step.PROCESS), UNWANTED], Phase.FAILED),
+        ([FailureJudged(Step.ATTEMPT), LEAVE, UNWANTED], Phase.RELEASED),
+        ([FailureJudged(Step.ATTEMPT, waits=True)], Phase.WAITING),
+        ([FailureJudged(Step.ATTEMPT, waits=True), FailureJudged(Step.FAILED)], Phase.FAILED),  # it has waited too long
+        ([FailureJudged(Step.ATTEMPT, waits=True), UNWANTED], Phase.RELEASED),
+        ([FailureJudged(Step.ATTEMPT, waits=True), LEAVE], Phase.RELEASED),
+        ([UNWANTED, FailureJudged(Step.ATTEMPT, waits=True)], Phase.RELEASED),
+        ([LEAVE, FailureJudged(Step.ATTEMPT, waits=True)], Phase.RELEASED),
+        ([FailureJudged(Step.PROCESS), Run(3)], Phase.NEEDS_PROCESS),
+        ([FailureJudged(Step.ATTEMPT), LEAVE, Run(3)], Phase.RELEASED),
+        ([Run(3)], Phase.FAILED),
     ],
 )
 def test_what_becomes_of_a_lane_that_failed(events: list[Event], phase: Phase) -> None:
@@ -148,41 +152,43 @@ def test_what_becomes_of_a_lane_that_failed(events: list[Event], phase: Phase) -
 @pytest.mark.parametrize(
     ("want", "begins"),
     [
-        (Want(3), True),
-        (Want(3, rested=False), False),
-        (Want(3, thread_ended=False), False),
-        (Want(0), False),  # the coordinator hasn't heard of the folder
-        (Want(2), False),
+        (Run(3), True),
+        (Run(3, rested=False), False),
+        (Run(3, thread_ended=False), False),
+        (Run(0), False),  # the coordinator hasn't heard of the folder
+        (Run(2), False),
     ],
 )
-def test_when_a_lane_is_tried_again(want: Want, begins: bool) -> None:
+def test_when_a_lane_is_tried_again(want: Run, begins: bool) -> None:
     state, actions = after(*RETRYING, want)
     assert (actions == (BeginAttempt(),)) == begins
     assert (state.phase, state.attempt) == ((Phase.NEW, 2) if begins else (Phase.RETRYING, 1))
 
 
 def test_an_attempt_after_a_wait_for_the_surroundings_is_not_counted() -> None:
-    state, actions = after(*FAILED, Judged(Step.ATTEMPT, waits=True), Want(3))
+    state, actions = after(*FAILED, FailureJudged(Step.ATTEMPT, waits=True), Run(3))
     assert (actions, state.attempt) == ((BeginAttempt(),), 1)
-    assert after(*FAILED, Judged(Step.ATTEMPT, waits=True), Want(3, rested=False))[1] == ()
+    assert after(*FAILED, FailureJudged(Step.ATTEMPT, waits=True), Run(3, rested=False))[1] == ()
 
 
 def test_an_attempt_begins_with_what_is_ordered_then_and_waits_until_its_folder_is_acknowledged() -> None:
-    state, _ = after(Drain(ORDER), *RUNNING, SOURCES, Failed(ERROR), FailureReported(), Judged(Step.ATTEMPT))
-    state, _ = step(state, Want(3, closing=Closing.NOW))
+    state, _ = after(
+        Drain(ORDER), *RUNNING, SOURCES, AttemptFailed(ERROR), FailureReported(), FailureJudged(Step.ATTEMPT)
+    )
+    state, _ = step(state, Run(3, closing=Closing.NOW))
     assert state == LaneState(folder_epoch=3, attempt=2, closing=Closing.NOW)
-    state, _ = after(*RETRYING, Want(3, owner_lost=True))
+    state, _ = after(*RETRYING, Run(3, owner_lost=True))
     assert state.folder_epoch == 0
 
 
 def test_one_that_failed_before_it_had_a_folder_is_tried_again_in_whatever_folder_there_is() -> None:
-    state, _ = after(Started(), Failed(ERROR), FailureReported(), Judged(Step.ATTEMPT), Want(7))
+    state, _ = after(AttemptStarted(), AttemptFailed(ERROR), FailureReported(), FailureJudged(Step.ATTEMPT), Run(7))
     assert (state.phase, state.folder_epoch) == (Phase.NEW, 7)
 
 
 @pytest.mark.parametrize(("known", "acknowledged"), [(0, False), (2, False), (3, True)])
 def test_only_the_folder_that_the_lane_has_is_acknowledged(known: int, acknowledged: bool) -> None:
-    state, actions = after(*TAKEN, Want(known, upstream_ended=True))
+    state, actions = after(*TAKEN, Run(known, upstream_ended=True))
     assert (state.acknowledged, state.upstream_ended, state.waits) == (acknowledged, acknowledged, not acknowledged)
     assert actions == ()
 
@@ -194,17 +200,22 @@ def test_the_folder_of_an_owner_that_was_lost_is_not_the_lane_s(abandoned: bool,
 
 
 def test_a_lane_that_had_caught_up_is_begun_again_to_drain() -> None:
-    ended = (*RUNNING, Watched(True, True), QueryStopped(), Ended())
-    assert after(*ended, Want(3))[1] == ()
-    assert after(*ended, Want(3, drain=ORDER, thread_ended=False))[1] == ()
-    state, actions = after(*ended, Want(3, drain=ORDER))
+    ended = (*RUNNING, QueryWatched(True, True), QueryStopped(), LaneEnded())
+    assert after(*ended, Run(3))[1] == ()
+    assert after(*ended, Run(3, drain=ORDER, thread_ended=False))[1] == ()
+    state, actions = after(*ended, Run(3, drain=ORDER))
     assert (actions, state.attempt, state.drain) == ((BeginAttempt(),), 1, ORDER)
-    drained = (*RUNNING, Drain(ORDER), SOURCES, RUNS, DrainEnded(True), Ended())
-    assert after(*drained, Want(3, drain=ORDER))[1] == ()
+    drained = (*RUNNING, Drain(ORDER), SOURCES, RUNS, DrainEnded(True), LaneEnded())
+    assert after(*drained, Run(3, drain=ORDER))[1] == ()
 
 
 def test_a_result_that_no_action_gives_is_refused() -> None:
-    for events in ((Finished(),), (*RUNNING, QueryStarted()), (*TAKEN, Awaited()), (*RETRYING, Failed(ERROR))):
+    for events in (
+        (PendingFinished(),),
+        (*RUNNING, QueryStarted()),
+        (*TAKEN, AcknowledgementAwaited()),
+        (*RETRYING, AttemptFailed(ERROR)),
+    ):
         with pytest.raises(ImpossibleEventError):
             after(*events)
 
@@ -214,7 +225,7 @@ ORDERS = st.one_of(
     st.builds(Leave, st.booleans(), st.booleans()),
     st.builds(Drain, st.sampled_from([None, ORDER])),
     st.builds(
-        Want,
+        Run,
         st.sampled_from([0, 2, 3]),
         st.booleans(),
         st.booleans(),
@@ -223,7 +234,7 @@ ORDERS = st.one_of(
         st.booleans(),
         st.booleans(),
     ),
-    st.builds(Judged, st.sampled_from(Step), st.booleans()),
+    st.builds(FailureJudged, st.sampled_from(Step), st.booleans()),
 )
 
 
@@ -232,7 +243,7 @@ class Performer:
     """Performs a lane's actions somehow, and looks at what may never be."""
 
     state: LaneState = field(default_factory=LaneState)
-    due: list[Event] = field(default_factory=lambda: [Started()])
+    due: list[Event] = field(default_factory=lambda: [AttemptStarted()])
     running: bool = False
     acknowledged: bool = False
 
@@ -241,22 +252,22 @@ class Performer:
         self.state, actions = step(before, order)
         assert actions in ((), (BeginAttempt(),))
         if actions:
-            assert isinstance(order, Want)
+            assert isinstance(order, Run)
             assert before.ended, "two attempts would run at once"
             assert order.thread_ended, "two attempts would run at once"
             if before.phase is not Phase.ENDED:
                 assert not before.unwanted
                 assert not before.container_ends
-            self.due, self.acknowledged = [Started()], False
-        if isinstance(order, Want) and 0 < order.folder_epoch == before.folder_epoch:
+            self.due, self.acknowledged = [AttemptStarted()], False
+        if isinstance(order, Run) and 0 < order.folder_epoch == before.folder_epoch:
             self.acknowledged = self.acknowledged or not actions
 
     def perform(self, *, fails: bool, way: bool) -> None:
         """The lane's thread does what is due, one way or another."""
         if not self.due:
             return
-        event = Failed(ERROR, smaller=way) if fails and self.state.phase is not Phase.FAILING else self.due[0]
-        if event == Awaited() and self.state.waits:
+        event = AttemptFailed(ERROR, smaller=way) if fails and self.state.phase is not Phase.FAILING else self.due[0]
+        if event == AcknowledgementAwaited() and self.state.waits:
             return
         before = self.state
         self.state, actions = step(before, event)
@@ -272,7 +283,7 @@ class Performer:
             case TakeFolder():
                 return [FolderTaken(self.state.folder_epoch or 3)]
             case AwaitAcknowledgement():
-                return [Awaited()]
+                return [AcknowledgementAwaited()]
             case StartQuery():
                 assert self.acknowledged, "a query begins in a folder that the coordinator doesn't know"
                 assert not self.running
@@ -281,10 +292,10 @@ class Performer:
             case DrainByBatches() | FinishPending():
                 assert self.acknowledged
                 assert not self.running
-                return [Finished() if action == FinishPending() else DrainEnded(way)]
-            case Watch():
+                return [PendingFinished() if action == FinishPending() else DrainEnded(way)]
+            case WatchQuery():
                 assert self.running
-                return [Watched(caught_up=False, holdable=way)]
+                return [QueryWatched(caught_up=False, holdable=way)]
             case DrainHeld():
                 assert self.state.drains
                 self.running = not way
@@ -293,10 +304,10 @@ class Performer:
                 assert self.running
                 self.running = False
                 return [QueryStopped()]
-            case End():
+            case EndLane():
                 assert not self.running
-                return [Ended()]
-            case Fail():
+                return [LaneEnded()]
+            case FailLane():
                 self.running = False
                 return [FailureReported()]
             case _:
@@ -325,6 +336,6 @@ def test_whatever_is_ordered_and_fails(moves: list[Event | tuple[bool, bool]], w
 def test_what_is_ordered_is_not_forgotten() -> None:
     state = replace(LaneState(), closing=Closing.NOW)
     assert step(state, Close())[0].closing is Closing.NOW
-    assert step(state, Want(0))[0].closing is Closing.NOW
+    assert step(state, Run(0))[0].closing is Closing.NOW
     at_once = step(LaneState(), Leave(unwanted=True, at_once=True))[0]
     assert step(at_once, Leave(unwanted=False))[0].leaving == at_once.leaving

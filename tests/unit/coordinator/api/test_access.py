@@ -17,7 +17,7 @@ from anabranch.config import CoordinatorSettings
 from anabranch.coordinator import token_file
 from anabranch.coordinator.api import limits, listening
 from anabranch.coordinator.api import server as server_api
-from anabranch.coordinator.api.audit import Audit, Requested
+from anabranch.coordinator.api.audit import Audit, AuditedRequest
 from anabranch.coordinator.api.auth import Role, Tokens
 from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.api.operations import OPERATIONS
@@ -37,9 +37,9 @@ class Written:
     """A trail that keeps what it takes."""
 
     def __init__(self) -> None:
-        self.all: list[Requested] = []
+        self.all: list[AuditedRequest] = []
 
-    def take(self, requested: Requested, /) -> None:
+    def take(self, requested: AuditedRequest, /) -> None:
         self.all.append(requested)
 
 
@@ -183,9 +183,9 @@ def test_who_changed_what_is_written_down(server: listening.Server, trail: Writt
     assert not any(TOKEN in repr(each) or READS in repr(each) for each in trail.all)
 
 
-def requested(status: int = 200, at: float = 0.0, **more: Any) -> Requested:
+def requested(status: int = 200, at: float = 0.0, **more: Any) -> AuditedRequest:
     given = {"who": "nobody", "client_name": "", "address": "1.2.3.4", "method": "POST", "path": "/jobs/delays/stop"}
-    return Requested(at=at, status=status, **{**given, **more})
+    return AuditedRequest(at=at, status=status, **{**given, **more})
 
 
 def test_the_trail_is_a_bounded_file_and_events(tmp_path: Path) -> None:

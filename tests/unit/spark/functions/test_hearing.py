@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from anabranch.spark.functions.hearing import Listener
-from anabranch.task_progress.counts import Count, Hello, Told, Work
+from anabranch.task_progress.counts import Count, Greeting, TaskReport, Work
 
 
 @pytest.fixture
@@ -20,19 +20,19 @@ def listener() -> Iterator[Listener]:
     made.close()
 
 
-def told(rows: int = 0, batch: int = 3, run: str = "r", attempt: int = 0, **more: object) -> Told:
+def told(rows: int = 0, batch: int = 3, run: str = "r", attempt: int = 0, **more: object) -> TaskReport:
     counts = (Count(0, 1, 2, -1, rows, 1.0, 9),) if rows else ()
     fields = {"stage": 0, "partition": 0, "label": "map", "counts": counts, **more}
-    return Told(run=run, batch=batch, attempt=attempt, **fields)  # type: ignore[arg-type]
+    return TaskReport(run=run, batch=batch, attempt=attempt, **fields)  # type: ignore[arg-type]
 
 
 def connected(listener: Listener, token: str | None = None) -> socket.socket:
     made = socket.create_connection(("127.0.0.1", listener.line.port), 5)
-    made.sendall(msgspec.json.encode(Hello(listener.line.token if token is None else token)) + b"\n")
+    made.sendall(msgspec.json.encode(Greeting(listener.line.token if token is None else token)) + b"\n")
     return made
 
 
-def send(connection: socket.socket, what: Told) -> None:
+def send(connection: socket.socket, what: TaskReport) -> None:
     connection.sendall(msgspec.json.encode(what) + b"\n")
 
 

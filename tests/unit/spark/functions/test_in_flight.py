@@ -16,7 +16,7 @@ from anabranch.model.ssp import WHOLE
 from anabranch.spark.functions import in_flight
 from anabranch.spark.functions.hearing import Listener
 from anabranch.task_progress import meters
-from anabranch.task_progress.counts import Heard, Told
+from anabranch.task_progress.counts import TaskCounts, TaskReport
 from anabranch.task_progress.meters import Meter
 
 ORIGIN = pa.array(
@@ -43,7 +43,7 @@ def until(look: Callable[[], Any]) -> Any:
     return found
 
 
-def heard(listener: Listener, label: str = "map 'slow'") -> Heard | None:
+def heard(listener: Listener, label: str = "map 'slow'") -> TaskCounts | None:
     return next((each for each in listener.of(RUN, BATCH) if each.told.label == label), None)
 
 
@@ -113,7 +113,7 @@ def test_a_driver_that_is_reached_again_is_told_everything(listener: Listener, m
     with in_flight.on(meter, ORIGIN, 1):
         pass
     until(lambda: rows(listener) == 4)
-    listener.hear(Told(run=RUN, batch=BATCH + 1, stage=0, partition=0, attempt=0, label="another"))
+    listener.hear(TaskReport(run=RUN, batch=BATCH + 1, stage=0, partition=0, attempt=0, label="another"))
     connections[-1].shutdown(meters.socket.SHUT_RDWR)
     listener._runs.clear()
     until(lambda: rows(listener) == 4)

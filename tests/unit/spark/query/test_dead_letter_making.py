@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from anabranch.spark.functions import wrap
 from anabranch.spark.functions.calling import Evaluator, UserFunction
 from anabranch.spark.query import dead_letters
-from anabranch.spark.query.dead_letters import STATE, Aside, Rejected
+from anabranch.spark.query.dead_letters import STATE, Rejected, WorkerDeadLetters
 from anabranch.spark.values import meta_column
 from anabranch.systems.records import RECORD_SCHEMA
 
@@ -107,8 +107,8 @@ def origins(count: int, source: int = 0, first: int = 0) -> pa.Array:
     return pa.array(rows, kind)
 
 
-def aside(said: Said) -> Aside:
-    return Aside("job", {0: "in"}, {}, {}, {}, (), cast(Any, said), gathers=True)
+def aside(said: Said) -> WorkerDeadLetters:
+    return WorkerDeadLetters("job", {0: "in"}, {}, {}, {}, (), cast(Any, said), gathers=True)
 
 
 def letters(said: Said, values: list[bytes | None]) -> Iterator[pa.RecordBatch]:

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from anabranch.spark.query import dead_letters
-from anabranch.spark.query.dead_letters import Aside, Rejected
+from anabranch.spark.query.dead_letters import Rejected, WorkerDeadLetters
 
 A, B = "map 'a'", "map 'b'"
 ROW = (None, b"{}", "no")
@@ -42,5 +42,5 @@ def told(operator: str, source: int, partition: int, errors: dict[int, str], *de
 def test_each_record_is_there_once_for_its_slot(given: list[Rejected], wanted: list[Rejected]) -> None:
     twice = 7 in {each.source for each in given}
     streams = {0: "in", 7: "in"} if twice else {0: "in"}
-    aside = Aside("job", streams, {}, {}, {}, (), cast(Any, None))
+    aside = WorkerDeadLetters("job", streams, {}, {}, {}, (), cast(Any, None))
     assert dead_letters.gathered(aside, given) == wanted

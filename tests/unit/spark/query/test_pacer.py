@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from anabranch.pace.controller import Aim
+from anabranch.pace.controller import BatchTarget
 from anabranch.spark.query import pacer as pacers
 from anabranch.spark.query.pacer import Pacer, name_of
 
@@ -54,7 +54,7 @@ def query(monkeypatch: pytest.MonkeyPatch) -> Query:
 
 def made(first: int = 100, most: int = 10_000) -> Pacer:
     inputs = {EMBEDDED: {0: 0}, KAFKA: {0: 1000}}
-    return Pacer(cast(Any, None), Aim(4.0, 2, 2 * most), first, most, inputs)
+    return Pacer(cast(Any, None), BatchTarget(4.0, 2, 2 * most), first, most, inputs)
 
 
 def test_the_first_batch_is_shared_evenly() -> None:
@@ -73,7 +73,9 @@ def test_what_a_batch_read_counts_from_where_the_lane_begins(query: Query) -> No
 
 
 def test_without_a_target_there_is_nothing_to_remember(query: Query) -> None:
-    pacer = Pacer(cast(Any, None), Aim(math.inf, 2, 20_000), 20_000, 10_000, {EMBEDDED: {0: 0}, KAFKA: {0: 1000}})
+    pacer = Pacer(
+        cast(Any, None), BatchTarget(math.inf, 2, 20_000), 20_000, 10_000, {EMBEDDED: {0: 0}, KAFKA: {0: 1000}}
+    )
     query.end = [CLOCK, _embedded({0: 10_000}), _kafka({0: 11_000})]
     pacer.ran(0, 50.0)
     assert pacer.limit == 20_000
