@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
+from anabranch.container.checkpoint import leftovers
 from anabranch.container.checkpoint.filesystem import Tree
 from anabranch.errors import ConflictError, DamagedError, NotFoundError
 from anabranch.model.document import Document, decode, encode
@@ -93,7 +94,8 @@ def begin(tree: Tree, job: str, at: float) -> None:
             f"{tree.path.toString()} holds a backup already",
             "name another place for this one, such as a folder with today's date: a backup is never overwritten",
         )
-    if not tree.has(_UNFINISHED) and tree.files(""):
+    others = [name for name in tree.files("") if not leftovers.is_temporary(name)]
+    if others and not tree.has(_UNFINISHED):
         raise ConflictError(
             f"{tree.path.toString()} isn't empty, and holds no backup that was interrupted",
             "name a place that is empty or isn't there yet; nothing was changed",
