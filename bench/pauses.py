@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import socket
 import statistics
 import subprocess
@@ -29,7 +30,7 @@ from anabranch import config as configuration
 from anabranch import drain_progress
 from anabranch.cli import connect
 from anabranch.errors import AnabranchError
-from anabranch.protocol.status import JobStatus
+from anabranch.protocol.status import JobStatus, LaneStatus
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.records import RECORD_SCHEMA
 from bench.support import events
@@ -41,6 +42,7 @@ ROW = 200
 """The bytes of a key with its state, about."""
 PATIENCE = 600.0
 NEAR, SECONDS = 0.3, 0.5
+BATCHES = 3
 JOBS = {
     "plain": 'read.map(same).write("out")',
     "backlog": 'read.map(slow).write("out")',
@@ -79,6 +81,11 @@ class Found:
     @property
     def is_near(self) -> bool:
         return is_near(self.foretold, self.measured)
+
+
+def _reads(lane: LaneStatus, behind: float) -> bool:
+    """Whether a lane has committed a few batches, and is less than so many records behind."""
+    return lane.report is not None and lane.report.batch >= BATCHES and lane.lag < behind
 
 
 def is_near(foretold: float, measured: float) -> bool:
@@ -146,8 +153,11 @@ class Run:
         self.until("the coordinator answers", lambda: self.verb("jobs", fails=True) is not None)
         self.verb("start", "job.py")
         self.until("it runs", lambda: self.status().state == "running")
-        if self.work != "backlog":
-            self.until("it has read what lay there", lambda: all(each.lag < 2 * RATE for each in self.status().lanes))
+
+    def settle(self) -> None:
+        """Wait until it does what it will do all the time."""
+        behind = math.inf if self.work == "backlog" else 2 * RATE
+        self.until("it has read what lay there", lambda: all(_reads(each, behind) for each in self.status().lanes))
 
     def status(self) -> JobStatus:
         settings = configuration.load(self.started.folder / configuration.FILE_NAME)
@@ -173,7 +183,9 @@ class Run:
             except AnabranchError:
                 pass
             time.sleep(0.2)
-        raise SystemExit(f"not within {seconds:.0f} s: {what}\n{self.started.said()}")
+        events = self.verb("events", "pauses", "--last", "30", fails=True)
+        status = self.verb("status", "pauses", fails=True)
+        raise SystemExit(f"not within {seconds:.0f} s: {what}\n{events}\n{status}\n{self.started.said()}")
 
     def events(self, word: str, since: float) -> list[dict[str, str]]:
         told = json.loads(self.verb("events", "pauses", "--json", "--last", "1000") or "[]")
@@ -253,6 +265,7 @@ def running(folder: Path, work: str, records: int) -> Iterator[tuple[Run, Watchi
         for thread in threads:
             thread.start()
         try:
+            run.settle()
             yield run, watching
         finally:
             over.set()

@@ -185,6 +185,8 @@ def operations() -> str:
 def _route(path: str, method: str, route: dict[str, Any]) -> Iterator[str]:
     yield f"### `{method} {path}`"
     yield route["summary"]
+    roles = [role for each in route["security"] for role in each["token"]]
+    yield f"Token: {', '.join(f'`{role}`' for role in roles) or 'none'}"
     rows = [f"| `{p['name']}` | {p['in']} | {_type(p['schema'])} |" for p in route["parameters"]]
     if rows:
         yield "\n".join(["| parameter | in | type |", "| --- | --- | --- |", *rows])

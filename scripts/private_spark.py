@@ -48,7 +48,8 @@ MODULES = (
 )
 _OF_SETTINGS = re.compile(r"org\.apache\.spark\.sql\.execution\.streaming\.(?:checkpointing|state\.RocksDB\w+)\b")
 """Classes that are values of Spark's settings."""
-_CLASS = re.compile(r"\borg\.apache\.spark\.(?!deploy\.)[a-z]\w*\.")
+_CLASS = re.compile(r"\borg\.apache\.spark\.(?!deploy\.|scheduler\.cluster\.k8s\.)[a-z]\w*\.")
+"""Not those that whoever starts a process of Spark's names: a master, a worker, an executor on Kubernetes."""
 _IN_TEXT = re.compile(rf"\.(?:{'|'.join(sorted(NAMES))})\b")
 
 

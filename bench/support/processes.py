@@ -22,7 +22,8 @@ class EndedError(Exception):
 
 @dataclass
 class Side:
-    """Some commands, each in a session of its own: whatever they start is known by it, also when its parent is gone.
+    """Some commands, each in a session of its own: whatever they start is known by it, or by the folder in which it
+    works, also when its parent is gone.
 
     ``folder`` gets their log and whatever they keep in a temporary folder.
     """
@@ -109,15 +110,17 @@ class Side:
                 leader.wait()
 
     def _processes(self) -> Iterator[tuple[int, list[str]]]:
-        """Process ids, with the fields of ``/proc/PID/stat`` from the third on."""
-        sessions = {str(leader.pid) for leader in self._leaders}
+        """Process ids, with the fields of ``/proc/PID/stat`` from the third on: of the commands' sessions, and of
+        those that work in the folder. A coordinator's containers have sessions of their own, and outlive it."""
+        sessions, folder = {str(leader.pid) for leader in self._leaders}, self.folder.resolve()
         for leader in self._leaders:
             leader.poll()
         for entry in Path("/proc").iterdir():
             if entry.name.isdecimal():
                 with suppress(OSError):
                     fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                    if fields[3] in sessions and fields[0] != "Z":
+                    its = fields[3] in sessions or (entry / "cwd").readlink().is_relative_to(folder)
+                    if its and fields[0] != "Z":
                         yield int(entry.name), fields
 
 

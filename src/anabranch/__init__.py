@@ -40,7 +40,7 @@ _MODULES = {
     "api.timers": ("Timers",),
     "api.windowed": ("Windowed",),
 }
-"""Where the names above are: a job file imports them, and a verb or a worker of Spark's doesn't need them."""
+"""The modules of the names above, imported on demand: a job file needs them, but verbs and Spark's workers don't."""
 _PLACES = {name: f"anabranch.{module}" for module, names in _MODULES.items() for name in names}
 
 

@@ -1,4 +1,4 @@
-"""The folder for what this machine keeps between runs: jars that ``anabranch jars fetch`` got, jobs' artifacts."""
+"""The folder for what this machine keeps between runs: jars from ``anabranch jars fetch``, and artifacts of jobs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ __all__ = ["folder"]
 
 
 def folder() -> Path:
-    """``anabranch`` in ``$XDG_CACHE_HOME``, by default ``~/.cache``. It may not be there."""
+    """``anabranch`` in ``$XDG_CACHE_HOME``, by default ``~/.cache``. It may not exist."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "anabranch"

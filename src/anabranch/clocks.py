@@ -1,4 +1,4 @@
-"""The clock that leases are counted on."""
+"""The clock on which leases are measured."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __all__ = ["boottime"]
 
 
 def boottime() -> float:
-    """Seconds on a clock that goes on while the machine sleeps."""
+    """Seconds on a clock that keeps running while the machine sleeps."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -1,4 +1,4 @@
-"""The steps of a lane's batch, by name, and hooks at them: crash tests kill a process, or abort its lanes, there."""
+"""The steps of a lane's batch, by name, and hooks for them: crash tests kill a process, or abort its lanes, there."""
 
 from __future__ import annotations
 
@@ -25,24 +25,30 @@ ENDED = "ended"
 DRAINED = "drained"
 AHEAD = "ahead"
 ADOPTED = "adopted"
-"""Of a lane that goes on from others. ``AHEAD``: its first batch is planned while those write their last ones, and
-waits. ``ADOPTED``: a standby of a folder has become its own, and nothing newer was brought there yet."""
+"""Steps of a lane that continues from others. ``AHEAD``: its first batch is planned while its predecessors write their
+last ones, and waits. ``ADOPTED``: a standby has become its folder, and nothing newer has been copied to it yet.
+"""
 BROKEN = "broken"
 WITHDRAWN = "withdrawn"
 TAKEN_BACK = "taken-back"
 NAMES = (PLANNING, PLANNED, PUBLISHED, COMMITTED)
 OF_SLOTS = (OPENING, PRODUCED, MARKED, TRANSACTED)
-"""Of a slot's output to Kafka: its producer is being opened; its records are produced; so is its marker, and nothing is
-committed; its transaction is committed."""
+"""Steps of a slot's output to Kafka: its producer is being opened; its records are produced; its marker too, and
+nothing is committed; its transaction is committed.
+"""
 OF_DRAINS = (HALTED, ENDING, ENDED, DRAINED)
-"""Of a lane that drains: it has told that it has taken in all that it should so far; the batch in which time ends is
-planned; it is published; it is committed, and nobody was told."""
+"""Steps of a lane that drains: it has reported that it has taken in everything that it should so far; the batch in
+which time ends is planned; it is published; it is committed, but not reported.
+"""
 OF_BREAKS = (BROKEN, WITHDRAWN, TAKEN_BACK)
-"""Of a batch that is broken off in a lane that closes: its query was stopped; nobody can write it any more; the lane's
-folder doesn't know of it."""
+"""Steps of a batch that is broken off in a closing lane: its query was stopped; nothing can write it any more; the
+lane's folder no longer has it.
+"""
 OF_TABLES = (STAGED, NAMED)
-"""Of an output into a table: the tasks have written its rows, and nothing is committed; it is committed, and maybe not
-seen yet by readers. ``REWRITTEN``, above: the state of a lane after that batch was written anew, beside what it has."""
+"""Steps of an output into a table: the tasks have written its rows, and nothing is committed; it is committed, but
+perhaps not visible to readers yet. ``REWRITTEN``, above: the state of a lane was written anew after that batch, next to
+the old state.
+"""
 
 NOTED = "noted"
 COPIED = "copied"
@@ -63,7 +69,7 @@ lanes; the store knows the job."""
 _HOLD = os.environ.get("ANABRANCH_HOLD_AT", "")
 _NOTE = os.environ.get("ANABRANCH_HOLD_NOTE", "")
 RELEASED = ".released"
-"""What the name of the note gets for a file that ends all holding."""
+"""The suffix of the note's name for a file that disables all holding."""
 ACTIVE = bool(_HOLD)
 
 Watcher = Callable[[str, str, int], None]
@@ -72,9 +78,10 @@ _watchers: list[Watcher] = []
 
 @contextmanager
 def watched(watcher: Watcher) -> Iterator[None]:
-    """Call ``watcher(step, lane, batch)`` at the steps that this process reaches; what it raises fails the lane.
+    """Call ``watcher(step, lane, batch)`` at the steps that this process reaches; an exception that it raises fails the
+    lane.
 
-    ``planning`` is reached in a process of Spark's, and so never seen here.
+    ``planning`` is reached in one of Spark's processes, and so is never seen here.
     """
     _watchers.append(watcher)
     try:
@@ -84,7 +91,7 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 
 def reach(step: str, lane: str, batch: int) -> None:
-    """Say that a lane is at a step. When it's the one to stop at: write the note and sleep until killed or released.
+    """Report that a lane is at a step. If it is the one to stop at, write the note and sleep until killed or released.
 
     Python workers of a killed driver end, too.
     """
@@ -105,6 +112,6 @@ def reach(step: str, lane: str, batch: int) -> None:
 
 
 def next_batch(commits: str) -> int:
-    """The batch that would be planned next, from a local folder of commits."""
+    """The number of the batch that would be planned next, from a local folder of commits."""
     done = [int(name) for name in os.listdir(commits) if name.isdigit()] if os.path.isdir(commits) else []
     return max(done, default=-1) + 1

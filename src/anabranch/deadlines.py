@@ -20,12 +20,12 @@ def wait_until(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
 ) -> T:
-    """What ``look`` gives once it gives anything but None. It looks at least once, and once more when the time is over.
+    """The result of ``look``, once it isn't None. ``look`` is called at least once, and once more after the deadline.
 
     Args:
         within: seconds.
-        late: what to raise when they are over.
-        every: seconds between two looks.
+        late: returns the error to raise after that.
+        every: seconds between two calls.
     """
     deadline = clock() + within
     while True:

@@ -1,4 +1,4 @@
-"""What a drain has still to do and how long that takes, as ``status``, the terminal and metrics show it. Pure."""
+"""What a drain still has to do and how long that takes, for ``status``, the terminal and metrics. Pure."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ __all__ = ["DrainRemainder", "foretold", "functions_part", "left", "seconds_left
 
 _HALTING = 0.5
 """Seconds for all lanes to halt where they are and be heard, and be told where to stop."""
-_STAGE = 0.6
-"""Seconds of a stage in which nothing is left to do: the batch in which time ends, and being heard. Lanes without state
-and event time have no such batch."""
+_STAGE = 0.3
+"""Seconds of a stage in which nothing is left to do, beside the batch in which time ends. Lanes without state and event
+time have no such batch."""
+_OF_A_BATCH = 0.5
+"""What a batch without records takes of the time of others, without that of functions."""
 _WINDOWS = 60_000
-"""Rows of state a second that come out of a lane."""
+"""Rows of state per second that a lane emits."""
 _TOLD_BY_ITSELF = 1.0
-"""Seconds after which a batch tells where its time goes; before, those of the last half minute do."""
+"""Seconds after which a batch's own progress shows where its time goes; before, the figures of the last half minute do.
+"""
 
 
 @dataclass(frozen=True)
 class DrainRemainder:
-    """Stages and lanes that aren't drained; records that are to be taken in, and windows (of a key) that are open."""
+    """Stages and lanes that haven't drained, records that are still to be taken in, and open windows (per key)."""
 
     stages: int
     lanes: int
@@ -47,12 +50,12 @@ def left(status: JobStatus) -> DrainRemainder:
 def foretold(
     stages: Mapping[str, Iterable[str]], reports: Mapping[str, LaneReport], until: Mapping[str, int] | None = None
 ) -> float:
-    """Seconds until a job is drained: what is planned is finished, and what else is to be taken in; then stage after
-    stage ends with its windows.
+    """Seconds until a job is drained: what is planned is finished, and everything else that is to be taken in; then one
+    stage after another ends with its windows.
 
     Args:
         stages: the open lanes of each stage, in the order in which they drain.
-        until: the position of each SSP when all has been taken in; None: what is planned, and no more.
+        until: the position of each SSP when everything has been taken in; None: only what is planned is taken in.
     """
     lanes = {stage: [reports[name] for name in names if name in reports] for stage, names in stages.items()}
     seconds = max((_taking_in(each, until or {}) for its in lanes.values() for each in its), default=0.0)
@@ -62,7 +65,7 @@ def foretold(
 
 
 def seconds_left(status: JobStatus) -> float:
-    """Seconds until a job that drains is drained, as foretold now."""
+    """The predicted seconds until a draining job is drained."""
     stages: dict[str, list[str]] = {}
     reports: dict[str, LaneReport] = {}
     for each in status.lanes:
@@ -76,7 +79,7 @@ def seconds_left(status: JobStatus) -> float:
 
 
 def functions_part(report: LaneReport) -> float:
-    """The part of a batch that functions of the job take."""
+    """The share of a batch that functions of the job take."""
     spent = report.spent if report.batch_progress is None else report.batch_progress.spent
     total = sum(spent.values())
     if total > _TOLD_BY_ITSELF:
@@ -85,7 +88,7 @@ def functions_part(report: LaneReport) -> float:
 
 
 def _taking_in(report: LaneReport, until: Mapping[str, int]) -> float:
-    """Seconds until a lane has read all that it should: its present batch, and those after it."""
+    """Seconds until a lane has read everything that it should: its present batch, and those after it."""
     at = report.batch_progress
     batch, planned = 0.0, 0
     if at is not None:
@@ -96,14 +99,16 @@ def _taking_in(report: LaneReport, until: Mapping[str, int]) -> float:
 
 
 def _ending(report: LaneReport) -> float:
-    """Seconds of a lane's last batch, which has no records: functions have nothing to do in it."""
+    """Seconds of a lane's last batch, which has no records, so functions have nothing to do in it."""
     if not report.state_bytes and not report.windows and report.watermark is None:
         return 0.0
-    return _STAGE + report.usual_seconds * (1 - functions_part(report)) + report.windows / _WINDOWS
+    return _STAGE + _OF_A_BATCH * report.usual_seconds * (1 - functions_part(report)) + report.windows / _WINDOWS
 
 
 def _records(lane: LaneStatus, until: Mapping[str, int]) -> int:
-    """Offsets that a lane has to read: of a stream that the job doesn't write up to where it stops, else to the end."""
+    """How many offsets a lane has to read: for a stream that the job doesn't write, up to where it stops, otherwise to
+    the end.
+    """
     if lane.report is None:
         return 0
     at, ends = lane.report.positions, lane.report.ends

@@ -1,4 +1,6 @@
-"""Every error, with the exit code of a command that it ends. A message says what happened, why, and what to do next."""
+"""Every error, with the exit code of a command that ends with it. A message says what happened, why, and what to do
+next.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +119,7 @@ class StateError(AnabranchError):
 
 
 class DamagedError(StateError):
-    """A file that a lane needs is missing or unreadable. ``anabranch check JOB`` lists all that is wrong."""
+    """A file that a lane needs is missing or unreadable. ``anabranch check JOB`` lists everything that is wrong."""
 
 
 class OperatorError(AnabranchError):
@@ -133,6 +135,6 @@ class TooLongError(AnabranchError):
 
 
 class OutOfTimeError(AnabranchError):
-    """It did not end within the time that was allowed. Whatever was asked for may still go on."""
+    """Something did not end within the time that was allowed. The requested operation may still be under way."""
 
     exit_code = 5

@@ -1,4 +1,6 @@
-"""A name for job files of before the first release, which deployments keep: it is in :mod:`anabranch.api` now."""
+"""A module for job files from before the first release, which deployments still have: its contents are now in
+:mod:`anabranch.api`.
+"""
 
 from anabranch.api.hooks import DrainedTask
 

@@ -1,6 +1,7 @@
-"""httpx without its command line, which imports rich and pygments: that takes longer than all else of a verb.
+"""httpx without its command line, which imports rich and pygments: that takes longer than everything else that a verb
+does.
 
-httpx does without it where rich isn't installed, and here where it isn't found.
+httpx does without them if rich isn't installed; here it is made to look that way.
 """
 
 from __future__ import annotations

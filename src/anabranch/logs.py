@@ -1,4 +1,6 @@
-"""The log of a process, with structlog: only what has something to log imports that, as it takes longer than a verb."""
+"""The log of a process, with structlog, which is only imported when there is something to log: that takes longer than
+most verbs.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Any
 __all__ = ["get_logger", "to_stderr"]
 
 _level: list[str] = []
-"""From which on messages are to be shown, once structlog is imported."""
+"""The level from which messages are shown, once structlog is imported."""
 
 
 def to_stderr(level: str) -> None:

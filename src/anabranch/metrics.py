@@ -1,4 +1,4 @@
-"""What Prometheus is told of a coordinator and its jobs. Labels are jobs, lanes and containers, never keys."""
+"""The Prometheus metrics of a coordinator and its jobs. Labels are jobs, lanes and containers, never keys."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _DRAINS = {
 
 
 def exposition(jobs: Iterable[JobStatus], invalid_heartbeats: int, leads: bool) -> bytes:
-    """Everything in Prometheus's text format. ``jobs`` that nobody serves are left out but for their state."""
+    """Everything in Prometheus's text format. For jobs that nobody serves, only the state is included."""
     registry = CollectorRegistry()
     registry.register(_Collected([*_of_coordinator(invalid_heartbeats, leads), *_of_jobs(list(jobs))]))
     return generate_latest(registry)

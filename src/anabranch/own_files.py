@@ -1,4 +1,6 @@
-"""Folders and files that only their owner can read: whoever reads a store, a lane's folder or a stream has the data."""
+"""Folders and files that only their owner can read: anyone who can read a store, a lane's folder or a stream has the
+data.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,9 @@ _OTHERS = 0o077
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and its parents, where they aren't there. Those that are there keep their modes, which may have
-    been chosen. OSError if it can't be made."""
+    """Create a folder and its parents where they don't exist. Existing folders keep their modes, which may have been
+    chosen. Raises OSError if it can't be created.
+    """
     try:
         folder.mkdir(0o700, exist_ok=True)
     except FileNotFoundError:
@@ -21,12 +24,12 @@ def make_folder(folder: Path) -> None:
 
 
 def make_file(path: Path) -> None:
-    """Make an empty file, if there is none. OSError if it can't be made."""
+    """Create an empty file, if it doesn't exist. Raises OSError if it can't be created."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def is_shared(folder: Path) -> bool:
-    """Whether others than its owner may look into a folder."""
+    """Whether users other than its owner may read a folder."""
     try:
         return bool(folder.stat().st_mode & _OTHERS)
     except OSError:

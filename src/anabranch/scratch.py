@@ -1,8 +1,8 @@
-"""Temporary files of this process and its JVM, in one folder. What a killed process has left, the next one removes.
+"""Temporary files of this process and its JVM, in one folder. The next process removes what a killed one has left.
 
-A process holds a lock of its folder for as long as it lives. The system gives the lock back however the process ends,
-so that it is known for certain whose folders are nobody's. It is a lock of the folder itself: systemd-tmpfiles, which
-removes what is old from /tmp, leaves alone what is in a locked folder.
+A process holds a lock on its folder for as long as it lives. The operating system releases the lock however the process
+ends, so it is certain which folders are unused. It is a lock on the folder itself: systemd-tmpfiles, which removes old
+files from /tmp, doesn't touch the contents of a locked folder.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = ["folder", "sweep"]
 log = logs.get_logger()
 _making = threading.Lock()
 _mine: dict[int, Path] = {}
-"""By process: one that was forked makes a folder of its own."""
+"""By process: one that was forked makes its own folder."""
 
 
 def folder(name: str) -> Path:
-    """A new folder for temporary files, whose name begins so. It is removed when this process ends, or after that."""
+    """A new folder for temporary files, with this prefix. It is removed when this process ends, or later."""
     with _making:
         process = os.getpid()
         if process not in _mine:
@@ -39,7 +39,7 @@ def folder(name: str) -> Path:
 
 
 def sweep(place: Path) -> list[Path]:
-    """Remove the folders there that are of this user, and whose processes have ended; gives them."""
+    """Remove this user's folders whose processes have ended, and return them."""
     removed = []
     for each in place.glob(f"{_prefix()}*"):
         with contextlib.suppress(OSError):
@@ -59,14 +59,14 @@ def _prefix() -> str:
 
 
 def _made(place: Path) -> Path:
-    """A folder that this process has the lock of, from when it has a name that others look for."""
+    """A folder that this process has locked from the moment when it has a name that others look for."""
     made = Path(tempfile.mkdtemp(prefix="anabranch-new-", dir=place))
     _locked(made)  # until the process ends
     return made.rename(made.with_name(f"{_prefix()}{made.name.removeprefix('anabranch-new-')}"))
 
 
 def _locked(folder: Path) -> int:
-    """Take the lock of a folder. OSError if a process has it, or it isn't this user's."""
+    """Take the lock on a folder. Raises OSError if a process has it, or the folder belongs to another user."""
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
-import tomllib
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ import pytest
 
 from tests.acceptance.harness import JOB, Workspace, flights
 from tests.soak import stores
-from tests.support import s3
+from tests.support import s3, tutorial
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.acceptance
@@ -22,21 +20,10 @@ pytestmark = pytest.mark.acceptance
 COUNT = 2500
 
 
-def documented(page: str) -> dict[str, Any]:
-    """The settings of a how-to, all its blocks together."""
-    settings: dict[str, Any] = {}
-    for block in re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "how-to" / page).read_text(), re.DOTALL):
-        for section, values in tomllib.loads(block).items():
-            held = settings.setdefault(section, {})
-            for name, value in values.items():
-                held[name] = {**held[name], **value} if name in held else value
-    return settings
-
-
 def as_documented(folder: Path, stack: ExitStack) -> Workspace:
     """A workspace on an S3 server, with the settings of the how-to but for where jars and the server are."""
     server = stack.enter_context(s3.serving(folder))
-    told = documented("checkpoint-to-s3.md")
+    told = tutorial.settings(ROOT / "docs" / "how-to" / "checkpoint-to-s3.md")
     conf = {**told["spark"]["conf"], "spark.driver.extraClassPath": ":".join(s3.jars())}
     del conf["spark.jars.packages"]
     conf["spark.hadoop.fs.s3a.endpoint"] = f"http://127.0.0.1:{server.port}"

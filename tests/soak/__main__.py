@@ -43,6 +43,7 @@ from tests.soak import (
     drive_by,
     emptied,
     errors_shown,
+    executor_pods,
     expanded,
     failover,
     first_run,
@@ -51,6 +52,8 @@ from tests.soak import (
     kafka_soak,
     kill_any,
     launched,
+    on_kubernetes,
+    on_yarn,
     processing,
     racked,
     scaled,
@@ -314,6 +317,9 @@ SCENARIOS: dict[str, Scenario] = {
     "api-requests": api_requests.sent_by_all,
     "s3": stores.scenario,
     "hdfs": stores.scenario,
+    "yarn": on_yarn.changed,
+    "kubernetes": on_kubernetes.moved,
+    "kubernetes-executors": executor_pods.changed,
     **table_soak.SCENARIOS,
 }
 SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
@@ -352,6 +358,13 @@ _THEIRS = {
 }
 WITH_THEIR_JOB = {name: _THEIRS[scenario] for name, scenario in ALL.items() if scenario in _THEIRS}
 """What makes the workspace of a scenario whose job isn't ``delays``."""
+WITH_THEIR_SERVERS: dict[str, Callable[[Path, ExitStack], Workspace]] = {
+    "s3": stores.on_s3,
+    "hdfs": stores.on_hdfs,
+    "yarn": on_yarn.workspace_of,
+    "kubernetes-executors": executor_pods.workspace_of,
+}
+"""What makes the workspace of a scenario for which servers are started that end with the stack."""
 
 
 def main() -> int:
@@ -399,8 +412,8 @@ def _workspace(name: str, seed: int, folder: Path, stack: ExitStack) -> Workspac
     """The streams of a scenario in Kafka are in a broker of its own, which ends with the stack."""
     if name in table_soak.SCENARIOS:
         return table_soak.workspace_of(name, folder, stack)
-    if name in ("s3", "hdfs"):
-        return (stores.on_s3 if name == "s3" else stores.on_hdfs)(folder, stack)
+    if name in WITH_THEIR_SERVERS:
+        return WITH_THEIR_SERVERS[name](folder, stack)
     if name == "kill-any":
         return kill_any.workspace_of(seed, folder, None)
     if name not in SCENARIOS_IN_KAFKA:

@@ -21,7 +21,7 @@ FILE = JOBS / "versions.py"
 _TAGGING = """def tagged(row):
     return {{"tailnum": row["tailnum"], "origin": row["origin"], "version": "{version}"}}
 """
-_MORE = 'flights.where("dest < \'D15\'").write("nearby")\n'
+MORE = 'flights.where("dest < \'D15\'").write("nearby")\n'
 _BETWEEN = """
 from tagging import tagged
 
@@ -93,21 +93,25 @@ class Deploying:
     def until_seen(self, version: str, at_least: int = 1) -> None:
         """Until so many records more have come out of a version."""
         before = self.count(version)
-        self.until(f"records of {version}", _seldom(lambda: self.count(version) >= before + at_least))
+        self.until(f"records of {version}", seldom(lambda: self.count(version) >= before + at_least))
 
     def count(self, version: str) -> int:
         return sum(value["version"] == version for value in self.values("tagged"))
 
-    def finish(self) -> None:
-        """Let all be read that was put, and stop."""
-        self.flights = self.flights[: self.put]
+    def until_all_is_read(self) -> None:
+        """Until all was read that was put. Nothing is put meanwhile."""
 
         def is_done() -> bool:
             lanes = self.client.status(JOB).lanes
             idle = all(each.report is not None and each.report.ends and not each.lag for each in lanes)
             return idle and len(self.values("tagged")) >= self.put and self.counted() >= self.keyed
 
-        self.until("all is read", _seldom(is_done))
+        self.coordinator.until("all is read", seldom(is_done))
+
+    def finish(self) -> None:
+        """Let all be read that was put, and stop."""
+        self.flights = self.flights[: self.put]
+        self.until_all_is_read()
         self.call("stop", JOB)
         self.coordinator.until("no container lives", lambda: not self.processes())
         self.coordinator.popen.send_signal(signal.SIGTERM)
@@ -164,7 +168,7 @@ def upgraded(seed: int, workspace: Workspace) -> str:
         job.version("v1", FILE.read_text())
         job.call("start", FILE.name)
         job.until_seen("v1")
-        job.version("v2", FILE.read_text() + _MORE)
+        job.version("v2", FILE.read_text() + MORE)
         job.call("deploy", FILE.name)
         job.until_seen("v2", 200)
         assert job.client.status(JOB).deployment == 2
@@ -213,7 +217,7 @@ def _check_more(job: Deploying) -> None:
     assert Counter(near) == Counter(origin for origin in of_version if dests[origin] < "D15")
 
 
-def _seldom(condition: Callable[[], bool]) -> Callable[[], bool]:
+def seldom(condition: Callable[[], bool]) -> Callable[[], bool]:
     """A condition that takes long: looked at once a second."""
     due = 0.0
 

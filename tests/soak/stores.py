@@ -1,4 +1,5 @@
 """Kills, races and freezes with lanes' folders on a store that has no locks: ``s3`` and ``hdfs``.
+``python -m tests.soak.stores s3|hdfs [KILLS]`` kills one job that often in a row.
 
 Which one a seed is: seeds that can be divided by four race, the ones after them freeze, and all others kill; but every
 fourth one on HDFS lets that fail.
@@ -8,7 +9,10 @@ from __future__ import annotations
 
 import random
 import shutil
+import sys
+import tempfile
 import time
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -16,7 +20,7 @@ from anabranch import crash_points
 from tests.acceptance.harness import JOB, Process, Workspace, flights
 from tests.support import hdfs, s3
 
-__all__ = ["copied", "on_hdfs", "on_s3", "scenario"]
+__all__ = ["copied", "killed_often", "on_hdfs", "on_s3", "scenario"]
 
 COUNT = 6000
 ROWS = {"job__max_rows_per_batch": 700}
@@ -25,6 +29,8 @@ LOST = 37
 _STEPS = (crash_points.PLANNED, crash_points.PUBLISHED, crash_points.COMMITTED)
 _MOST_SECONDS = 12.0
 """From the start of a process to a kill at no step."""
+_PORTION, _BATCHES = 1000, 4
+"""Records that come before each of many kills, and their batches."""
 
 
 def on_s3(folder: Path, stack: ExitStack) -> Workspace:
@@ -144,9 +150,9 @@ def _take_store(twin: Workspace, workspace: Workspace) -> None:
         shutil.copy2(path, home / path.name)
 
 
-def _killed_at_any_moment(dice: random.Random, workspace: Workspace) -> str:
+def _killed_at_any_moment(dice: random.Random, workspace: Workspace, most: float = _MOST_SECONDS) -> str:
     process = _run(workspace)
-    later = dice.uniform(0, _MOST_SECONDS)
+    later = dice.uniform(0, most)
     time.sleep(later)
     if process.ended:
         return f"none in {later:.1f} s, when it had ended"
@@ -163,3 +169,45 @@ def _held(dice: random.Random, workspace: Workspace, step: str) -> tuple[str, Pr
 
 def _run(workspace: Workspace, hold: str = "") -> Process:
     return workspace.start("run", f"{workspace.job}.py", "--available-now", hold=hold)
+
+
+def killed_often(seed: int, workspace: Workspace, kills: int) -> str:
+    """So many kills in a row, each third one at a step, the others at any moment. Records come before each."""
+    dice = random.Random(seed)
+    several = flights(seed, _PORTION * (kills + 1))
+    workspace.settings["job__max_rows_per_batch"] = _PORTION // _BATCHES
+    told: Counter[str] = Counter()
+    longest = _MOST_SECONDS
+    for number in range(kills):
+        workspace.put(several[number * _PORTION :][:_PORTION])
+        if number % 3 == 0:
+            hold = f"{dice.choice((0, 1))}-:{dice.choice(_STEPS)}:0+"
+            process = _run(workspace, hold)
+            begun = time.monotonic()
+            process.held()
+            longest = 0.5 * longest + 0.5 * 1.3 * (time.monotonic() - begun)
+            process.kill()
+            told[hold.split(":")[1]] += 1
+        else:
+            said = _killed_at_any_moment(dice, workspace, longest)
+            told["after its end" if said.startswith("none") else "any moment"] += 1
+        print(f"{number + 1} kills: {dict(told)}", flush=True)
+    workspace.put(several[kills * _PORTION :])
+    workspace.finish()
+    workspace.check_outputs(several)
+    return f"{kills} kills: {dict(told)}; {len(several)} records are right"
+
+
+def main(kind: str, kills: int, seed: int) -> None:
+    """Kill a job, in a folder that stays if it went wrong."""
+    folder = Path(tempfile.mkdtemp(prefix=f"anabranch-{kind}-"))
+    with ExitStack() as stack:
+        workspace = (on_s3 if kind == "s3" else on_hdfs)(folder, stack)
+        stack.callback(workspace.close)
+        print(f"{killed_often(seed, workspace, kills)}", flush=True)
+    shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    _kills, _seed = [*map(int, sys.argv[2:]), *(40, 0)[len(sys.argv) - 2 :]]
+    main(sys.argv[1], _kills, _seed)

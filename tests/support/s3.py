@@ -24,6 +24,8 @@ __all__ = ["BUCKET", "Proxy", "Server", "fetched", "jars", "serving"]
 BUCKET = "lanes"
 VERSION = "1.8.0"
 HADOOP = "3.5.0"
+_OF_OTHERS = {"kubernetes": "7.6.1"}
+"""Versions of sets of jars that aren't Hadoop's."""
 _PACKAGE = f"github.com/versity/versitygw/cmd/versitygw@v{VERSION}"
 _KEY, _SECRET = "anabranch", "anabranch-secret"
 _STARTS_WITHIN = 30.0
@@ -164,7 +166,7 @@ def jars() -> list[str]:
 
 def fetched(what: str) -> list[Path]:
     """Jars that ``scripts/fetch-jars`` gets, when they are needed first: to look again takes a while."""
-    kept = cache_dir.folder() / f"{what}-{HADOOP}"
+    kept = cache_dir.folder() / f"{what}-{_OF_OTHERS.get(what, HADOOP)}"
     if not (kept / "stamp").exists():
         subprocess.run([ROOT / "scripts" / "fetch-jars", what], check=True, capture_output=True)
     return sorted(kept.glob("*.jar"))

@@ -10,10 +10,12 @@ import re
 import signal
 import subprocess
 import time
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 _BLOCK = re.compile(r"^```(?P<kind>\w*)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _INSTALLS = re.compile(r"^(python3? -m venv|pip install|\. \.venv)", re.MULTILINE)
@@ -45,6 +47,17 @@ def blocks(page: str) -> list[Block]:
             found[-1] = replace(last, output=block.text)
         else:
             found.append(block)
+    return found
+
+
+def settings(page: Path) -> dict[str, Any]:
+    """The settings that a page gives, all its blocks of TOML together."""
+    found: dict[str, Any] = {}
+    for block in blocks(page.read_text(encoding="utf-8")):
+        for section, values in tomllib.loads(block.text).items() if block.kind == "toml" else ():
+            held = found.setdefault(section, {})
+            for name, value in values.items():
+                held[name] = {**held[name], **value} if name in held else value
     return found
 
 

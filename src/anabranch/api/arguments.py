@@ -1,4 +1,4 @@
-"""Checks of what a user's calls were given: each mistake is told with the line of the call, and how to mend it."""
+"""Checks of the arguments in a user's calls. Every error names the line of the call and says how to fix it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from typing import Any
 
 from anabranch.api.processor import Processor
 from anabranch.api.table import Table
+from anabranch.api.timers import EVENT_TIME, PROCESSING_TIME
 from anabranch.errors import GraphError
 from anabranch.event_time import durations
+from anabranch.event_time.windows import Window
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _API = str(Path(__file__).parent)
+_MOST_ROWS = 2**63 - 1
 _TABLES = ("parquet", "orc", "csv", "json", "delta")
 
 
@@ -92,7 +95,7 @@ def aggregation(by: str | list[str] | None, aggregates: Mapping[str, str]) -> di
 def joined_table(
     table: str | Table | Callable[[Any], Any], format: str | None, schema: str | None
 ) -> tuple[dict[str, Any], Callable[..., Any] | None]:
-    """What an operator says of a table, and the function that reads it, if it is one."""
+    """The table as an operator's arguments describe it, and the function that reads it, if it is one."""
     if isinstance(table, str):
         ending = table.rstrip("/").rpartition(".")[2].lower()
         kind = format or (ending if ending in _TABLES else "parquet")
@@ -115,14 +118,50 @@ def joined_table(
     return {}, function("join_table", table)
 
 
-def processor(given: object) -> Processor:
+def processor(given: object, timers: str | None) -> Processor:
+    """The processor, whose timers must use the clock ``timers``; None: it has no timers."""
     if not isinstance(given, Processor):
         what = f"the class {given.__name__}" if isinstance(given, type) else repr(given)
         raise GraphError(
             f"process at {caller()} was given {what}, not a processor",
             "pass an instance of a class of yours that has anabranch.Processor as its base: process(Silence())",
         )
+    if timers not in (None, EVENT_TIME, PROCESSING_TIME):
+        raise GraphError(f"process at {caller()} has timers={timers!r}", 'use timers="event_time" or "processing_time"')
+    if given.has_timers() != (timers is not None):
+        does = "has an on_timer, and timers=None" if timers is None else f"has timers={timers!r}, and no on_timer"
+        raise GraphError(
+            f"process at {caller()} {does}",
+            'say which clock timers go by, as in process(..., timers="event_time"), and define on_timer',
+        )
     return given
+
+
+def row_limit(n: object) -> int:
+    """How many rows of each key pass: a count that fits the state in which they are counted."""
+    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= _MOST_ROWS:
+        raise GraphError(
+            f"limit_per_key at {caller()} has n={n!r}", "give a whole number of rows from 1 on, as in limit_per_key(3)"
+        )
+    return int(n)
+
+
+def check_window(window: object, time: str, on_late: str) -> None:
+    """Raises GraphError for a window, a time or an ``on_late`` that can't be."""
+    if not isinstance(window, Window):
+        raise GraphError(
+            f"window at {caller()} was given {window!r}, not a window",
+            'write window(tumbling("1 hour")), with: from anabranch import tumbling',
+        )
+    if time not in ("event", "processing"):
+        raise GraphError(f"window at {caller()} has time={time!r}", 'use time="event" or time="processing"')
+    if on_late not in ("drop", "dead-letter", "fail"):
+        raise GraphError(f"window at {caller()} has on_late={on_late!r}", 'use on_late="drop", "dead-letter" or "fail"')
+    if on_late != "drop" and time == "processing":
+        raise GraphError(
+            f"window at {caller()} has on_late={on_late!r}, but no row is late in windows of processing time",
+            "leave it out",
+        )
 
 
 def check_name(what: str, name: object) -> None:

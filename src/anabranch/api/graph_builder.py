@@ -12,7 +12,7 @@ from anabranch.model.graph import Graph, Node
 
 
 class GraphBuilder:
-    """Takes operators in the order in which they are written. ``functions``: by the number of their operator."""
+    """Collects operators in the order in which they are written. ``functions``: by the number of their operator."""
 
     def __init__(self, job: str) -> None:
         self.job = job
@@ -36,10 +36,10 @@ class GraphBuilder:
         """The operator, with its number.
 
         Args:
-            name: what the user calls it; ``derived``: what it is called otherwise, with a number if that is taken.
+            name: the name that the user gave. ``derived``: the default, with a number appended if it is taken.
 
         Raises:
-            GraphError: the name can't be one, or another operator has it.
+            GraphError: the name isn't allowed, or another operator has it.
         """
         taken = {node.name for node in self._nodes}
         where = caller()

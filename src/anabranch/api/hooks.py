@@ -7,7 +7,7 @@ from dataclasses import dataclass
 __all__ = ["ON_DRAIN", "DrainedTask"]
 
 ON_DRAIN = -1
-"""Stands among the functions of a job, which are by node, for the one that is called when it drains."""
+"""The key of the ``on_drain`` function among a job's functions; all others are keyed by node."""
 
 
 @dataclass(frozen=True)

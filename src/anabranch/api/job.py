@@ -19,7 +19,9 @@ from anabranch.model.graph import Graph
 __all__ = ["Job"]
 
 _FRAMES = "anabranch.launch.preview"
-"""What makes frames of a job. It stands above all that is imported here, and is imported when somebody asks for it."""
+"""The module that makes frames of a job. It is in a layer above this one, so it is imported only when somebody needs
+it.
+"""
 
 
 class _Frames(Protocol):

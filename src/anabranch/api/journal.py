@@ -1,4 +1,4 @@
-"""What a message has changed in state and timers, so that it can be taken back: all of it or nothing is kept."""
+"""Records how a message changed state and timers, so that all of its changes are kept or none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Journal:
         self._undo: list[Callable[[], None]] = []
 
     def begin(self) -> None:
-        """What was changed so far stays."""
+        """Keep everything that was changed so far."""
         self._undo.clear()
 
     def note(self, undo: Callable[[], None]) -> None:
@@ -22,6 +22,6 @@ class Journal:
         self._undo.append(undo)
 
     def take_back(self) -> None:
-        """As it was at the last :meth:`begin`."""
+        """Restore the state of the last :meth:`begin`."""
         while self._undo:
             self._undo.pop()()

@@ -1,7 +1,7 @@
 """Keyed state, as a processor declares and uses it: a value, a list or a map for each key.
 
-What a function reads and writes of one key is held here until the key's turn ends: Spark's store is asked once for a
-value that many messages use, and a message that fails leaves nothing behind.
+Reads and writes of one key are buffered here until the key's turn ends: Spark's store is asked once for a value that
+many messages use, and a message that fails leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _GONE = object()
 
 
 class StoredValue(Protocol):
-    """Where a value of the present key is kept."""
+    """Where a value of the current key is stored."""
 
     def check(self, value: Any) -> None: ...
     def get(self) -> Any: ...
@@ -31,7 +31,7 @@ class StoredValue(Protocol):
 
 
 class StoredList(Protocol):
-    """Where a list of the present key is kept."""
+    """Where a list of the current key is stored."""
 
     def check(self, value: Any) -> None: ...
     def get(self) -> Iterable[Any]: ...
@@ -41,7 +41,7 @@ class StoredList(Protocol):
 
 
 class StoredMap(Protocol):
-    """Where a map of the present key is kept."""
+    """Where a map of the current key is stored."""
 
     def check(self, value: Any) -> None: ...
     def check_name(self, name: Any) -> None: ...
@@ -64,19 +64,20 @@ class State:
     kind: ClassVar[str]
 
     def __init__(self, type: str) -> None:
-        """``type``: an SQL type, as ``"long"``, or named fields, as ``"count long, last timestamp"``: then values are
-        dicts."""
+        """``type``: an SQL type, such as ``"long"``, or named fields, such as ``"count long, last timestamp"``: values
+        are dicts then.
+        """
         self.type = _checked(type)
         self._stored: Any = None
         self._journal = Journal()
 
     @property
     def declared(self) -> dict[str, str]:
-        """As it stands in a job's graph."""
+        """The declaration as it appears in a job's graph."""
         return {"kind": self.kind, "type": self.type}
 
     def bound(self, stored: Any, journal: Journal) -> Self:
-        """The state itself, kept in ``stored``."""
+        """The state itself, stored in ``stored``."""
         made = copy.copy(self)
         made._stored, made._journal = stored, journal
         made.begin()
@@ -86,7 +87,7 @@ class State:
         """Another key has its turn."""
 
     def flush(self) -> None:
-        """Hand on what was changed: the key's turn ends."""
+        """Write what was changed: the key's turn ends."""
 
     @property
     def _held(self) -> Any:
@@ -335,7 +336,7 @@ class MapState(State):
 
 
 def _own(value: Any) -> Any:
-    """A value that nobody else changes."""
+    """A copy of a value that nobody else can change."""
     return value if isinstance(value, _IMMUTABLE) else copy.deepcopy(value)
 
 

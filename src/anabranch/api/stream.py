@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from anabranch.api import arguments
 from anabranch.api.arguments import caller
+from anabranch.api.first_rows import FirstRows
 from anabranch.api.graph_builder import GraphBuilder
 from anabranch.api.processor import Processor
 from anabranch.api.table import Table
-from anabranch.api.timers import EVENT_TIME, PROCESSING_TIME
 from anabranch.api.windowed import Windowed
 from anabranch.errors import GraphError
 from anabranch.event_time import durations
@@ -275,22 +275,7 @@ class Stream:
 
         Example: ``flights.window(tumbling("1 hour")).agg(flights="count(*)", mean_delay="avg(dep_delay)")``.
         """
-        if not isinstance(window, Window):
-            raise GraphError(
-                f"window at {caller()} was given {window!r}, not a window",
-                'write window(tumbling("1 hour")), with: from anabranch import tumbling',
-            )
-        if time not in ("event", "processing"):
-            raise GraphError(f"window at {caller()} has time={time!r}", 'use time="event" or time="processing"')
-        if on_late not in ("drop", "dead-letter", "fail"):
-            raise GraphError(
-                f"window at {caller()} has on_late={on_late!r}", 'use on_late="drop", "dead-letter" or "fail"'
-            )
-        if on_late != "drop" and time == "processing":
-            raise GraphError(
-                f"window at {caller()} has on_late={on_late!r}, but no row is late in windows of processing time",
-                "leave it out",
-            )
+        arguments.check_window(window, time, on_late)
         return Windowed(self._then, window, time, on_late)
 
     def agg(
@@ -340,20 +325,26 @@ class Stream:
                 longer.
             name: the operator's name, which owns its state.
         """
-        processor = arguments.processor(processor)
-        if timers not in (None, EVENT_TIME, PROCESSING_TIME):
-            raise GraphError(
-                f"process at {caller()} has timers={timers!r}", 'use timers="event_time" or "processing_time"'
-            )
-        if processor.has_timers() != (timers is not None):
-            does = "has an on_timer, and timers=None" if timers is None else f"has timers={timers!r}, and no on_timer"
-            raise GraphError(
-                f"process at {caller()} {does}",
-                'say which clock timers go by, as in process(..., timers="event_time"), and define on_timer',
-            )
-        state = {name: each.declared for name, each in processor.states().items()}
-        args = {"schema": schema, "timers": timers, "state": state}
+        processor = arguments.processor(processor, timers)
+        args = {"schema": schema, "timers": timers, "state": _declared(processor)}
         return self._then("process", args, name, processor)
+
+    def limit_per_key(self, n: int, *, name: str | None = None) -> Stream:
+        """Pass the first rows of each stage key, in the order of their partition, and drop all later ones.
+
+        The number of rows that have passed is state, which is kept for each key for good. As after :meth:`process`,
+        rows have no event time, no headers and no timestamp of their own.
+
+        Args:
+            n: how many rows of each key pass, at least 1.
+            name: the operator's name, which owns its state.
+
+        Example: ``flights.limit_per_key(3).write("first-flights")``.
+        """
+        limit = arguments.row_limit(n)
+        processor = FirstRows(limit)
+        args = {"limit_per_key": limit, "state": _declared(processor)}
+        return self._then("process", args, name, processor, derived="limit-per-key")
 
     def write(self, stream: str, *, key: str | None = None, name: str | None = None) -> None:
         """Write to a stream, or to the table that ``[outputs.NAME]`` binds to this name.
@@ -397,3 +388,8 @@ class Stream:
     ) -> Stream:
         derived = derived if derived is not None else kind.replace("_", "-")
         return Stream(self._builder, self._builder.add(kind, (self._node.id,), args, name, derived, function))
+
+
+def _declared(processor: Processor) -> dict[str, dict[str, str]]:
+    """The states of a processor, as they stand in the graph."""
+    return {name: each.declared for name, each in processor.states().items()}

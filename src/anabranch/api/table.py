@@ -1,4 +1,4 @@
-"""Tables that rows can be joined with: the latest value per key of a stream, files, or what a function reads."""
+"""Tables that rows can be joined with: the latest value per key of a stream, files, or the result of a function."""
 
 from __future__ import annotations
 

@@ -15,14 +15,14 @@ EVENT_TIME, PROCESSING_TIME = "event_time", "processing_time"
 INFINITY = 253402300799000
 """The watermark of a batch that drains, and its time, in ms since 1970: the last second that Spark can write."""
 _LAST = INFINITY - 1
-"""Of all timers: a batch that drains comes after it."""
+"""The latest possible timer: a batch that drains comes after it."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 
 
 class StoredTimers(Protocol):
-    """Where the timers of the present key are kept, in ms since 1970."""
+    """Where the timers of the current key are stored, in ms since 1970."""
 
     def all(self) -> Iterable[int]: ...
     def register(self, at: int) -> None: ...
@@ -36,7 +36,7 @@ class Timers:
     nothing."""
 
     def __init__(self, stored: StoredTimers | None, clock: str | None, journal: Journal) -> None:
-        """``clock``: what they go by; ``stored`` None: the operator has none."""
+        """``clock``: the clock of the timers. ``stored`` is None if the operator has no timers."""
         self._stored = stored
         self._clock = clock
         self._journal = journal
@@ -85,12 +85,12 @@ class Timers:
         return [moment(at) for at in sorted(its)]
 
     def begin(self, now: int) -> None:
-        """Another key has its turn, at a time in ms since 1970."""
+        """Begin the turn of another key, at a time in ms since 1970."""
         self._now = now
         self._changed = {}
 
     def flush(self) -> dict[int, bool]:
-        """Hand on what was changed: the key's turn ends. Gives it: whether there is a timer, by its time."""
+        """Write what was changed: the key's turn ends. Returns, by time, whether there is now a timer."""
         for at, there in self._changed.items():
             act: Callable[[int], None] = self._kept.register if there else self._kept.delete
             act(at)

@@ -1,1 +1,1 @@
-"""Assignment: which container seat each task runs in."""
+"""Assignment: the container seat of each task."""

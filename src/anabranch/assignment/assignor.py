@@ -1,6 +1,7 @@
-"""The tasks of all stages of a job to its seats: by the racks of what they read where those count, else without.
+"""Assigns the tasks of all stages of a job to its seats: by the racks of what they read if these count, otherwise
+without.
 
-What solves problems with racks is imported where it is needed: it takes half a second, and few jobs have racks.
+The solver for problems with racks is imported on demand: importing it takes half a second, and few jobs have racks.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Placed = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What a placement is to be, once it is balanced: see :class:`anabranch.config.AssignmentSettings`."""
+    """The criteria for a placement, once it is balanced: see :class:`anabranch.config.AssignmentSettings`."""
 
     strategy: Literal["none", "min_traffic", "balance_subtopology"] = "none"
     first: Literal["containers", "traffic"] = "containers"
@@ -41,11 +42,11 @@ class Where:
     """The racks of seats and of partitions.
 
     Attributes:
-        seats: by seat; None: it isn't known.
-        partitions: by ``system/stream`` and partition, those of the replicas, the leader's first; None: of a broker
-            that has none. Streams of systems of which none is named don't count.
-        coming: streams that aren't there yet, as the job will make them: they don't count.
-        lanes: by stage and ``system/stream``, how many lanes of a container read it each for itself; one if not named.
+        seats: the rack of each seat; None: unknown.
+        partitions: by ``system/stream`` and partition, the racks of the replicas, the leader's first; None: for a
+            broker without one. Streams of systems without any racks don't count.
+        coming: streams that don't exist yet, which the job will create: they don't count.
+        lanes: by stage and ``system/stream``, how many lanes of a container read it separately; one if not named.
     """
 
     seats: Mapping[str, str | None]
@@ -54,7 +55,7 @@ class Where:
     lanes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def read(self, stage: str, ssps: Iterable[SSP]) -> tuple[Partition, ...]:
-        """What a task reads, as the solver has it."""
+        """What a task reads, in the solver's form."""
         found = []
         for ssp in dict.fromkeys(wholes(ssps)):
             stream = f"{ssp.system}/{ssp.stream}"
@@ -65,18 +66,18 @@ class Where:
         return tuple(found)
 
     def counts(self, stream: str) -> bool:
-        """Whether it matters where a stream is read: it is there, in a system that has any in racks."""
+        """Whether it matters where a stream is read: it exists, in a system with racks."""
         system, _, _ = stream.partition("/")
         return stream not in self.coming and any(name.startswith(f"{system}/") for name in self.partitions)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seating:
-    """``racks``: those of the seats, if they count. ``why_not``: why they don't; empty if they aren't asked for.
+    """``racks``: those of the seats, if they count. ``why_not``: why they don't; empty if they aren't requested.
 
-    ``cost`` is ``traffic_cost`` for each partition that a container reads from another rack and ``non_overlap_cost``
-    for each task that moves; none that is as balanced, and with containers first reads each partition in no more
-    containers, is known to cost less than ``lower_bound``. Both are 0 without racks.
+    ``cost``: ``traffic_cost`` for each partition that a container reads from another rack, plus ``non_overlap_cost``
+    for each task that moves. ``lower_bound``: no placement is known to cost less that is equally balanced and, with
+    containers first, reads each partition in no more containers. Both are 0 without racks.
     """
 
     seats: Mapping[str, Mapping[str, str]]
@@ -91,21 +92,21 @@ class Seating:
 
 
 Placing = Callable[[Sequence[StageModel], Placed], Seating]
-"""Gives the tasks of stages their seats; with where tasks were."""
+"""Gives the tasks of stages their seats, given where the tasks were."""
 
 
 def plain(containers: int) -> Placing:
-    """Places tasks in the seats of so many containers, without racks."""
+    """Places tasks in this many seats, without racks."""
     where = Where(seats={str(number): None for number in range(containers)})
     return lambda stages, former: seat(stages, former, where, Rules())
 
 
 def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rules) -> Seating:
-    """Where each task goes. ``former``: where tasks were, by their present names or those at another factor.
+    """The seat of each task. ``former``: where tasks were, by their present names or those at another factor.
 
-    First balance: floor or ceiling of tasks per seat. Then, with racks, as few containers for each partition as that
-    allows, then the least cost; or the least cost first. It doesn't depend on the order of anything, and on its own
-    result nothing moves.
+    Balance comes first: floor or ceiling of tasks per seat. Then, with racks, as few containers for each partition as
+    balance allows, then the least cost; or the least cost first. The result doesn't depend on the order of anything,
+    and applied to its own result, nothing moves.
 
     Raises:
         ConfigError: no seats.
@@ -130,7 +131,7 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
 
 
 def explained(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rules) -> dict[str, dict[str, str]]:
-    """For each task, by stage, why :func:`seat` puts it where it does."""
+    """For each task, by stage, why :func:`seat` puts it there."""
     found = seat(stages, former, where, rules)
     problem = _problem(stages, former, where, rules)
     if rules.strategy == "none" or found.why_not or None in where.seats.values() or any(map(_shares, stages)):
@@ -146,7 +147,7 @@ def _without_racks(stages: Sequence[StageModel], former: Placed, where: Where) -
 
 
 def _name(task: Task) -> str:
-    """A task as the solver names it: in the order of the indexes, as tasks beside each other often read the same."""
+    """The solver's name for a task, which sorts by index, because neighbouring tasks often read the same."""
     return f"{task.stage}/{task.index:08}/{task.name}"
 
 
@@ -211,8 +212,9 @@ def _containers_first(stages: Sequence[StageModel], problem: Problem, where: Whe
 
 
 def _bound(problem: Problem) -> float:
-    """Less than any placement costs that balances each stage: of what a partition's tasks read together, a task reads
-    at least its part, wherever the others are."""
+    """A lower bound on the cost of placements that balance each stage: of what a partition's tasks read together, each
+    task reads at least its share, wherever the others are.
+    """
     from anabranch.assignment.racks import solver
 
     by_stage: dict[str, list[Load]] = defaultdict(list)
@@ -229,7 +231,7 @@ def _bound(problem: Problem) -> float:
 
 
 def _traffic_first(stages: Sequence[StageModel], problem: Problem, where: Where) -> Seating:
-    """The solver's placement, with the tasks of each rack as far together there as can be."""
+    """The solver's placement, with tasks of the same partition together within each rack, as far as possible."""
     from anabranch.assignment.racks import solver
 
     answer = solver.solve(problem)

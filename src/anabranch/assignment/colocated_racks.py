@@ -1,4 +1,4 @@
-"""Tasks that read the same partitions, in few seats and at little traffic across racks."""
+"""Tasks that read the same partitions, in few seats and with little traffic across racks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Piece = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class Member:
-    """A task of one stage, by a name of its own among all stages; what it reads, and where it was."""
+    """A task of one stage, with a name that is unique among all stages; what it reads, and where it was."""
 
     name: str
     task: Task
@@ -36,16 +36,16 @@ def place(
     traffic_cost: int,
     move_cost: int,
 ) -> tuple[dict[str, str], float]:
-    """The seat of each member, by name, and what that costs.
+    """The seat of each member, by name, and the total cost.
 
-    Balanced, and each partition in the fewest seats, as :func:`placement.place` finds them. Which group of tasks takes
-    which of the places so found is settled by cost, exactly: a seat that has any task of a group reads all that the
-    group reads. Two ways to cut the groups are tried: the one that moves few tasks, and the one in which seats that
-    have parts of one group are in one rack as far as can be.
+    Balanced, and with each partition in the fewest seats, as found by :func:`placement.place`. Cost then decides
+    exactly which group of tasks takes which of these places: a seat that has any task of a group reads everything that
+    the group reads. Two ways of dividing the groups are tried: one that moves few tasks, and one in which seats with
+    parts of the same group are in one rack, as far as possible.
 
     Args:
         racks: by seat.
-        load: how many tasks of other stages a seat has.
+        load: how many tasks of other stages each seat has.
     """
     tasks = [member.task for member in members]
     homes = {member.task.name: member.home for member in members if member.home is not None}
@@ -69,7 +69,7 @@ def place(
 def _permuted(
     members: Sequence[Member], way: Mapping[str, str], racks: Mapping[str, str | None], traffic_cost: int, moves: int
 ) -> tuple[dict[str, str], float]:
-    """The groups of tasks changed about, such that it costs least."""
+    """The groups of tasks, permuted at the least cost."""
     groups: dict[tuple[tuple[str, int], ...], list[Member]] = defaultdict(list)
     for member in sorted(members, key=lambda each: each.name):
         key = sorted((f"{ssp.system}/{ssp.stream}", ssp.partition) for ssp in member.task.ssps)
@@ -98,10 +98,10 @@ def _matched(
     traffic_cost: int,
     move_cost: int,
 ) -> list[tuple[list[Member], _Piece, int]]:
-    """Each group with a piece, at the least cost in all.
+    """Each group with a piece, at the least total cost.
 
     Pieces in the same racks differ only for the groups that were there. So a group has an arc to each set of racks, and
-    one to each piece with a seat that it was in: that has the least cost of all arcs.
+    one to each piece with a seat that it was in, which gives the same least cost as all arcs.
     """
     kinds = sorted(pieces)
     sets = sorted({_racks_of(kind, racks) for kind in kinds})
@@ -148,12 +148,12 @@ def _racks_of(piece: _Piece, racks: Mapping[str, str | None]) -> tuple[str, ...]
 
 
 def _far(group: Sequence[Member], rack: str) -> int:
-    """What a seat in a rack reads from others, if it has any task of a group."""
+    """What a seat in a rack reads from other racks if it has any task of a group."""
     return int(sum(each.weight for each in group[0].reads if rack not in each.racks))
 
 
 def _filled(group: Sequence[Member], piece: _Piece) -> dict[str, str]:
-    """Each task of a group in a seat of its piece: where it was, if there is room."""
+    """Each task of a group in a seat of its piece: its former one, if there is room."""
     room = dict(piece)
     placed = {}
     for member in group:

@@ -12,11 +12,11 @@ from anabranch.model.names import TaskName
 __all__ = ["Lineage"]
 
 _Base = tuple[str, str, str, int]
-"""What names of tasks have in common that are buckets of the same one."""
+"""The common part of the names of tasks that are buckets of the same task."""
 
 
 class Lineage:
-    """The former seats of a stage's tasks. Buckets nest, so a split or merged one is found by number."""
+    """The former seats of a stage's tasks. Buckets nest, so the parts of a split or merged task are found by number."""
 
     def __init__(self, previous: Mapping[str, str]) -> None:
         self._seats = previous
@@ -28,7 +28,7 @@ class Lineage:
                 its[name.bucket % name.factor] = seat
 
     def seat(self, task: str) -> str | None:
-        """The seat that held the task or most of its parts, the first of several; None if it is new."""
+        """The seat that had the task or most of its parts, the first of several; None if it is new."""
         if task in self._seats:
             return self._seats[task]
         name = _parsed(task)
@@ -51,7 +51,7 @@ def _base(name: TaskName) -> _Base:
 
 
 def _parsed(text: str) -> TaskName | None:
-    """A task of a user's own grouper may be called anything."""
+    """Tasks of a user's own grouper may have any name."""
     try:
         return names.parse(text)
     except UsageError:

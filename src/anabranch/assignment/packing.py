@@ -1,4 +1,4 @@
-"""Tasks to seats with the fewest pieces: groups in a line, cut at the seats' ends."""
+"""Assigns tasks to seats with the fewest pieces: groups in a line, cut at the seats' ends."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["Line"]
 class Line:
     """The groups in a line, cut where one seat ends and the next begins.
 
-    G groups in C seats are G + C pieces less the cuts that fall between two groups, and no placement has
-    fewer than the line with the most such cuts. When groups are equally large, that depends on the order of
-    the seats' sizes alone; which seat of a size and which group come next goes by what needn't move.
+    G groups in C seats make G + C pieces minus the cuts that fall between two groups, and no placement has fewer than
+    the line with the most such cuts. If groups are equally large, that depends only on the order of the seats' sizes;
+    which seat of a size and which group come next is chosen so that few tasks move.
     """
 
     def __init__(self, sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: Mapping[str, str]) -> None:
@@ -36,7 +36,9 @@ class Line:
         self.clean = _clean_cuts(Counter(self.room.values()), self.floor, {len(group) for group in groups})
 
     def fill(self) -> dict[str, str]:
-        """Seat after seat: first the rest of the group that is begun, then whole groups, then a part."""
+        """Fill seat after seat: first with the rest of the group that was begun, then with whole groups, then with a
+        part.
+        """
         while self.room:
             seat = self._next_seat()
             left = self._take(seat, self.room.pop(seat))
@@ -52,8 +54,9 @@ class Line:
         return self.placed
 
     def _by_gain(self, seat: str, left: int) -> Iterable[int]:
-        """The groups that wait, first those by which most is gained. Of which nothing is at home in the seat, those of
-        a size that have equally many new tasks are equal: only as many are looked at as are asked for."""
+        """The waiting groups, those with the largest gain first. Groups of the same size with equally many new tasks
+        and no task that was in the seat are equivalent: only as many are examined as are requested.
+        """
         if not self.homes:  # nothing is gained anywhere
             return list(self.groups)
 
@@ -72,7 +75,7 @@ class Line:
         self.begun = self.groups.pop(number)
 
     def _take(self, seat: str, room: int) -> int:
-        """Fill ``room`` from the group that is begun, what is at home or free first; return what is left."""
+        """Fill ``room`` from the group that was begun, tasks that were here or are new first; return what is left."""
         rank = {seat: 0, None: 1}
         here = sorted(self.begun, key=lambda task: rank.get(self.homes.get(task), 2)) if self.homes else self.begun
         taken, self.begun = here[:room], here[room:]
@@ -80,7 +83,9 @@ class Line:
         return room - len(taken)
 
     def _next_seat(self) -> str:
-        """Of the seats whose size leads to the most clean cuts, the one that loses least by what is begun."""
+        """Of the seats whose size leads to the most clean cuts, the one that loses least because of the group that was
+        begun.
+        """
         counts = Counter(self.room.values())
         small, large = counts[self.floor], counts[self.floor + 1]
         after = {
@@ -101,7 +106,7 @@ class Line:
         return min(best, key=lost)
 
     def _gain(self, number: int, seat: str, left: int) -> tuple[int, int, int]:
-        """What stays, less what others lose, when ``seat`` takes as much of a group as it can."""
+        """The number of tasks that stay, minus what others lose, when ``seat`` takes as much of a group as it can."""
         held = self.held[number]
         taken = min(left, len(self.groups[number]))
         stays = min(taken, held[seat])
@@ -109,7 +114,7 @@ class Line:
 
 
 def _clean_cuts(seats: Counter[int], floor: int, group_sizes: set[int]) -> dict[tuple[int, int], int]:
-    """How many cuts can fall between two groups when so many floor and ceiling seats are to be filled."""
+    """How many cuts can fall between two groups when this many floor and ceiling seats have to be filled."""
     unit = group_sizes.pop() if len(group_sizes) == 1 else 1
     clean: dict[tuple[int, int], int] = {}
     for small in range(seats[floor] + 1):

@@ -1,4 +1,4 @@
-"""Tasks to seats, without racks: balanced, each SSP in few containers, and as little moved as that allows."""
+"""Assigns tasks to seats without racks: balanced, each SSP in few containers, with as few moves as that allows."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def place(
 ) -> dict[str, str]:
     """The seat of each task of one stage, by name, in the order of the tasks' indexes.
 
-    Every seat gets the floor or the ceiling of tasks per seat. Of such placements it takes one in which SSPs
-    are read in the fewest containers, and of those one that moves few tasks from their ``previous`` seats:
-    the fewest when no two tasks read the same SSP, as with factor 1. ``load`` counts tasks of other stages:
-    what doesn't divide evenly goes where there is least. The order of the arguments changes nothing.
+    Every seat gets the floor or the ceiling of tasks per seat. Among such placements, one is chosen in which SSPs are
+    read in the fewest containers, and among those, one that moves few tasks from their ``previous`` seats: the fewest
+    when no two tasks read the same SSP, as with factor 1. ``load`` counts tasks of other stages: a remainder goes where
+    there are fewest. The order of the arguments makes no difference.
 
     Raises:
         ConfigError: no seats.
@@ -54,21 +54,22 @@ def place(
 
 
 def place_exactly(tasks: Iterable[Task], sizes: Mapping[str, int], homes: Mapping[str, str]) -> dict[str, str]:
-    """So many tasks of one stage for each seat, as few away from their ``homes`` as can be; those that read the same
-    SSPs together where there is room."""
+    """This many tasks of one stage for each seat, as few as possible away from their ``homes``; tasks that read the
+    same SSPs together where there is room.
+    """
     groups = list(_groups(sorted(tasks, key=attrgetter("index", "name"))).values())
     ordered = dict(sorted(sizes.items(), key=lambda item: (len(item[0]), item[0])))
     return _patched(ordered, groups, _staying(ordered, groups, homes))
 
 
 def _homes(tasks: Iterable[Task], previous: Mapping[str, str]) -> dict[str, str]:
-    """Where the tasks were that aren't new."""
+    """Where the tasks that aren't new were."""
     lineage = Lineage(previous)
     return {task.name: home for task in tasks if (home := lineage.seat(task.name)) is not None} if previous else {}
 
 
 def consumption(tasks: Iterable[Task], placement: Mapping[str, str]) -> float:
-    """In how many containers an SSP is read, on average: 1.0 is the least. Broadcast SSPs don't count."""
+    """In how many containers an SSP is read, on average: at least 1.0. Broadcast SSPs don't count."""
     return _consumption(_groups(tasks), placement)
 
 
@@ -82,13 +83,13 @@ def _consumption(groups: _Groups, placement: Mapping[str, str]) -> float:
 
 
 def _is_uniform(groups: _Groups) -> bool:
-    """Whether groups are alike and share no SSP: then a line has the fewest pieces, and each costs the same."""
+    """Whether groups are alike and share no SSP: then a line has the fewest pieces, and every piece costs the same."""
     shapes = {(len(partitions), len(names)) for partitions, names in groups.items()}
     return len(shapes) <= 1 and len(set().union(*groups)) == sum(map(len, groups))
 
 
 def _sizes(count: int, seats: Sequence[str], homes: Mapping[str, str]) -> dict[str, int]:
-    """Tasks per seat; the seats that held most get the ceiling."""
+    """Tasks per seat; the seats that had most get the ceiling."""
     floor, ceilings = divmod(count, len(seats))
     held = Counter(homes.values())
     fullest = sorted(seats, key=lambda seat: -held[seat])[:ceilings]
@@ -96,7 +97,7 @@ def _sizes(count: int, seats: Sequence[str], homes: Mapping[str, str]) -> dict[s
 
 
 def _groups(tasks: Iterable[Task]) -> _Groups:
-    """The tasks that read the same partitions: best kept together."""
+    """The tasks that read the same partitions, which are best kept together."""
     groups: _Groups = defaultdict(list)
     for task in tasks:
         groups[frozenset([(ssp.system, ssp.stream, ssp.partition) for ssp in task.ssps])].append(task.name)
@@ -104,7 +105,7 @@ def _groups(tasks: Iterable[Task]) -> _Groups:
 
 
 def _staying(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: Mapping[str, str]) -> dict[str, str]:
-    """The tasks that may stay: a seat that held too many lets go of its smallest pieces first."""
+    """The tasks that may stay: a seat that had too many gives up its smallest pieces first."""
     pieces: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
     for number, group in enumerate(groups if homes else ()):
         for task in group:
@@ -120,7 +121,7 @@ def _staying(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: M
 
 
 def _patched(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], staying: Mapping[str, str]) -> dict[str, str]:
-    """Nothing moves that may stay; others fill the gaps, a group's together where one is wide enough."""
+    """No task moves that may stay; others fill the gaps, a group's together if a gap is wide enough."""
     placed = dict(staying)
     room = Counter(sizes)
     room.subtract(staying.values())

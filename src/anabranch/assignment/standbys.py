@@ -1,6 +1,6 @@
-"""Which processes keep copies of which lanes' folders: by the rules for standbys, with lanes in place of tasks.
+"""Which processes maintain copies of which lanes' folders: by the rules for standbys, with lanes in place of tasks.
 
-What solves it is imported where it is needed: it takes half a second, and few jobs have standbys.
+The solver is imported on demand: importing it takes half a second, and few jobs have standbys.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ __all__ = ["numbered", "place"]
 def place(
     lanes: Mapping[str, str], processes: Mapping[str, str | None], copies: int, former: Mapping[str, Collection[str]]
 ) -> dict[str, tuple[str, ...]]:
-    """The processes that keep the copies of each lane: never the one that runs it, and as many as there are for it.
+    """The processes that maintain the copies of each lane: never the one that runs it, and as many as there are.
 
-    First the lanes and their copies are in as many racks as can be, then each process has its share of copies, then
-    few are not where they were. If the rack of any process isn't known, racks don't count. On its own result nothing
-    moves, and the order of the arguments changes nothing.
+    First the lanes and their copies are in as many racks as possible, then each process has its share of copies, then
+    few copies move. If the rack of any process isn't known, racks don't count. Applied to its own result, nothing
+    moves, and the order of the arguments makes no difference.
 
     Args:
-        lanes: the process that runs each.
-        processes: the rack of each.
-        copies: of each lane.
-        former: the processes that keep copies of a lane already.
+        lanes: the process that runs each lane.
+        processes: the rack of each process.
+        copies: the number of copies of each lane.
+        former: the processes that already maintain copies of a lane.
     """
     if not lanes or not copies or len(processes) < 2:
         return dict.fromkeys(sorted(lanes), ())

@@ -1,4 +1,6 @@
-"""The command line: one file a verb. Data on stdout, progress on stderr; errors say what, why and what next."""
+"""The command line: one file for each verb. Data goes to stdout, progress to stderr; errors say what, why and what
+next.
+"""
 
 from anabranch.cli.main import main
 

@@ -1,4 +1,4 @@
-"""``anabranch check``: whether all that a job has left is whole, and what is lost if it isn't."""
+"""``anabranch check``: whether everything that a job has left is intact, and what is lost if it isn't."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def check(
 
 
 class _Check:
-    """All of a job that can be looked at now."""
+    """Everything of a job that can be checked now."""
 
     def __init__(self, settings: Settings, status: JobStatus, stack: ExitStack) -> None:
         from anabranch.systems.systems import Systems
@@ -82,7 +82,7 @@ class _Check:
         ]
 
     def repaired(self) -> list[Finding]:
-        """All that was wrong; what can be mended is mended.
+        """All problems; those that can be repaired have been.
 
         Raises:
             ConflictError: a process has one of the folders.

@@ -23,7 +23,7 @@ from anabranch.model.lane import Lane
 
 @dataclass(frozen=True)
 class Compaction:
-    """What became of a lane's state: rows, and the bytes of their keys and values, then and now."""
+    """The size of a lane's state before and after: rows, and the bytes of their keys and values."""
 
     lane: str
     rows: int
@@ -66,10 +66,10 @@ def compact(
 
 
 def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> list[Compaction]:
-    """Give the lanes that have foreign state folders without it; those that they had are removed then.
+    """Give lanes with foreign state new folders without it; their old folders are deleted.
 
     Raises:
-        As :func:`anabranch.container.checkpoint.compaction.look` and ``rewrite``: all is as it was, then.
+        The same as :func:`anabranch.container.checkpoint.compaction.look` and ``rewrite``: then nothing has changed.
     """
     from anabranch.container.checkpoint import compaction
 
@@ -98,8 +98,9 @@ def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> lis
 
 
 def cleared(store: Store, job: str, root: str) -> list[str]:
-    """Remove the folders that nobody needs of a job that :func:`maintenance.lanes` has found at rest; gives them. Those
-    under a root that isn't on a local disk stay."""
+    """Delete the folders that nobody needs, of a job that :func:`maintenance.lanes` has found at rest, and return them.
+    Folders under a root that isn't on a local disk stay.
+    """
     place = local_folder(root)
     if place is None:
         return []
@@ -115,7 +116,7 @@ def cleared(store: Store, job: str, root: str) -> list[str]:
 
 
 def _settings(settings: Settings, store: Store, job: str) -> Settings:
-    """Those that the job was started with; of one that was run in one process, these here."""
+    """The settings with which the job was started; for one that was run in one process, the present ones."""
     try:
         return configuration.restored(queries.running(store, job).program.settings)
     except ConflictError:  # only the process that ran it has its code

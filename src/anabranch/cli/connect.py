@@ -1,4 +1,6 @@
-"""Finds who serves a job: the coordinator that was named, or one that runs on this machine, else the store alone."""
+"""Finds the coordinator that serves a job: the one that was named, or one that runs on this machine; otherwise only the
+store is asked.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ T = TypeVar("T")
 
 
 def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
-    """All jobs of a coordinator; or of a store, those that run as their coordinators say."""
+    """All jobs of a coordinator; or of a store, with the status of those that are running from their coordinators."""
     if (url := _url(settings)) is not None:
         with _client(url, settings) as client:
             return client.jobs()
@@ -38,7 +40,7 @@ def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
 
 
 def status(settings: CoordinatorSettings, job: str) -> JobStatus:
-    """A job's status. NotFoundError names the jobs that there are."""
+    """A job's status. Raises NotFoundError that names the existing jobs."""
     return _told(settings, job, lambda found: found.status(job), lambda store: queries.status(store, job))
 
 
@@ -63,8 +65,9 @@ def described(settings: CoordinatorSettings, job: str) -> tuple[JobStatus, JobMo
 
 
 def read(settings: CoordinatorSettings, job: str | None, ask: Callable[[Operations], T]) -> T:
-    """What a coordinator says of a job, or of all: the one that serves it; else one that looks into the store, and
-    serves nothing."""
+    """A coordinator's answer about a job, or about all of them: from the coordinator that serves it; otherwise from one
+    that only reads the store.
+    """
     url = _url(settings)
     if url is None and job is not None:
         url = endpoint.find(settings.store).get(job)
@@ -78,7 +81,9 @@ def read(settings: CoordinatorSettings, job: str | None, ask: Callable[[Operatio
 
 
 def settings_of(settings: Settings, job: str) -> Settings:
-    """The settings that a job was started with on a coordinator; of one that was run in one process, these here."""
+    """The settings with which a job was started on a coordinator; for one that was run in one process, the present
+    ones.
+    """
     try:
         running = _told(
             settings.coordinator, job, lambda found: found.running(job), lambda store: queries.running(store, job)
@@ -92,8 +97,8 @@ def client(settings: CoordinatorSettings, job: str) -> Client:
     """A client of the coordinator that serves the job.
 
     Raises:
-        NotFoundError: nobody knows the job.
-        ConflictError: it is known, but nothing runs.
+        NotFoundError: there is no such job.
+        ConflictError: it exists, but nothing is running.
     """
     url = _url(settings) or endpoint.find(settings.store).get(job)
     if url is not None:
@@ -105,7 +110,7 @@ def client(settings: CoordinatorSettings, job: str) -> Client:
 
 
 def at(settings: Settings, url: str | None) -> Client:
-    """A client of the coordinator at a URL, else at the one that is configured. UsageError if neither is given."""
+    """A client of the coordinator at a URL, or else of the configured one. Raises UsageError if there is neither."""
     found = url or _url(settings.coordinator)
     if found is None:
         raise UsageError(
@@ -116,7 +121,7 @@ def at(settings: Settings, url: str | None) -> Client:
 
 
 def _url(settings: CoordinatorSettings) -> str | None:
-    """The coordinator that is configured; else the one that leads on a store that several machines reach."""
+    """The configured coordinator, or else the leader on a store that several machines can reach."""
     if settings.url is not None or not address.is_on_server(settings.store):
         return settings.url
     with _opened(settings) as store:
@@ -132,7 +137,9 @@ def _client(url: str, settings: CoordinatorSettings) -> Client:
 
 
 def token(url: str, settings: CoordinatorSettings) -> str | None:
-    """What a coordinator at this URL wants to see: the token that is set, else the one that it has made here."""
+    """The token for the coordinator at this URL: the configured one, or else the one that the coordinator has made on
+    this machine.
+    """
     if settings.token is not None:
         return secrets.resolved("coordinator.token", settings.token)
     if settings.token_file is None or not all(_is_here(each) for each in url.split(",")):
@@ -150,7 +157,7 @@ def _is_here(url: str) -> bool:
 
 
 def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], look: Callable[[Store], T]) -> T:
-    """What the coordinator says that serves the job; what the store says, if none does."""
+    """The answer of the coordinator that serves the job, or else of the store."""
     url = _url(settings) or endpoint.find(settings.store).get(job)
     if url is not None:
         with _client(url, settings) as found:
@@ -160,7 +167,7 @@ def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], l
 
 
 def _opened(settings: CoordinatorSettings) -> closing[Store]:
-    """The store, to look into. Where a coordinator answers it isn't needed, nor what it takes to import it."""
+    """The store, for reading. It is only opened, and its modules only imported, if no coordinator answers."""
     from anabranch.coordinator.store import Store
 
     return closing(Store.open_existing(settings.store))

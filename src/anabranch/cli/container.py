@@ -1,4 +1,4 @@
-"""``anabranch container``: one process of a job: takes a seat of it, or stands by for one, and runs its lanes."""
+"""``anabranch container``: one process of a job, which takes a seat or stands by for one, and runs its lanes."""
 
 from __future__ import annotations
 
@@ -91,10 +91,10 @@ def _run(
     ended: threading.Event,
     replacer: Replacer,
 ) -> Restarts | None:
-    """Start Spark, and run lanes in it until the job has ended or the process must. ``ended`` is set then.
+    """Start Spark, and run lanes in it until the job has ended or the process must end; ``ended`` is set then.
 
     Returns:
-        what a new process should follow with; None: nothing is to follow.
+        What a new process should continue with; None: there is nothing to continue.
     """
     from anabranch.container import executors
     from anabranch.container.reconciler import Container
@@ -123,14 +123,14 @@ def _run(
 
 
 def _trace(lane: str, error: BaseException) -> None:
-    """All that is known of a failure goes where this process's log goes."""
+    """Write all details of a failure to this process's log."""
     from anabranch.container import root_cause
 
     sys.stderr.write(f"lane {lane} failed:\n{root_cause.text_of(error)}\n")
 
 
 def _code(client: Client, sha256: str, in_image: bool) -> Path:
-    """The job's folder, as it was when the job was started. ConflictError: the one that is here is another."""
+    """The job's folder, as it was when the job was started. Raises ConflictError if the code here is different."""
     if in_image:
         here = Path.cwd()
         if artifact.fingerprint(here) != sha256:
@@ -154,7 +154,9 @@ def _settings(running: RunningDeployment, master: str | None, rack: str | None) 
 
 
 def _survives(graph: Graph, settings: Settings) -> bool:
-    """Whether it goes on without its coordinator: only if it may, and nothing that it writes could be written twice."""
+    """Whether it continues without its coordinator: only if that is allowed, and nothing that it writes could be
+    written twice.
+    """
     written = {node.args["stream"] for node in graph.nodes if node.kind == "write"}
     foreign = {output for output, each in settings.outputs.items() if opening.is_foreign(each)}
     unsure = any(node.kind == "foreach_batch" for node in graph.nodes) or written & (settings.at_least_once | foreign)
@@ -207,7 +209,7 @@ def _serve(
 
 
 def _check_ended_well(client: Client, job: str, deployment: int) -> None:
-    """Raises JobFailedError if it is known that the job has failed; ConflictError if it runs on with other code."""
+    """Raises JobFailedError if the job is known to have failed; ConflictError if it continues with other code."""
     try:
         status = client.status(job)
     except AWAY as error:
@@ -225,9 +227,10 @@ def _check_ended_well(client: Client, job: str, deployment: int) -> None:
 def _seated(
     client: Client, me: Registration, leaving: _Leaving, made: Container
 ) -> tuple[float, RegistrationResponse | None]:
-    """A seat, with when it was asked for; stands by until one is free, warms the session meanwhile, and keeps standbys.
+    """A seat, and when it was requested; until one is free, the process stands by, warms its session and maintains
+    standbys.
 
-    None: the job doesn't run any more.
+    None: the job isn't running any more.
     """
 
     def ask() -> tuple[float, RegistrationResponse]:
@@ -251,9 +254,9 @@ def _seated(
 
 
 class _Warming:
-    """Warms a session in a thread, inside ``with``: behind it, it comes to its end. On a cluster it does nothing.
+    """Warms a session in a thread, inside ``with``; leaving the block waits for its end. On a cluster it does nothing.
 
-    ``is_done``: it has nothing left to do.
+    ``is_done``: there is nothing left to do.
     """
 
     def __init__(self, spark: Any) -> None:
@@ -302,7 +305,7 @@ class _Warming:
 
 
 class _Leaving:
-    """SIGINT and SIGTERM let the container end at a batch boundary; a second one ends the process at once."""
+    """SIGINT and SIGTERM make the container end at a batch boundary; a second one ends the process at once."""
 
     def __init__(self) -> None:
         self.event = threading.Event()

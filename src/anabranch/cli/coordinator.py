@@ -1,4 +1,4 @@
-"""``anabranch coordinator``: serves the jobs of a store; of several on one store, one leads."""
+"""``anabranch coordinator``: serves the jobs of a store; if there are several on one store, one leads."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _greet(settings: CoordinatorSettings, store: Store, url: str, local: bool) -
 
 
 def _check_reach(settings: CoordinatorSettings, host: str, url: str | None) -> None:
-    """Raises UsageError if strangers could reach the coordinator, or nobody could at its URL."""
+    """Raises UsageError if strangers could reach the coordinator, or nobody could reach it at its URL."""
     if settings.token is None and not _is_loopback(host):
         raise UsageError(
             f"{host} can be reached from elsewhere, and [coordinator] token isn't set",
@@ -129,16 +129,16 @@ def default_port(host: str, url: str | None) -> int:
 
 
 def _collect_seldom() -> None:
-    """Keep pauses of the garbage collector short: what is there now stays, and polls that hang are no garbage."""
+    """Keep pauses of the garbage collector short: existing objects stay, and hanging polls aren't garbage."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
 
 
 def _launcher(settings: CoordinatorSettings, url: str, config: Path | None) -> Launcher:
-    """Starts containers that look for coordinators at ``url``, with the configuration and environment of this one.
+    """Starts containers that look for coordinators at ``url``, with this one's configuration and environment.
 
-    Of the settings in its environment they get those of the machine; those of jobs were handed over by ``start``.
+    From the settings in its environment they get those about the machine; ``start`` has handed over those about jobs.
     """
     assert settings.logs is not None
     named = [] if config is None else ["--config", str(config.resolve())]

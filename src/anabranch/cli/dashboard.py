@@ -42,16 +42,18 @@ def dashboard(
 
 
 def address(url: str, job: str | None = None, token: str | None = None) -> str:
-    """The address of a page. The token is in the part that no browser sends and no server logs; the page takes it out
-    of the address before it does anything else."""
+    """The address of a page. The token is in the part that no browser sends and no server logs; the page removes it
+    from the address before it does anything else.
+    """
     path = "/" if job is None else f"/jobs/{quote(job, safe='')}"
     fragment = path if token is None else f"/login?{urlencode({'token': token, 'next': path})}"
     return f"{url.rstrip('/')}{_PATH}#{fragment}"
 
 
 def _redirect(token_path: Path, address: str) -> str:
-    """The URL of a file that leads to an address, and that only this user can read: the browser is started with it, and
-    everybody sees with what a process was started."""
+    """The URL of a file that redirects to an address, and that only this user can read: the browser's arguments are
+    visible to everybody.
+    """
     path = token_file.sibling(token_path, ".token.html")
     own_files.make_folder(path.parent)
     path.unlink(missing_ok=True)
@@ -61,7 +63,7 @@ def _redirect(token_path: Path, address: str) -> str:
 
 
 def _url(settings: CoordinatorSettings, job: str | None) -> str:
-    """The coordinator that is configured; else one that runs a job on this machine."""
+    """The configured coordinator, or else one that runs a job on this machine."""
     if job is not None:
         with connect.client(settings, job) as client:
             return client.url

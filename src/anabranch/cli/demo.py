@@ -55,7 +55,9 @@ bootstrap_servers = "{}"
 """
 
 _JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Djava.io.tmpdir={}"
-"""Its processes live for a minute: the quick compiler alone halves what they need. Nothing of theirs stays in /tmp."""
+"""Its processes live for about a minute: using only the fast compiler halves their CPU time. They leave nothing in
+/tmp.
+"""
 
 
 def demo(
@@ -108,7 +110,7 @@ def _toured(place: Path, kafka: bool, step: bool, interruptions: Interruptions) 
 
 
 def _workspace(folder: Path | None, interruptions: Interruptions) -> Path:
-    """The folder of the tour. One of its own is removed at the end."""
+    """The folder of the tour. If the tour created it, it is removed at the end."""
     if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise AnabranchError(f"{folder} isn't an empty folder", "name a new one")
     place = (folder or Path(tempfile.gettempdir()) / f"anabranch-demo-{uuid.uuid4().hex[:8]}").resolve()
@@ -119,7 +121,7 @@ def _workspace(folder: Path | None, interruptions: Interruptions) -> Path:
 
 
 def _broker(place: Path, java: str, interruptions: Interruptions) -> str:
-    """Start a Kafka broker in the folder; gives its address."""
+    """Start a Kafka broker in the folder, and return its address."""
     from anabranch.systems.kafka import jars
     from anabranch.testing import broker
 

@@ -1,4 +1,6 @@
-"""``anabranch deploy``: another version of a job follows the one that runs, on its state and positions."""
+"""``anabranch deploy``: replaces the running version of a job by another one, which takes over its state and
+positions.
+"""
 
 from __future__ import annotations
 
@@ -60,11 +62,11 @@ def deploy(
 def _after_drain(
     client: Client, file: JobFile, settings: Settings, up_to: str, timeout: float, reset_state: bool
 ) -> None:
-    """Drain a job, and start the new version then: planned before, so that it is known that it can be.
+    """Drain a job, and then start the new version, which is planned first, so that it is known to be possible.
 
     Raises:
         ConflictError: the job can't be drained now.
-        JobFailedError, OutOfTimeError: as :func:`drain.wait`, and when it is started.
+        JobFailedError, OutOfTimeError: as for :func:`drain.wait`, and for starting it.
     """
     name, end = file.graph.job, time.monotonic() + timeout
     prepared = start.prepare(client, file, settings, client.model(name), drained=True)
@@ -76,7 +78,7 @@ def _after_drain(
 
 
 def planned(client: Client, file: JobFile, settings: Settings) -> Prepared:
-    """The new version of a job, with the factor and the containers that the job has."""
+    """The new version of a job, with the job's present factor and number of containers."""
     name = file.graph.job
     present, formats = client.model(name), client.running(name).formats
     own = {"factor": present.factor, "containers": len(present.containers)}
@@ -101,8 +103,9 @@ def wished(
     dry: bool = False,
     now: bool = False,
 ) -> DeployRequest:
-    """What is asked for. ``dry``: only what would come of it; else the streams and tables are made that are new, and
-    the code is handed over."""
+    """The request. ``dry``: only asks for the plan; otherwise new streams and tables are created, and the code is
+    handed over.
+    """
     if not dry:
         preparation.formats(prepared.file, settings, prepared.formats, register=True)
         outputs.create(prepared.plan, settings)
@@ -118,11 +121,11 @@ def _between(file: JobFile) -> dict[str, str]:
 
 
 def follow(client: Client, job: str, told: DeployResult, timeout: float | None, json: bool) -> None:
-    """Say what a deployment does, and wait for it (None: don't).
+    """Print what a deployment does, and wait for it (None: don't wait).
 
     Raises:
-        JobFailedError, OutOfTimeError: as :func:`scale.wait`.
-        ConflictError: the job has gone back.
+        JobFailedError, OutOfTimeError: as for :func:`scale.wait`.
+        ConflictError: the deployment was undone.
     """
     said = f"deployment {told.deployment}"
     said += f", of version {told.version_of} again" if told.version_of != told.deployment else ""
@@ -140,7 +143,7 @@ def follow(client: Client, job: str, told: DeployResult, timeout: float | None, 
 
 
 def _check(client: Client, job: str, told: DeployResult) -> None:
-    """Raises ConflictError if the job has gone back."""
+    """Raises ConflictError if the deployment was undone."""
     model = client.model(job)
     if model.run_id != told.deployment:
         back = f"version {model.again or model.run_id}, as deployment {model.run_id}"
@@ -148,7 +151,9 @@ def _check(client: Client, job: str, told: DeployResult) -> None:
 
 
 def _check_between(wanted: dict[str, str], former: set[str]) -> None:
-    """Raises ConflictError if a new intermediate stream is one that the job had once: what lies in it was processed."""
+    """Raises ConflictError if a new intermediate stream is one that the job had before: its records have been
+    processed.
+    """
     for stream, name in wanted.items():
         if stream in former:
             raise ConflictError(

@@ -1,4 +1,4 @@
-"""``anabranch describe``: what a job is made of."""
+"""``anabranch describe``: what a job consists of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``anabranch doctor``: checks Java, Python, Spark and every place that a job needs, one line each."""
+"""``anabranch doctor``: checks Java, Python, Spark and everything else that a job needs, one line each."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def doctor(
 
 
 def _fix(settings: Settings) -> None:
-    """Fetch the jars that systems and formats would otherwise have Spark look for in a Maven repository."""
+    """Fetch the jars that systems and formats would otherwise make Spark look for in a Maven repository."""
     wanted = [system.session_needs().jars for system in Systems(settings).all]
     wanted += [modules.jars(settings.formats, module) for module in modules.needed(settings)]
     for name in filter(None, wanted):
@@ -134,8 +134,9 @@ def _store(settings: Settings) -> str:
 
 
 def _of_systems(settings: Settings) -> dict[str, Callable[[Settings], str]]:
-    """What each system says of itself, and what brings it into Spark. Of one that nothing is bound to and no setting
-    is made for, only what costs no connection."""
+    """Each system's own checks, and whether its Spark connector is available. For a system that nothing is bound to and
+    no setting exists for, only checks that need no connection.
+    """
     found: dict[str, Callable[[Settings], str]] = {}
     systems = Systems(settings)
     used = {system.name for system in systems.used}
@@ -153,7 +154,7 @@ def _checked(check: Callable[[], str], _: Settings) -> str:
 
 
 def _connector(system: System, wanted: bool, _: Settings) -> str:
-    """What brings a system into Spark. Maven is asked whether it has it, where a job would need it."""
+    """Where a system's Spark connector comes from. If a job would need Maven, checks that Maven has it."""
     needs = system.session_needs()
     packages = needs.conf.get("spark.jars.packages", "")
     for each in packages.split(",") if packages and wanted else ():
@@ -164,7 +165,7 @@ def _connector(system: System, wanted: bool, _: Settings) -> str:
 
 
 def _module(module: str, settings: Settings) -> str:
-    """What brings a format into Spark. Maven is asked whether it has it: a job that can't get it doesn't start."""
+    """Where a format's Spark module comes from. Checks that Maven has it: a job that can't get it doesn't start."""
     where = modules.found(settings.formats, module)
     if isinstance(where, Path):
         return str(where)
@@ -180,7 +181,7 @@ def _module(module: str, settings: Settings) -> str:
 
 
 def _is_in_maven(package: str) -> bool | None:
-    """Whether a Maven repository has it; None: that can't be asked."""
+    """Whether a Maven repository has it; None: that can't be checked."""
     maven = shutil.which("mvn")
     if maven is None:
         return None

@@ -1,4 +1,6 @@
-"""``anabranch drain``: lets a job finish what it has taken in, with all windows and timers, and end."""
+"""``anabranch drain``: lets a job finish everything that it has taken in, emit all windows, fire all timers,
+and end.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def drain(
 
 
 def begun(client: Client, job: str, up_to: str) -> DrainAccepted:
-    """Let a job drain. ConflictError if it doesn't."""
+    """Request a drain. Raises ConflictError if the job doesn't drain."""
     told = client.drain(job, wished(client.status(job).deployment, up_to))
     if told.ignored:
         raise ConflictError(f"job {job} doesn't drain: {told.ignored}", f"see anabranch status {job}")
@@ -55,19 +57,19 @@ def begun(client: Client, job: str, up_to: str) -> DrainAccepted:
 
 
 def wished(deployment: int, up_to: str, dry: bool = False) -> DrainNotification:
-    """What is asked for. UsageError if there is no such mode."""
+    """The request. Raises UsageError if there is no such mode."""
     if up_to not in set(DrainMode):
         raise UsageError(f"--up-to can't be {up_to!r}", f"give {' or '.join(DrainMode)}")
     return DrainNotification(uuid=str(uuid.uuid4()), run_id=deployment, mode=DrainMode(up_to), dry=dry)
 
 
 def wait(client: Client, settings: CoordinatorSettings, job: str, timeout: float) -> None:
-    """Wait until a job has drained, and say how far it is.
+    """Wait until a job has drained, and show its progress.
 
     Raises:
         JobFailedError: it has failed, or was stopped.
         ConflictError: the drain was cancelled.
-        OutOfTimeError: it took longer than so many seconds; names what functions are at.
+        OutOfTimeError: it took longer than this many seconds; the message names what functions are working on.
     """
     status: JobStatus | None = None
     last = ""
@@ -95,7 +97,7 @@ def wait(client: Client, settings: CoordinatorSettings, job: str, timeout: float
 
 
 def _has_drained(job: str, status: JobStatus) -> bool:
-    """Raises what stands against going on waiting; see :func:`wait`."""
+    """Raises an error if there is nothing more to wait for; see :func:`wait`."""
     if status.state == DeploymentState.DRAINED:
         return True
     if status.drain is None and status.state == DeploymentState.RUNNING:
@@ -112,7 +114,7 @@ def _has_drained(job: str, status: JobStatus) -> bool:
 
 
 def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatus | None:
-    """A job as it is, or as the process has left it that ran it and has ended; None while nobody can be asked."""
+    """A job's status, or the last one of the process that ran it and has ended; None while nobody can be asked."""
     try:
         return client.status(job)
     except AWAY:
@@ -124,7 +126,7 @@ def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatu
 
 
 def listed(told: DrainAccepted, status: JobStatus) -> list[str]:
-    """What a drain would do, a line each."""
+    """What a drain would do, one line each."""
     lanes = {each.lane.id: each for each in status.lanes}
     lines = []
     for number, (stage, names) in enumerate(told.stages.items(), 1):

@@ -1,4 +1,4 @@
-"""``anabranch expand``: lets a job go along at once with inputs whose partitions have become more."""
+"""``anabranch expand``: adapts a job at once to partitions that were added to its inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``anabranch fence``: takes a container's seat away, so that nothing that it writes from now on is ever seen."""
+"""``anabranch fence``: takes a container's seat away, so that nothing that it writes from now on becomes visible."""
 
 from __future__ import annotations
 

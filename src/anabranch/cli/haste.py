@@ -1,4 +1,4 @@
-"""``--now`` of the verbs that change a job, and what a verb says while lanes wait for their batches."""
+"""``--now`` of the verbs that change a job, and what a verb prints while lanes wait for their batches."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def said(now: bool) -> None:
 
 
 class Waits:
-    """Says every few seconds what lanes that are to end wait for."""
+    """Prints every few seconds what closing lanes wait for."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, say: Callable[[str], None] = progress.say) -> None:
         self._clock = clock

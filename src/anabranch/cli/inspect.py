@@ -1,4 +1,4 @@
-"""``anabranch inspect``: what lies in the folders of a job's lanes. Nothing there changes."""
+"""``anabranch inspect``: shows the contents of a job's lane folders without changing them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``anabranch jars``: gets Java artifacts into the cache: no Maven is needed, nor a clone of the repository."""
+"""``anabranch jars``: fetches Java artifacts into the cache, without Maven or a clone of the repository."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ app = typer.Typer(no_args_is_help=True, help="Fetch the jars that a job on Kafka
 
 @app.callback()
 def _jars() -> None:
-    """Without it Typer takes an application of one verb for the verb itself."""
+    """Without this callback, Typer would take an application with one verb for the verb itself."""
 
 
 @app.command()

@@ -25,7 +25,7 @@ _PATIENCE = 1.0
 
 
 def batches(descriptor: int) -> Iterator[list[bytes]]:
-    """Lines of a file or pipe, up to 50,000 at once; fewer when the writer pauses, so that none waits."""
+    """Lines of a file or pipe, up to 50,000 at once; fewer when the writer pauses, so that no line waits."""
     rest, lines, since = b"", list[bytes](), 0.0
     while chunk := os.read(descriptor, 1 << 20):
         since = since if lines else time.monotonic()
@@ -48,10 +48,10 @@ def batches(descriptor: int) -> Iterator[list[bytes]]:
 def records(
     lines: Sequence[bytes], first: int, key: str | None, at: datetime
 ) -> tuple[pa.RecordBatch, AnabranchError | None]:
-    """Lines as records of the time ``at``, up to the first bad one; and what is wrong with that.
+    """Lines as records with the time ``at``, up to the first bad one; and what is wrong with that one.
 
-    ``first`` is the number of the first line, for the message. Empty lines are passed over. With ``key``,
-    each line is an object, and that field makes the message key: null where it is null or missing.
+    ``first``: the number of the first line, for the message. Empty lines are skipped. With ``key``, each line is an
+    object, and that field becomes the message key, null if the field is null or missing.
     """
     keys: list[bytes | None] = []
     kept: list[bytes] = []
@@ -78,7 +78,7 @@ def records(
 
 
 def key_bytes(value: Any) -> bytes | None:
-    """A JSON value as a message key: text as UTF-8, integers as 8 bytes big-endian, else JSON arrays."""
+    """A JSON value as a message key: text as UTF-8, integers as 8 bytes big-endian, everything else as JSON arrays."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -99,7 +99,7 @@ def values(batch: pa.RecordBatch, *, keys: bool) -> Iterator[bytes]:
 
 
 def text(batch: pa.RecordBatch, partition: int, offsets: Offsets) -> Iterator[bytes]:
-    """A JSON object for each record; bytes that are no UTF-8 are ``{"base64": …}``."""
+    """A JSON object for each record; bytes that aren't UTF-8 become ``{"base64": …}``."""
     for offset, record in zip(offsets.tolist(), batch.to_pylist(), strict=True):
         yield msgspec.json.encode(
             {

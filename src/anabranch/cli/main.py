@@ -1,4 +1,4 @@
-"""Puts the verbs together, prints errors and gives exit codes."""
+"""Assembles the verbs, prints errors, and determines exit codes."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ _ORDER = [
     "assign",
     "inspect",
 ]
-"""The order of verbs in the help text. A verb that isn't named here comes after them."""
+"""The order of verbs in the help text. A verb that isn't listed here comes after them."""
 
 
 class _Verbs(TyperGroup):
-    """The verbs of this package. A verb is the function, or the Typer called ``app``, of the module of its name.
+    """The verbs in this package. A verb is the function, or the Typer called ``app``, in the module of its name.
 
-    It is imported when it is asked for: together, what all of them need takes more than a second.
+    It is imported on demand: importing all verbs takes more than a second.
     """
 
     def __init__(self, **given: Any) -> None:
@@ -104,7 +104,7 @@ def _imported(name: str) -> Any:
 
 
 def _literal(command: Any) -> Any:
-    """Show help texts as they are written: rich would take ``[coordinator]`` for markup, and leave it out."""
+    """Show help texts literally: rich would take ``[coordinator]`` for markup, and drop it."""
     for each in (command, *command.params):
         if getattr(each, "help", None):
             each.help = each.help.replace("[", "\\[")
@@ -133,12 +133,12 @@ def _anabranch(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version, and end.")
     ] = False,
 ) -> None:
-    """The options before a verb. Without it Typer takes an application that has no verbs yet for a mistake."""
+    """The options before a verb. Without it, Typer considers an application that has no verbs yet a mistake."""
 
 
 _INTERRUPTED = 130
 started_with: list[str] = []
-"""The interpreter's arguments, if this process is the command line's and nobody else's who has imported it."""
+"""The interpreter's arguments, if this process is the command line's, and not somebody else's who has imported it."""
 
 
 def main() -> NoReturn:
@@ -148,7 +148,7 @@ def main() -> NoReturn:
 
 
 def called() -> int:
-    """Do what the command line says; gives the exit code."""
+    """Run the command line, and return the exit code."""
     code = 1
     logs.to_stderr(os.environ.get("ANABRANCH_LOG", "warning"))
     try:
@@ -169,8 +169,9 @@ def called() -> int:
 
 
 def _end(code: int) -> NoReturn:
-    """End the process as Python does: wait for its threads and pools, and do what was registered. But don't take apart
-    all that it has imported: with Spark, that takes as long as to stop Spark."""
+    """End the process as Python does: wait for its threads and pools, and run the registered exit functions. But don't
+    tear down everything that it has imported: with Spark, that takes as long as stopping Spark.
+    """
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     sys.stderr.flush()

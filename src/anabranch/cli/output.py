@@ -13,6 +13,6 @@ __all__ = ["as_json"]
 
 
 def as_json(told: Any) -> None:
-    """Print a document, or what is made of built-in types, as JSON on stdout."""
+    """Print a document, or a value of built-in types, as JSON on stdout."""
     plain = told.to_builtins() if isinstance(told, Document) else told
     typer.echo(msgspec.json.format(msgspec.json.encode(plain), indent=2).decode())

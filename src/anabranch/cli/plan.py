@@ -1,4 +1,4 @@
-"""``anabranch plan``: what a job would be, or what a change would do to one that runs."""
+"""``anabranch plan``: what a job would consist of, or what a change would do to a running one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What is said of a job's progress, in lines on stderr."""
+"""A job's progress as lines on stderr."""
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -23,14 +24,14 @@ def say(line: str) -> None:
 
 
 def shared(store: str) -> None:
-    """Say so if other users can look into the folder of a store, which this user hasn't made, or an older version."""
+    """Warn if other users can read the folder of a store that this user didn't create, or that an older version did."""
     file = address.path_of(store)
     if file is not None and own_files.is_shared(file.parent):
         say(f"warning: other users can look into {file.parent}: chmod -R go= {file.parent}")
 
 
 def kept(settings: Settings, kept: JobModel | None) -> None:
-    """Say that a job which was drained keeps its factor and containers, if settings say others."""
+    """Say that a drained job keeps its factor and containers, if the settings differ."""
     if kept is None:
         return
     wanted = settings.job.factor, settings.job.containers
@@ -43,7 +44,7 @@ def kept(settings: Settings, kept: JobModel | None) -> None:
 
 
 def rejected(report: LaneReport) -> str:
-    """What could not be processed: dead letters, dropped records and groups of late rows, those that there are."""
+    """Records that could not be processed: dead letters, dropped records and groups of late rows, if there are any."""
     late = sum(report.late.values())
     dropped = (("dropped", report.dropped), ("late groups", report.late_groups))
     counts = (("dead", report.dead_letters), ("of them late", late), *dropped)
@@ -51,12 +52,12 @@ def rejected(report: LaneReport) -> str:
 
 
 def when(unix_ms: int | None) -> str:
-    """A time of a watermark; the empty text for none."""
+    """A watermark's time; empty for none."""
     return "" if unix_ms is None else datetime.fromtimestamp(unix_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def troubles(status: JobStatus) -> list[str]:
-    """What is wrong with a job and its lanes, a line each."""
+    """The problems of a job and its lanes, one line each."""
     return [
         *status.warnings,
         *waits(status),
@@ -79,12 +80,12 @@ def _troubles(lane: LaneStatus) -> list[str]:
 
 
 def idle(report: LaneReport) -> str:
-    """How many inputs of a lane without a watermark are idle; the empty text for none."""
+    """How many inputs are idle of a lane without a watermark; empty for none."""
     return f"none, {len(report.idle)} idle" if report.idle else ""
 
 
 def event_time(report: LaneReport) -> str:
-    """Up to when a lane's event time has come, and what holds it back; the empty text if it has none."""
+    """A lane's event time, and what holds it back; empty if it has none."""
     idle = f", {len(report.idle)} idle" if report.idle else ""
     if report.held_by is None:
         return "" if report.watermark is None else f"; watermark {when(report.watermark)}{idle}"
@@ -94,7 +95,7 @@ def event_time(report: LaneReport) -> str:
 
 
 def containers(status: JobStatus) -> list[tuple[ContainerStatus, str]]:
-    """The processes that have a seat, and those that lost one, each with what to say of it."""
+    """The processes that have a seat, and those that lost one, each with a text about it."""
     return [
         (
             one,
@@ -108,13 +109,13 @@ def containers(status: JobStatus) -> list[tuple[ContainerStatus, str]]:
 
 
 def staffing(status: JobStatus) -> list[str]:
-    """How many processes wait for a seat, and how the coordinator's launcher fares, a line each."""
+    """How many processes wait for a seat, and the state of the coordinator's launcher, one line each."""
     resting = [f"standing by: {status.standing_by}"] if status.standing_by else []
     return resting + ([] if status.launching is None else [_launching(status.job, status.launching)])
 
 
 def standbys(status: JobStatus) -> list[str]:
-    """The standbys of lanes and how far behind they are, a line each."""
+    """The standbys of lanes and how far behind they are, one line each."""
     return [
         f"standby {one.number} of lane {one.lane}: kept by {one.container or 'one that stands by'}"
         + (f" in rack {one.rack}, " if one.rack else ", ")
@@ -153,7 +154,7 @@ def line(status: JobStatus) -> str:
 
 
 def batch(progress: BatchProgress) -> str:
-    """How far a batch is, in a few words."""
+    """A batch's progress in a few words."""
     part = f" ({progress.done / progress.planned:.0%})" if progress.planned else ""
     left = "" if progress.left is None else f", {_lasting(progress.left)} left"
     speed = f", {progress.rows_per_second:,.0f}/s" if progress.done else ""
@@ -161,7 +162,7 @@ def batch(progress: BatchProgress) -> str:
 
 
 def batches(status: JobStatus) -> list[str]:
-    """How far the batches are that run, a line each."""
+    """The progress of running batches, one line each."""
     return [
         f"lane {lane.lane.id}: batch {its.number}: {batch(its)}"
         for lane in status.lanes
@@ -170,7 +171,7 @@ def batches(status: JobStatus) -> list[str]:
 
 
 def spent(seconds: Mapping[str, float]) -> str:
-    """Where the time of a batch goes, most of it first; '' if that isn't known."""
+    """Where the time of a batch goes, the largest part first; '' if unknown."""
     total = sum(seconds.values())
     shares = sorted(seconds.items(), key=lambda each: -each[1]) if total else []
     found = ", ".join(f"{phase} {each / total:.0%}" for phase, each in shares if each / total >= _WORTH_TELLING)
@@ -187,34 +188,34 @@ def _lasting(seconds: float) -> str:
 
 
 def draining(status: JobStatus) -> str:
-    """How far a drain is, in one line."""
+    """A drain's progress in one line."""
     its = drain_progress.left(status)
     doing = "time ends" if status.drain is not None and status.drain.last else "takes in"
     return (
         f"job {status.job} drains ({doing}): {its.stages} stage(s), {its.lanes} lane(s), {its.records:,} record(s) and "
-        f"{its.windows:,} window(s) left, about {drain_progress.seconds_left(status):.0f} s"
+        f"{its.windows:,} window(s) left, about {math.ceil(drain_progress.seconds_left(status))} s"
     )
 
 
 def waits(status: JobStatus) -> list[str]:
-    """What lanes that are to end wait for, a line a lane."""
+    """What closing lanes wait for, one line per lane."""
     its = ((each.lane.id, each.report) for each in status.lanes)
     return [f"lane {lane} waits to end: {its.waits}" for lane, its in its if its is not None and its.waits]
 
 
 def stuck(status: JobStatus) -> list[str]:
-    """What functions have worked on for long, a line a lane."""
+    """What functions have been working on for long, one line per lane."""
     return [f"lane {each.lane.id}: {each.report.stuck}" for each in status.lanes if each.report and each.report.stuck]
 
 
 def unserved(status: JobStatus) -> None:
-    """Say so if nobody serves a job."""
+    """Say if nobody serves a job."""
     if not status.served:
         say("nothing runs: this is what the store holds")
 
 
 def summary(status: JobStatus) -> None:
-    """What a job did in this run, one line a lane."""
+    """What a job did in this run, one line per lane."""
     for lane in status.lanes:
         if lane.report is not None:
             what = rejected(lane.report)

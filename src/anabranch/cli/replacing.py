@@ -1,5 +1,6 @@
-"""Replaces this process, under its pid and with its words: a new Python, a new Java, and lanes that go on as after a
-crash."""
+"""Replaces this process, with the same pid and arguments, by a new Python and a new Java whose lanes go on as after a
+crash.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +23,16 @@ __all__ = ["STOPS_WITHIN", "VARIABLE", "Replacer"]
 
 VARIABLE = "ANABRANCH_RESTARTS"
 STOPS_WITHIN = 60.0
-"""Seconds that a process may take to stop all that it has begun."""
+"""Seconds that a process may take to stop everything that it has started."""
 _SEEN_WITHIN = 1.0
-"""Seconds until it is seen that a Java process has ended which doesn't answer any more."""
+"""Seconds until a Java process that no longer answers is seen to have ended."""
 
 
 class Replacer:
-    """What a verb that runs lanes knows of the processes that it has replaced.
+    """For a verb that runs lanes: what it knows about the processes that it has replaced.
 
-    It replaces only processes of the command line, which have started Java themselves. A new one gets the words and the
-    environment that this one had when it began.
+    It only replaces processes of the command line that have started Java themselves. A new process gets the arguments
+    and the environment that this one had at first.
     """
 
     def __init__(self, may: bool = True) -> None:
@@ -47,7 +48,7 @@ class Replacer:
             progress.say(f"this is new process {self.restarts.number} of {restarts.MOST}: {self.restarts.why}")
 
     def replace(self, why: str) -> None:
-        """Replace the process, which can't go on; gives back if that was done often enough, or can't be done."""
+        """Replace the process, which can't go on; returns if that was done often enough, or isn't possible."""
         if not self.is_possible:
             return
         following = self.restarts.after("", self._batches(), why)
@@ -55,7 +56,9 @@ class Replacer:
             self.now(following)
 
     def take_java(self, kill: Callable[[], None], is_child: bool) -> None:
-        """The Java process has started. ``kill`` ends it at once; ``is_child``: it is this process's."""
+        """Record that the Java process has started. ``kill`` ends it at once; ``is_child``: it is this
+        process's child.
+        """
         self._kill_java = kill
         self.is_possible = self._may and bool(self._words) and is_child
 
@@ -63,10 +66,10 @@ class Replacer:
     def session(
         self, settings: Settings, home: str, printed: Path | None, cores: int, ended: threading.Event
     ) -> Iterator[Any]:
-        """A Spark session, until the end of the block, as :func:`anabranch.spark.session.start` starts it. The process
-        is replaced if its Java process ends, or if the block can't go on and should have stopped by then.
+        """A Spark session until the end of the block, started by :func:`anabranch.spark.session.start`. The process is
+        replaced if its Java process ends, or if the block can't go on and hasn't stopped within the time limit.
 
-        ``ended`` is set once there is nothing that a watchdog need look after any more.
+        ``ended`` is set once there is nothing left for a watchdog to look after.
         """
         from anabranch.container import error_text, watchdog
         from anabranch.spark.internals import java_process
@@ -90,28 +93,28 @@ class Replacer:
             ended.set()
 
     def take_lanes(self, batches: Callable[[], Mapping[str, int]]) -> None:
-        """There are lanes; ``batches``: the last committed one of each."""
+        """Record that there are lanes; ``batches``: the last committed one of each."""
         self._batches = batches
 
     def is_done(self, option: str) -> None:
-        """What an option asks for is done: a new process needn't do it again."""
+        """Record that an option has taken effect, so that a new process need not do it again."""
         self._words = [word for word in self._words if word != option]
 
     def within(self, seconds: float, following: Restarts) -> None:
-        """Replace the process after so many seconds, should it not have come to it by itself."""
+        """Replace the process after this many seconds if it hasn't been replaced by then."""
         timer = threading.Timer(seconds, self.now, [following])
         timer.daemon = True
         timer.start()
 
     def in_order(self, following: Restarts) -> NoReturn:
-        """Replace the process, which has stopped all that it had begun."""
+        """Replace the process, which has stopped everything that it had started."""
         self.within(10.0, following)
         self._kill_java()
         atexit._run_exitfuncs()
         self.now(following)
 
     def now(self, following: Restarts) -> NoReturn:
-        """Replace the process at once: nothing that it has begun is ended."""
+        """Replace the process at once, without ending anything that it has started."""
         with contextlib.suppress(OSError, ValueError):  # nobody may be there to read it
             progress.say(f"a new process follows: {following.why.splitlines()[0]}")
             sys.stderr.flush()

@@ -1,4 +1,6 @@
-"""``anabranch reset``: forgets the positions and the state of a job at rest; its streams and tables stay."""
+"""``anabranch reset``: forgets the positions and the state of a job at rest; its streams and tables stay as
+they are.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ def reset(
 
 
 def remove(settings: Settings, folder: str) -> None:
-    """Delete the folder of a job's lanes, wherever it is; nothing happens if there is none."""
+    """Delete the folder of a job's lanes, wherever it is; does nothing if there is none."""
     local = local_folder(folder)
     if local is not None:
         with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""``anabranch rollback``: the version before the present one follows it, on the present state."""
+"""``anabranch rollback``: returns to the version before the present one, with the present state."""
 
 from __future__ import annotations
 

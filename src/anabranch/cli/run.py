@@ -1,4 +1,4 @@
-"""``anabranch run``: the coordinator and one container in this process, until stopped or caught up."""
+"""``anabranch run``: the coordinator and one container in this process, until the job is stopped or has caught up."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def execute(
     reset_state: bool = False,
     replacer: Replacer | None = None,
 ) -> JobStatus:
-    """Run a loaded job to its end; gives its last status. ``reset_state``: without state, after a drain. ``replacer``:
-    may replace this process (default: nobody may).
+    """Run a loaded job to its end, and return its last status. ``reset_state``: without state, after a drain.
+    ``replacer``: may replace this process (default: nothing may).
 
     Raises:
         AnabranchError: the job failed, or can't be started.
@@ -117,7 +117,7 @@ def execute(
 
 
 def _planned(file: JobFile, settings: Settings, reset_state: bool) -> tuple[Plan, bool]:
-    """The plan, and whether it follows a drain. AnabranchError if the job can't be started here."""
+    """The plan, and whether it follows a drain. Raises AnabranchError if the job can't be started here."""
     if "://" not in settings.storage.root:
         writable(Path(settings.storage.root), "storage root")
     for folder in (folder for system in Systems(settings).all for folder in system.folders()):
@@ -135,8 +135,9 @@ def _planned(file: JobFile, settings: Settings, reset_state: bool) -> tuple[Plan
 def _checked(
     file: JobFile, settings: Settings, plan: Plan, coordinator: Coordinator, drained: bool
 ) -> tuple[bool, dict[str, Format]]:
-    """Whether the job's outputs are still to be made, and the formats of its streams. AnabranchError if an output isn't
-    what it should be."""
+    """Whether the job's outputs have yet to be created, and the formats of its streams. Raises AnabranchError if an
+    output isn't what it should be.
+    """
     name = file.graph.job
     try:
         known, formats = set(coordinator.known_lanes(name)), coordinator.known_formats(name)
@@ -150,7 +151,7 @@ def _checked(
 
 
 def _prepared(file: JobFile, settings: Settings, plan: Plan, formats: dict[str, Format], new: bool) -> Prepared:
-    """All that the job needs to start; makes its outputs if they are ``new``."""
+    """Everything that the job needs to start; creates its outputs if they are ``new``."""
     prepared = Prepared(file, settings, plan, preparation.resolved(file, formats), formats)
     for warning in plan.warnings:
         progress.say(f"warning: {warning}")
@@ -170,8 +171,9 @@ def _serve(
     printed: Path,
     trail: AuditTrail,
 ) -> JobStatus:
-    """``served`` is to be closed once Spark has been stopped: who asks the coordinator is answered meanwhile.
-    ``printed``: where traces of failures go, too."""
+    """``served`` is closed once Spark has been stopped, so that the coordinator answers until then. ``printed``: a
+    further file for traces of failures.
+    """
     from anabranch.container.reconciler import Container
     from anabranch.container.restarts import ProcessBrokenError
 
@@ -220,7 +222,7 @@ def _trace(printed: Path, lane: str, error: BaseException) -> None:
 
 
 def _token(settings: Settings) -> str:
-    """What those must bring who ask this process how the job is, or to stop it."""
+    """The token with which others may ask this process for the job's status, or to stop it."""
     given = settings.coordinator.token
     if given is not None:
         return secrets.resolved("coordinator.token", given)
@@ -233,7 +235,7 @@ def _registration(job: str) -> Registration:
 
 
 class _Signals:
-    """SIGINT and SIGTERM end the job at a batch boundary; a second one ends the process at once."""
+    """SIGINT and SIGTERM make the job end at a batch boundary; a second one ends the process at once."""
 
     def __init__(self, coordinator: Coordinator, job: str) -> None:
         self.received: int | None = None

@@ -1,4 +1,4 @@
-"""``anabranch scale``: another factor or number of containers for a job, while it runs."""
+"""``anabranch scale``: gives a running job another factor or number of containers."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def scale(
 
 
 def followed(client: Client, job: str, change: ScaleResult | RewindResult, timeout: float | None) -> str:
-    """Say what a change does, and wait for it (None: don't); gives what there is to say of it then.
+    """Print what a change does, and wait for it (None: don't wait). Returns the text to print afterwards.
 
     Raises:
-        JobFailedError, OutOfTimeError: as :func:`wait`.
-        ConflictError: the job has gone back.
+        JobFailedError, OutOfTimeError: as for :func:`wait`.
+        ConflictError: the change was undone.
     """
     progress.say(f"job {job}: {len(change.closing)} lane(s) are closed, {len(change.lanes)} follow them")
     if timeout is None:
@@ -58,25 +58,25 @@ def followed(client: Client, job: str, change: ScaleResult | RewindResult, timeo
 
 
 def tell(job: str, change: ScaleResult | RewindResult, said: str, json: bool) -> None:
-    """The last that a verb says of a change that it has asked for."""
+    """Print the result of a requested change."""
     if json:
         output.as_json(change)
     progress.say(f"job {job}: {said}")
 
 
 def wished(factor: int | None, containers: int | None, dry: bool = False, now: bool = False) -> ScaleRequest:
-    """What is asked for. UsageError if that is nothing."""
+    """The request. Raises UsageError if it is empty."""
     if factor is None and containers is None:
         raise UsageError("nothing is to be changed", "give --factor X, --containers N or both")
     return ScaleRequest(factor=factor, containers=containers, request=uuid.uuid4().hex, dry=dry, now=now)
 
 
 def wait(client: Client, job: str, timeout: float) -> None:
-    """Wait until a job isn't changing any more, and say how far it is.
+    """Wait until a job isn't changing any more, and show its progress.
 
     Raises:
-        JobFailedError: it doesn't run then.
-        OutOfTimeError: it took longer than so many seconds.
+        JobFailedError: it isn't running then.
+        OutOfTimeError: it took longer than this many seconds.
     """
     last, waits = "", haste.Waits()
 
@@ -106,14 +106,14 @@ def wait(client: Client, job: str, timeout: float) -> None:
 
 
 def _check(client: Client, job: str, changed: ScaleResult | RewindResult) -> None:
-    """Raises ConflictError if the job has gone back."""
+    """Raises ConflictError if the change was undone."""
     model = client.model(job)
     if model.undoes == changed.generation:
         raise gone_back(client, job, f"factor {model.factor}, {len(model.containers)} container(s)")
 
 
 def gone_back(client: Client, job: str, to: str) -> ConflictError:
-    """What is told of a job that has gone back, and why it has."""
+    """The error for a job whose change was undone, with the reason."""
     last = next((each for each in reversed(client.events(job)) if each.why.startswith("cancelled: ")), None)
     why = "" if last is None else f": {last.why.removeprefix('cancelled: ')}"
     return ConflictError(f"job {job} has gone back to {to}{why}", f"see anabranch events {job}")

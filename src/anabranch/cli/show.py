@@ -1,4 +1,4 @@
-"""``anabranch show``: what a page shows of jobs, one part at a time."""
+"""``anabranch show``: the parts of the dashboard's pages, one at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``anabranch sizing``: what decides on a job's factor and containers."""
+"""``anabranch sizing``: what determines a job's factor and number of containers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def sizing(
 
 
 def rates(lane: LaneSizing, job: Sizing) -> str:
-    """How fast a lane is, how fast it should be, and when it has caught up."""
+    """A lane's rate, the rate that it needs, and when it will have caught up."""
     text = (
         f"lane {lane.lane} does {lane.true_rate:,.0f} records a second while it is busy, and needs "
         f"{lane.needed_rate:,.0f} for no backlog in {job.target_lag_seconds:,.0f} s: {_cleared(lane.catch_up)}"

@@ -1,4 +1,4 @@
-"""``anabranch start``: hands a job over to a coordinator, whose containers run it; or lets a stopped one go on."""
+"""``anabranch start``: hands a job over to a coordinator, whose containers run it; or continues a stopped one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from anabranch.model.job_model import JobModel
 from anabranch.protocol.deployment import Program
 
 _SETTLED = frozenset(DeploymentState) - {DeploymentState.PLANNED, DeploymentState.STARTING, DeploymentState.CHANGING}
-"""Once a job is in one of these states, `start` needn't wait any more."""
+"""`start` stops waiting once a job is in one of these states."""
 
 
 def start(
@@ -64,7 +64,7 @@ def _hand_over(client: Client, file: JobFile, settings: Settings, available_now:
 
 
 def prepare(client: Client, file: JobFile, settings: Settings, model: JobModel | None, drained: bool) -> Prepared:
-    """A job as it is to be started. ``drained``: after a drain."""
+    """A job prepared for its start. ``drained``: it follows a drain."""
     name = file.graph.job
     progress.kept(settings, model if drained else None)
     plan = preparation.plan(file, settings, model, model if drained else None)
@@ -82,7 +82,7 @@ def prepare(client: Client, file: JobFile, settings: Settings, model: JobModel |
 def hand_over(
     client: Client, prepared: Prepared, settings: Settings, drained: bool, available_now: bool, reset_state: bool
 ) -> int:
-    """Start a job that is prepared; gives the deployment."""
+    """Start a prepared job, and return the deployment's number."""
     name, plan = prepared.file.graph.job, prepared.plan
     new = drained or not client.known_lanes(name)
     code = program(client, prepared, settings)
@@ -95,10 +95,10 @@ def hand_over(
 
 
 def program(client: Client, prepared: Prepared, settings: Settings, dry: bool = False) -> Program:
-    """What containers need to run a job; hands over its code. ``dry``: doesn't.
+    """What containers need to run a job; hands over its code, unless ``dry``.
 
     Args:
-        settings: what the job is to have, whatever it was planned with.
+        settings: those that the job gets, whatever it was planned with.
     """
     from anabranch.spark.query import resolution
 
@@ -114,7 +114,7 @@ def program(client: Client, prepared: Prepared, settings: Settings, dry: bool = 
 
 
 def _code(client: Client, home: Path, in_image: bool) -> str:
-    """Hand over the job's code, unless containers have it already; gives its hash."""
+    """Hand over the job's code, unless containers have it already, and return its hash."""
     if in_image:
         return artifact.fingerprint(home)
     code = artifact.pack(home)
@@ -123,7 +123,7 @@ def _code(client: Client, home: Path, in_image: bool) -> str:
 
 
 def _known_model(client: Client, job: str) -> tuple[JobModel | None, bool]:
-    """What a job has been so far, None if it was reset; and whether it was drained, or reset."""
+    """A job's present model, None if it was reset; and whether it was drained or reset."""
     try:
         state = client.status(job).state
         return None if state is DeploymentState.RESET else client.model(job), state.is_over
@@ -139,7 +139,7 @@ def _kept_formats(client: Client, job: str) -> Mapping[str, Format]:
 
 
 def wait(client: Client, job: str, timeout: float, detach: bool) -> None:
-    """Wait until a job runs. JobFailedError if it has failed."""
+    """Wait until a job is running. Raises JobFailedError if it has failed."""
     if detach:
         return
     status = waiting.until(client, job, _SETTLED, timeout)

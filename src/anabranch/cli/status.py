@@ -1,4 +1,4 @@
-"""``anabranch status``: how far the lanes of a job are."""
+"""``anabranch status``: the progress of a job's lanes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``anabranch stop``: ends a job at a batch boundary, or at once; it resumes exactly there."""
+"""``anabranch stop``: ends a job at a batch boundary, or at once; it later resumes exactly there."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def stop(
 
 
 def _status(where: CoordinatorSettings, job: str) -> JobStatus | None:
-    """None: who serves it is just ending."""
+    """None: the process that serves it is just ending."""
     try:
         return connect.status(where, job)
     except UnreachableError:

@@ -1,4 +1,6 @@
-"""What is drawn on a terminal: tables, and a job's progress. To import rich takes as long as all else of a verb."""
+"""What is drawn on a terminal: tables, and a job's progress. Importing rich takes as long as everything else that a
+verb does.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,15 @@ Show = Callable[[], RenderableType]
 
 
 class Status(Protocol):
-    """Whoever can say how a job is."""
+    """Anything that can return a job's status."""
 
     def status(self, job: str) -> JobStatus: ...
 
 
 def wide(record: bool = False) -> Console:
-    """For tables on stdout, which are cut to the width of a terminal, and not cut where there is none. ``record``: what
-    is printed can be exported, and isn't cut."""
+    """For tables on stdout, which are cut to the width of a terminal; without a terminal they aren't cut. ``record``:
+    the output can be exported, and isn't cut.
+    """
     console = Console()
     return console if console.is_terminal and not record else Console(width=_WIDE, record=record)
 
@@ -70,7 +73,7 @@ def table(status: JobStatus) -> Table:
 
 
 def lanes(status: JobStatus) -> Group:
-    """A job's lanes as a table, and how far the batches are that run."""
+    """A job's lanes as a table, with the progress of running batches."""
     return Group(table(status), *progress.batches(status))
 
 

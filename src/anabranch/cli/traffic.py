@@ -19,7 +19,7 @@ _STYLE = "body{font-family:sans-serif;margin:2em}figure{display:inline-block;mar
 
 
 def show(console: Console, before: Traffic | None, after: Traffic | None, why_not: str = "") -> None:
-    """Print who reads how many partitions from where, now and then; nothing, where racks aren't known."""
+    """Print how many partitions each rack reads from where, before and after; nothing if racks aren't known."""
     if why_not:
         console.print(f"tasks are placed without racks: {why_not}")
     if after is None:
@@ -33,7 +33,7 @@ def show(console: Console, before: Traffic | None, after: Traffic | None, why_no
 
 
 def page(title: str, text: str, before: Traffic | None, after: Traffic | None) -> str:
-    """A page of HTML with a plan: its pictures, where racks are known, and its text."""
+    """An HTML page with a plan: its pictures, if racks are known, and its text."""
     figures = [
         f"<figure><figcaption>{escape(caption)}: {found.across} of {found.total} across racks</figcaption>"
         f"{matrix.svg(_matrix(found))}</figure>"

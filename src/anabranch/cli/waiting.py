@@ -1,4 +1,4 @@
-"""Waits for a coordinator that isn't there yet, and for a job to be in a state."""
+"""Waits for a coordinator that can't be reached yet, and for a job to reach a state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ T = TypeVar("T")
 
 
 def answered(ask: Callable[[], T], unless: Callable[[], bool] = lambda: False) -> T:
-    """What a coordinator answers, asked again while it is away; says so once. ``unless``: raise what is wrong then."""
+    """A coordinator's answer, asked for again while it can't be reached, which is printed once. ``unless``: raises an
+    error if waiting has become pointless.
+    """
     pause, said = _FIRST, False
     while True:
         try:
@@ -38,7 +40,9 @@ def answered(ask: Callable[[], T], unless: Callable[[], bool] = lambda: False) -
 
 
 def until(client: Client, job: str, states: Collection[str], timeout: float) -> JobStatus:
-    """A job's status once it is in one of the states; says what it waits for. OutOfTimeError if it isn't in time."""
+    """A job's status once it is in one of the states; prints what it waits for. Raises OutOfTimeError if that takes too
+    long.
+    """
     deadline, seen, told = time.monotonic() + timeout, "", ""
     state = ""
 

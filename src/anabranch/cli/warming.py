@@ -1,4 +1,4 @@
-"""Makes the session of a container that stands by quick: a small job of ours runs in it, and is thrown away."""
+"""Makes the session of a standing-by container fast: a small job runs in it and is discarded."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _ROWS, _BATCHES = 200, 2
 def warm(spark: Any, leaving: threading.Event) -> None:
     """Run some batches of a job with event time, state and two stages.
 
-    Java and Python have then loaded, and compiled, what the first lanes of a process wait for. Streams, store and lanes
-    are in a temporary folder: it knows nothing of the job that the session is for.
+    Java and Python have then loaded and compiled what the first lanes of a process need. Streams, store and lanes are
+    in a temporary folder; nothing of the session's actual job is involved.
 
     Args:
-        leaving: ends it with the batches that its lanes have begun.
+        leaving: ends it after the batches that its lanes have begun.
 
     Raises:
         JobFailedError: it failed.
@@ -66,9 +66,9 @@ def warm(spark: Any, leaving: threading.Event) -> None:
 
 class _Until:
     """The coordinator as a container sees it. ``reached``: all lanes have run their batches; once ``leaving`` is set,
-    the first batch of each that has begun is enough.
+    the first batch of each started lane is enough.
 
-    A query that is stopped sooner leaves processes behind that wait for Spark to take them, and complain.
+    A query that is stopped earlier leaves processes behind that wait for Spark to accept them, and log errors.
     """
 
     def __init__(self, coordinator: Coordinator, lanes: int, leaving: threading.Event) -> None:
@@ -97,7 +97,7 @@ def _file(folder: Path) -> JobFile:
 
 
 def _settings(folder: Path) -> Settings:
-    """No file has a say in them, nor has the environment."""
+    """Neither a file nor the environment affects them."""
     return Settings.model_validate(
         {
             "job": {

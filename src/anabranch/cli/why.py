@@ -1,4 +1,4 @@
-"""``anabranch why``: what holds a job back."""
+"""``anabranch why``: what holds a job up."""
 
 from __future__ import annotations
 

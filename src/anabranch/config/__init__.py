@@ -1,4 +1,4 @@
-"""Settings: a module for each section; where they come from, and how they are kept."""
+"""Settings: a module for each section, and how settings are loaded and stored."""
 
 from anabranch.config.assignment import AssignmentSettings
 from anabranch.config.autoscale import AutoscaleSettings

@@ -1,6 +1,6 @@
-"""Places in the network, ``HOST:PORT`` and ``http://HOST:PORT``: checked here, as libraries take any port.
+"""Network addresses, ``HOST:PORT`` and ``http://HOST:PORT``. They are checked here because libraries accept any port.
 
-Of a port above 65535 the resolver takes the remainder, so that a connection goes to a port that nobody named.
+The resolver takes a port above 65535 modulo 65536, so a connection would go to a port that nobody named.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _PLACE = re.compile(r"(\[[^\]\s]+\]|[^:\[\]\s/@]+):(\d+)", re.ASCII)
 
 
 def host_and_port(text: str) -> tuple[str, int]:
-    """The host, without the brackets of an IPv6 address, and the port. ValueError says what is wrong."""
+    """The host, without the brackets of an IPv6 address, and the port. Raises ValueError that says what is wrong."""
     found = _PLACE.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} isn't of the form HOST:PORT")
@@ -23,7 +23,7 @@ def host_and_port(text: str) -> tuple[str, int]:
 
 
 def check_urls(text: str) -> str:
-    """``text`` as it is. ValueError unless it is one URL of a coordinator, or several separated by commas."""
+    """``text`` unchanged. Raises ValueError unless it is one coordinator URL, or several separated by commas."""
     for each in text.split(","):
         url = each.strip()
         try:

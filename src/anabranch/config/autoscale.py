@@ -12,9 +12,9 @@ __all__ = ["AutoscaleSettings"]
 
 
 class AutoscaleSettings(Section):
-    """Lets the coordinator choose a job's factor, from ``min`` to ``max``: such that Python functions work on no bucket
-    more than the part ``target_busy`` of the time, and that no record waits longer than ``target_lag_seconds``, where a
-    factor can do that. After a change there is none for ``cooldown``, unless records wait longer.
+    """Lets the coordinator choose a job's factor, from ``min`` to ``max``, such that Python functions work on any
+    bucket for at most the share ``target_busy`` of the time, and no record waits longer than ``target_lag_seconds``, as
+    far as a factor can achieve that. After a change there is no other for ``cooldown``, unless records wait longer.
     """
 
     min: int = 1

@@ -15,42 +15,50 @@ __all__ = ["CoordinatorSettings"]
 
 
 class CoordinatorSettings(Section):
-    """Where the coordinator keeps what it knows, where it listens, and when it takes a container for lost."""
+    """Where the coordinator stores its data, where it listens, and when it considers a container lost."""
 
     store: str = "sqlite:///./.anabranch/coordinator.db"
-    """A database URL. A relative SQLite path starts in the configuration's folder."""
+    """A database URL. A relative SQLite path is resolved from the configuration's folder."""
 
     url: Annotated[str, AfterValidator(check_urls)] | None = None
     """Where the coordinator listens, for verbs and containers; several URLs are separated by commas."""
 
     token: str | None = None
-    """What a request must carry; may be a reference. Without it the coordinator makes a token, in ``token_file``."""
+    """The token that a request must carry; may be a reference. Without it the coordinator makes a token, in
+    ``token_file``.
+    """
 
     read_token: str | None = None
-    """What a request may carry in its place if it only looks; may be a reference."""
+    """The token that suffices for requests that only read; may be a reference."""
 
     token_file: Path | None = None
-    """Where a coordinator keeps the token that it makes, for its own user (default: beside a store in SQLite, with
-    ``.token`` after its name, else ``.anabranch/coordinator.token``)."""
+    """Where a coordinator stores the token that it makes, readable by its own user only (default: the path of a store
+    in SQLite with ``.token`` appended, else ``.anabranch/coordinator.token``).
+    """
 
     hosts: list[str] = []
-    """What the coordinator is called in requests, besides what it listens at, loopback's names and those in ``url``."""
+    """Further host names by which requests may address the coordinator, besides its own address, loopback's names and
+    those in ``url``.
+    """
 
     certificate: Path | None = None
-    """What the coordinator shows, as a PEM file: it then speaks TLS."""
+    """The coordinator's certificate, as a PEM file. With it, the coordinator speaks TLS."""
 
     key: Path | None = None
     """The certificate's key, as a PEM file without a password (default: in the certificate's file)."""
 
     client_ca: Path | None = None
-    """Who must have signed the certificates that those show who ask it, as a PEM file (default: they show none)."""
+    """The authority that must have signed the certificates of clients, as a PEM file (default: clients need no
+    certificate).
+    """
 
     ca: Path | None = None
-    """For those who ask: who must have signed the coordinator's certificate, as a PEM file (default: anybody whom this
-    machine trusts)."""
+    """For clients: the authority that must have signed the coordinator's certificate, as a PEM file (default: any
+    authority that this machine trusts).
+    """
 
     client_certificate: Path | None = None
-    """What those show who ask, as a PEM file."""
+    """The certificate that clients present, as a PEM file."""
 
     client_key: Path | None = None
     """Its key."""
@@ -65,13 +73,13 @@ class CoordinatorSettings(Section):
     """The longest time between two heartbeats."""
 
     retain_events: Annotated[int, Field(ge=1000)] = 100_000
-    """How many events of each job the store keeps: the newest."""
+    """How many of each job's newest events the store keeps."""
 
     retain_versions: Annotated[int, Field(ge=2)] = 20
-    """Of how many of a job's last deployments the store keeps the code."""
+    """For how many of a job's latest deployments the store keeps the code."""
 
     launcher: Literal["external", "local"] = "external"
-    """Who starts containers: somebody else, or the coordinator that leads, on its own machine."""
+    """Who starts containers: an external service, or the leading coordinator, on its own machine."""
 
     logs: Path | None = None
     """The folder for the output of containers that the coordinator starts (default: ``containers``, beside a store in

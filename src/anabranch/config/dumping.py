@@ -1,4 +1,4 @@
-"""Settings as a coordinator keeps them: what was set, without secrets."""
+"""Settings as a coordinator stores them: everything that was set, without secrets."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _LOGIN = re.compile(r"://[^/@]*:[^/@]+@")
 
 
 def dumped(settings: Settings) -> dict[str, Any]:
-    """What was set, as plain data for :func:`anabranch.config.restored`, with absolute paths.
+    """Everything that was set, as plain data for :func:`anabranch.config.restored`, with absolute paths.
 
     Raises:
-        ConfigError: a secret is written out, where only a reference may be kept.
+        ConfigError: a secret is given literally, although only references may be stored.
     """
     formats = settings.formats
     secrets = {
@@ -54,7 +54,7 @@ def dumped(settings: Settings) -> dict[str, Any]:
 
 
 def _free(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The sections whose settings are those of a class, which this module doesn't know."""
+    """The sections whose settings belong to a class that this module doesn't know."""
     yield from ((f"outputs.{name}", output.options) for name, output in settings.outputs.items())
     yield from ((f"systems.{name}", section.options) for name, section in settings.systems.others.items())
 

@@ -1,4 +1,4 @@
-"""Durations in settings, as ``"10 seconds"``: checked when they are read, and kept as they were written."""
+"""Durations in settings, such as ``"10 seconds"``: checked when they are read, and kept as written."""
 
 from __future__ import annotations
 

@@ -17,13 +17,13 @@ class FormatsSettings(Section):
 
     registry_username: str | None = None
     registry_password: str | None = None
-    """The login, which may be references."""
+    """The login; both parts may be references."""
 
     registry_client: dict[str, str | int | float | bool] = {}
     """Further properties of Confluent's client, for TLS and OAuth."""
 
     avro: str = "org.apache.spark:spark-avro_2.13:4.1.1"
-    """Maven coordinates of what Spark reads Avro with."""
+    """Maven coordinates of Spark's Avro module."""
 
     jars: Path | None = None
-    """A folder with that jar, which wins over ``avro``."""
+    """A folder with that jar, which takes precedence over ``avro``."""

@@ -18,7 +18,7 @@ _NEVER, _FOREVER = "never", "forever"
 
 
 class JobSettings(Section):
-    """How a job is cut into tasks and containers, how its batches go, and what becomes of failures."""
+    """How a job is divided into tasks and containers, how its batches run, and how failures are handled."""
 
     grouper: str = "partition"
     """How partitions become tasks: the name of a grouper, or ``module:function``."""
@@ -26,10 +26,10 @@ class JobSettings(Section):
     factor: int = 1
 
     threads: int = Field(default=64, ge=1, le=1024)
-    """On how many of its buckets a Spark task works at once, where the factor is above 1."""
+    """How many of its buckets a Spark task works on at once, if the factor is above 1."""
 
     lanes: int = Field(default=1, ge=1, le=64)
-    """Over how many queries a container spreads the tasks of a stage without state."""
+    """How many queries a container divides the tasks of a stateless stage among."""
 
     containers: int = Field(default=1, ge=1, le=1000)
 
@@ -39,7 +39,7 @@ class JobSettings(Section):
     """Where containers get the job's code: from the coordinator's store, or from the folder that they start in."""
 
     warm_containers: int = Field(default=0, ge=0, le=100)
-    """How many processes stand by, besides those that have a seat."""
+    """How many processes stand by, in addition to those that have a seat."""
 
     trigger: Literal["micro-batch", "real-time"] = "micro-batch"
 
@@ -51,38 +51,42 @@ class JobSettings(Section):
     """The most records of each input in a batch."""
 
     target_batch_seconds: float = Field(default=4.0, ge=0, le=3600, allow_inf_nan=False)
-    """A batch has fewer records where it would take longer than this. 0: it takes as long as it takes."""
+    """A batch that would take longer than this gets fewer records. 0: batches may take any time."""
 
     state_partitions: int = Field(default=4, ge=1, le=1024)
 
     on_error: Literal["dead-letter", "drop", "fail"] = "dead-letter"
-    """What becomes of a record that can't be processed."""
+    """What happens to a record that can't be processed."""
 
     on_null_key: Literal["dead-letter", "drop", "fail"] = "dead-letter"
-    """What becomes of a record whose key is null, where a key is needed."""
+    """What happens to a record whose key is null, where a key is needed."""
 
     watermark_scope: Literal["ssp", "lane"] = "ssp"
-    """``ssp``: a lane's watermark follows the slowest of its SSPs. ``lane``: Spark's own, which follows the fastest."""
+    """``ssp``: a lane's watermark follows the slowest of its SSPs. ``lane``: the lane uses Spark's own watermark, which
+    follows the fastest.
+    """
 
     attempts: int = Field(default=3, ge=1, le=1000)
     """How many times in a row a lane that fails is tried on one batch."""
 
     max_wait: str = "forever"
-    """How long a lane waits for a disk, a broker or another system before it counts as failed. ``forever``: until it
-    is well again."""
+    """How long a lane waits for a disk, a broker or another system before it counts as failed. ``forever``: until the
+    system is available again.
+    """
 
     stall_after: Duration = "5 minutes"
     """A lane that has records to read and makes no progress for this long counts as failed."""
 
     idle_after: str = "1 minute"
-    """An SSP that was read to its end, and then got nothing for this long, holds no watermark back until it gets
-    something. ``never``: it always does."""
+    """An SSP that was read to its end and has received nothing for this long doesn't hold the watermark back until it
+    receives something. ``never``: it always holds it back.
+    """
 
     message_timeout: str | None = None
-    """How long a function may work on one message. None: as long as it takes."""
+    """How long a function may work on one message. None: without limit."""
 
     expansion_check: Duration = "60 seconds"
-    """How often the coordinator looks how many partitions the inputs have."""
+    """How often the coordinator checks how many partitions the inputs have."""
 
     on_coordinator_loss: Literal["continue", "stop"] = "continue"
     """What a container does that can't reach its coordinator. One with an output that can't be fenced stops before its

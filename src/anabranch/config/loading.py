@@ -25,8 +25,8 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
 
     Args:
         file: the configuration file itself; must exist.
-        beside: a job file; ``anabranch.toml`` in its folder is taken, else the one in the working folder.
-        over: sections of settings that win over the file and the environment.
+        beside: a job file; ``anabranch.toml`` in its folder is used, else the one in the working folder.
+        over: sections of settings that take precedence over the file and the environment.
 
     Raises:
         NotFoundError: ``file`` doesn't exist.
@@ -48,10 +48,10 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
 
 
 def restored(dumped: Mapping[str, Any]) -> Settings:
-    """The settings that :func:`anabranch.config.dumped` gave, overridden by this process's environment.
+    """The settings from which :func:`anabranch.config.dumped` made this data, overridden by this process's environment.
 
     Raises:
-        ConfigError: as :func:`load`.
+        ConfigError: as for :func:`load`.
     """
     try:
         settings = Settings(**_merge(dict(dumped), _environment()))

@@ -1,4 +1,4 @@
-"""Mistakes in settings, told by the names of settings."""
+"""Messages for mistakes in settings, in terms of the settings' names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["explained", "nearest"]
 
 
 def explained(error: ValidationError, path: Path | None) -> tuple[str, str]:
-    """What is wrong with the first of the values that aren't allowed, and what to do."""
+    """What is wrong with the first disallowed value, and what to do."""
     first = error.errors()[0]
     location = [str(part) for part in first["loc"]]
     where = f"{path}: " if path is not None else ""
@@ -48,7 +48,7 @@ def _known_names(location: list[str]) -> Iterator[str]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that is most like one that isn't known, or all of them, as the cure of an error."""
+    """The known name that is most like an unknown one, or all of them, as the cure in an error."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(names)}"

@@ -14,8 +14,8 @@ __all__ = ["OutputSettings"]
 class OutputSettings(Section):
     """Binds what a job writes under a name to a table instead of a stream.
 
-    ``to``: ``parquet``, ``postgresql``, ``delta``, or a class of yours as ``module:Class``. All other settings are that
-    kind's own: see :mod:`anabranch.tables`. A relative ``path`` starts where all paths do.
+    ``to``: ``parquet``, ``postgresql``, ``delta``, or your own class as ``module:Class``. All other settings belong to
+    that kind: see :mod:`anabranch.tables`. A relative ``path`` is resolved like all other paths.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)

@@ -1,4 +1,6 @@
-"""References to secrets in settings, ``${env:NAME}`` and ``${file:PATH}``: resolved where they are used, never kept."""
+"""References to secrets in settings, ``${env:NAME}`` and ``${file:PATH}``: resolved where they are used, never
+stored.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ def has_reference(text: str) -> bool:
 
 
 def hidden(text: str) -> tuple[str, dict[str, str]]:
-    """``text`` with a word in place of each reference, for what has a syntax of its own; and word → reference."""
+    """``text`` with a placeholder for each reference, for texts with a syntax of their own; and the reference of each
+    placeholder.
+    """
     references: dict[str, str] = {}
 
     def word(found: re.Match[str]) -> str:
@@ -29,10 +33,11 @@ def hidden(text: str) -> tuple[str, dict[str, str]]:
 
 
 def resolved(setting: str, text: str) -> str:
-    """``text`` with what its references stand for; a file without the line end at its end.
+    """``text`` with its references resolved; the line end at the end of a file is left out.
 
     Raises:
-        ConfigError: the variable isn't set or the file can't be read; names it and ``setting``, shows no value.
+        ConfigError: the variable isn't set or the file can't be read. The message names it and ``setting``, and shows
+            no value.
     """
     return _REFERENCE.sub(lambda found: _value(setting, found[1], found[2]), text)
 

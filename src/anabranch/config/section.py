@@ -8,6 +8,6 @@ __all__ = ["Section"]
 
 
 class Section(BaseModel):
-    """A section: it never changes, and an unknown name in it is an error."""
+    """A section. It is immutable, and an unknown name in it is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -1,4 +1,4 @@
-"""All sections together, and what must be so between them."""
+"""All sections together, and the conditions that hold between them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Settings"]
 
 
 class Settings(Section):
-    """All settings; ``folder`` is where relative paths start."""
+    """All settings. ``folder`` is the one from which relative paths are resolved."""
 
     job: JobSettings = JobSettings()
     assignment: AssignmentSettings = AssignmentSettings()
@@ -67,12 +67,12 @@ class Settings(Section):
 
     @property
     def patterns(self) -> dict[str, str]:
-        """The inputs that are all streams with a name like this, each with that regular expression."""
+        """The inputs that stand for all streams whose names match a regular expression, with that expression."""
         return {stream: each.pattern for stream, each in self.streams.items() if each.pattern is not None}
 
     @property
     def at_least_once(self) -> frozenset[str]:
-        """The streams that jobs write with that delivery."""
+        """The streams to which jobs write at least once."""
         return frozenset(stream for stream, each in self.streams.items() if each.delivery == "at-least-once")
 
     def is_plain(self, stream: str) -> bool:

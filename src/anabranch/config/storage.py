@@ -11,15 +11,15 @@ __all__ = ["StorageSettings", "local_folder"]
 
 
 class StorageSettings(Section):
-    """``root``: where lanes' checkpoint folders live: a path or any URI that Spark can checkpoint to."""
+    """``root``: where lanes' checkpoint folders are, as a path or any URI that Spark can checkpoint to."""
 
     root: str = "./.anabranch/lanes"
 
 
 def local_folder(uri: str) -> Path | None:
-    """Where a storage root, or a folder below it, is on a local disk; None: it is elsewhere.
+    """The local path of a storage root, or of a folder below it; None if it isn't on a local disk.
 
-    A path without a scheme is taken letter by letter: ``#``, ``?`` and ``%`` are part of it, as they are for Spark.
+    A path without a scheme is taken literally: ``#``, ``?`` and ``%`` are part of it, as they are for Spark.
     """
     scheme, colon, rest = uri.partition(":")
     if not colon or "/" in scheme:

@@ -13,20 +13,20 @@ from anabranch.config.section import Section
 __all__ = ["OF_FORMATS", "StreamSettings"]
 
 OF_FORMATS = {"schema_file": ("avro", "protobuf", "confluent"), "message": ("protobuf",), "subject": ("confluent",)}
-"""The formats that a setting of a stream is for."""
+"""Settings of a stream that are only for some formats, with these formats."""
 
 
 class StreamSettings(Section):
-    """Binds a stream of the job to a system and says how its values are written."""
+    """Binds a stream of the job to a system and says how its values are encoded."""
 
     system: str | None = None
     """Default: ``[systems] default``."""
 
     topic: str | None = None
-    """The name that the stream has in its system (default: its own)."""
+    """The stream's name in its system (default: the same)."""
 
     pattern: str | None = None
-    """A regular expression: the input is all streams of the system with such a name, also those that come later."""
+    """A regular expression: the input is all streams of the system whose names match, including those created later."""
 
     format: Literal["json", "string", "raw", "avro", "protobuf", "confluent"] = "json"
 
@@ -34,7 +34,7 @@ class StreamSettings(Section):
     """For ``avro`` and ``confluent`` an Avro schema, for ``protobuf`` a descriptor set."""
 
     message: str | None = None
-    """The message of the descriptor set."""
+    """The name of the message in the descriptor set."""
 
     subject: str | None = None
     """The subject in the schema registry (default: the topic and ``-value``)."""
@@ -46,7 +46,7 @@ class StreamSettings(Section):
     """Whether records of the output name the task that wrote them."""
 
     on_data_loss: Literal["fail", "earliest"] = "fail"
-    """What a lane does when records are gone that it hasn't read."""
+    """What a lane does when records have been deleted before it read them."""
 
     @field_validator("pattern")
     @classmethod

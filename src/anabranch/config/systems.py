@@ -17,21 +17,21 @@ __all__ = ["EmbeddedSettings", "KafkaSettings", "OtherSystemSettings", "SystemSe
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 ONLY_SOME = ("delivery", "on_data_loss", "topic")
-"""The settings of a stream that not every system has a meaning for."""
+"""The settings of a stream that not every system supports."""
 
 
 class SystemSettings(Section):
     """What the sections of all systems have in common."""
 
     stream_settings: ClassVar[tuple[str, ...]] = ()
-    """Those of ``ONLY_SOME`` that streams in the system may have."""
+    """The settings among ``ONLY_SOME`` that streams in this system may have."""
 
     path_settings: ClassVar[tuple[str, ...]] = ()
-    """Those that are paths; relative ones start where all paths do."""
+    """The settings that are paths; relative ones are resolved like all other paths."""
 
     @property
     def secrets(self) -> dict[str, str | None]:
-        """The settings whose values nobody may keep, by name."""
+        """The settings whose values must not be stored, by name."""
         return {}
 
 
@@ -45,7 +45,7 @@ class EmbeddedSettings(SystemSettings):
 
 
 class KafkaSettings(SystemSettings):
-    """How to reach a Kafka cluster, and what the job keeps there; for admin, sources and outputs alike.
+    """How to reach a Kafka cluster, and the names that a job uses there; for administration, sources and outputs alike.
 
     Passwords may be references: ``${env:NAME}``, ``${file:PATH}``.
     """
@@ -69,22 +69,22 @@ class KafkaSettings(SystemSettings):
     """Records are fetched from replicas in this rack, where the brokers allow that."""
 
     prefix: str = "anabranch"
-    """What the names of transactional ids and marker groups begin with."""
+    """The prefix of transactional ids and of marker groups."""
 
     replication_factor: int = Field(default=-1, ge=-1)
     transaction_timeout: Duration = "2 minutes"
 
     packages: str | None = None
-    """Maven coordinates of Spark's connector; None: of the version that PySpark has."""
+    """Maven coordinates of Spark's connector; None: the version that matches PySpark."""
 
     jars: Path | None = None
-    """A folder with the connector's jars, which wins over ``packages``."""
+    """A folder with the connector's jars, which takes precedence over ``packages``."""
 
     client: dict[str, str] = {}
     """Further settings of librdkafka's clients."""
 
     spark: dict[str, str] = {}
-    """Further settings of Java's clients, which Spark uses."""
+    """Further settings of the Java clients that Spark uses."""
 
     @property
     def secrets(self) -> dict[str, str | None]:
@@ -97,8 +97,8 @@ class KafkaSettings(SystemSettings):
 class OtherSystemSettings(SystemSettings):
     """The section of a system that anabranch doesn't ship, ``[systems.NAME]``.
 
-    ``class`` is a :class:`anabranch.systems.contract.System`, as ``module:Class``. All other settings are that class's
-    own. A relative ``path`` or ``root`` starts where all paths do.
+    ``class`` is a :class:`anabranch.systems.contract.System`, as ``module:Class``. All other settings belong to that
+    class. A relative ``path`` or ``root`` is resolved like all other paths.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -129,7 +129,7 @@ class OtherSystemSettings(SystemSettings):
 
 
 class SystemsSettings(Section):
-    """The systems that streams can live in; ``default`` is that of streams which aren't bound to one."""
+    """The systems that streams can live in. ``default`` is the system of streams that aren't bound to one."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     __pydantic_extra__: dict[str, OtherSystemSettings] = Field(init=False)
@@ -158,17 +158,17 @@ class SystemsSettings(Section):
 
     @property
     def rack(self) -> str | None:
-        """The rack of this process: the first section that has one names it."""
+        """The rack of this process, from the first section that names one."""
         racks = (getattr(section, "rack", None) for section in self.sections.values())
         return next((str(rack) for rack in racks if rack is not None), None)
 
     def with_rack(self, rack: str) -> SystemsSettings:
-        """The sections that know of racks with this one."""
+        """These sections, with this rack in those that know racks."""
         mine = {name: section for name, section in self.sections.items() if hasattr(section, "rack")}
         return self.model_copy(update={n: section.model_copy(update={"rack": rack}) for n, section in mine.items()})
 
     def check(self, setting: str, name: str) -> None:
-        """Raises an error of pydantic's if no system has the name that a setting gives."""
+        """Raise an error of pydantic's if no system has the name that a setting gives."""
         if name not in self.sections:
             raise PydanticCustomError(
                 "unknown_system",

@@ -1,1 +1,1 @@
-"""A container: one Spark application that runs the lanes it is told to, and says how far they are."""
+"""A container: one Spark application that runs its assigned lanes, and reports their progress."""

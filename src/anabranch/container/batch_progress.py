@@ -1,4 +1,4 @@
-"""How far a running batch is, by what its Spark tasks tell. No clock, no threads, no Spark."""
+"""The progress of a running batch, computed from the reports of its Spark tasks. No clock, no threads, no Spark."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ __all__ = ["PlannedBatch", "ProgressSample", "Tracker"]
 
 _MOST_BUCKETS = 64
 _WINDOW = 10.0
-"""Seconds, or half of the batch's if that is more: the speed is that of so long."""
+"""Seconds over which the speed is measured, or half of the batch's duration if that is more."""
 _NO_TIME = 0.1
 _SURE_AFTER = 1.0
-"""Seconds from the first record that is done until time left is foretold."""
+"""Seconds from the first finished record until the remaining time is predicted."""
 
 Partition = tuple[int, int]
-"""The number of a source and a partition of it."""
+"""The number of a source and one of its partitions."""
 
 
 @dataclass(frozen=True)
 class PlannedBatch:
-    """A batch.
+    """A planned batch.
 
     ``ranges``: the first offset that it reads and the one after the last; ``labels``: the operators whose functions its
-    rows go through, with the sources that they get them from; ``stateful``: rows come together by key after some of
-    them, in ``state_tasks`` Spark tasks. ``slots``: the partition that a slot's rows come from, where they are of one.
-    ``name`` gives the text of a bucket, by source, partition and bucket.
+    rows pass through, with the sources of these rows; ``stateful``: after some of these operators, rows are brought
+    together by key, in ``state_tasks`` Spark tasks. ``slots``: the partition that a slot's rows come from, if there is
+    only one. ``name`` returns the text of a bucket, from source, partition and bucket.
     """
 
     number: int
@@ -48,14 +48,14 @@ class PlannedBatch:
 
 @dataclass(frozen=True)
 class ProgressSample:
-    """``worked``: the seconds that functions have worked on each bucket of a task."""
+    """``worked``: the seconds for which functions have worked on each bucket of a task."""
 
     progress: BatchProgress
     worked: Mapping[tuple[int, int], float]
 
 
 class Tracker:
-    """Follows one batch. ``before``: what :attr:`ratios` were of the batch before it."""
+    """Follows one batch. ``before``: the :attr:`ratios` of the previous batch."""
 
     def __init__(self, planned: PlannedBatch, since: float, before: Mapping[str, float] | None = None) -> None:
         self._planned = planned
@@ -82,10 +82,11 @@ class Tracker:
         step: str = COMPUTING,
         stepped: float | None = None,
     ) -> ProgressSample:
-        """How far it is ``now``, in seconds of the clock of ``since`` and of when tasks were heard.
+        """The progress at ``now``, in seconds of the clock that also gave ``since`` and the times of the tasks'
+        reports.
 
         Args:
-            step: what the driver is at: "computing", "publishing" or "committing", since ``stepped``.
+            step: what the driver is doing: "computing", "publishing" or "committing", since ``stepped``.
         """
         planned = self._planned
         operators = self._operators(heard)
@@ -117,8 +118,8 @@ class Tracker:
         return ProgressSample(progress, worked)
 
     def _operators(self, heard: Sequence[TaskCounts]) -> dict[str, Operator]:
-        """By label. A task that is repeated counts with its newest attempt; an operator that is computed in several
-        stages, with the one that has done most.
+        """Operators by label. For a task that is repeated, its newest attempt counts; for an operator that is computed
+        in several stages, the stage that has done most.
         """
         newest: dict[tuple[str, int, int], TaskCounts] = {}
         for each in heard:
@@ -143,7 +144,7 @@ class Tracker:
         return found
 
     def _is_late(self, label: str, tasks: Sequence[TaskCounts], later: bool) -> bool:
-        """Whether an operator has the rows of another stage than those that read."""
+        """Whether an operator gets its rows from another stage than the one that reads."""
         if not self._planned.stateful:
             return False
         if label == PUBLISHING:
@@ -183,7 +184,7 @@ class Tracker:
         return min(parts, default=0.0)
 
     def _of(self, operator: Operator) -> float | None:
-        """How far an operator is, of 1; None: nobody knows how much will come to it."""
+        """The progress of an operator, from 0 to 1; None: nobody knows how many rows it will get."""
         planned = self._planned
         if operator.tasks and operator.label == READING:
             return min(1.0, operator.rows / planned.rows) if planned.rows else 1.0
@@ -198,7 +199,9 @@ class Tracker:
         return min(1.0, operator.rows / (ratio * planned.rows)) if ratio else None
 
     def _slowest(self, operator: Operator) -> float:
-        """The seconds that the bucket with most to do has left, at its own speed: others may be through before it."""
+        """The seconds left for the bucket with the most remaining work, at its own speed: others may finish
+        before it.
+        """
         longest = 0.0
         for task in operator.tasks:
             if task.fresh:
@@ -211,15 +214,18 @@ class Tracker:
         return longest
 
     def _ratio(self, operator: Operator) -> float | None:
-        """The rows that come to an operator for each record that was planned: as in the batch before; else as many, if
-        it tells its rows and is under way: tasks that have none end at once, and say nothing of the others."""
+        """The rows that reach an operator per planned record: as in the previous batch; otherwise the present ratio, if
+        the operator reports its rows and is under way. Tasks without rows end at once, and say nothing about the
+        others.
+        """
         known = self._before.get(operator.label)
         under_way = any(not task.told.ended for task in operator.tasks)
         return 1.0 if known is None and operator.late and operator.rows and under_way else known
 
     def _behind(self, operator: Operator) -> float:
-        """The seconds for what is left of the rows that have come together by key, at the speed of the tasks that are
-        under way: others may have been far quicker."""
+        """The seconds for the remaining rows that have been brought together by key, at the speed of the tasks that are
+        under way: others may have been far faster.
+        """
         ratio = self._ratio(operator) if operator.late and operator.label != PUBLISHING else None
         if ratio is None or any(task.told.received for task in operator.tasks):
             return 0.0
@@ -229,12 +235,12 @@ class Tracker:
         return left / speed if left > 0 and speed > 0 else 0.0
 
     def _come(self, received: Received) -> float:
-        """How much of a partition has come, of 1."""
+        """The share of a partition that has been received, from 0 to 1."""
         first, end = self._planned.ranges.get((received.source, received.partition), (0, 0))
         return 1.0 if end <= first else min(1.0, max(0, received.offset + 1 - first) / (end - first))
 
     def _by_received(self, operator: Operator, received: Sequence[tuple[TaskCounts, Received]]) -> float:
-        """By how many of a partition's records its rows are that have come so far."""
+        """An operator's progress, from how many of a partition's records its received rows come from."""
         expected: dict[Partition, float] = defaultdict(float)
         seen = covered = 0.0
         for task, each in received:
@@ -267,8 +273,9 @@ class Tracker:
             self.ratios[STATE] = (now - self._together) / (now - self._since)
 
     def _speed(self, part: float, now: float) -> tuple[float, bool]:
-        """What is done in a second, of 1, and whether that is of some time. What comes before the first record that is
-        done isn't in it: to plan the batch and start its tasks, which grows with nothing."""
+        """The progress per second, from 0 to 1, and whether it is measured over long enough. The time before the first
+        finished record isn't included: planning the batch and starting its tasks don't grow with its size.
+        """
         if part > 0:
             self._speeds.append((now, part))
         if not self._speeds:
@@ -282,7 +289,7 @@ class Tracker:
         return part / max(now - self._since, _SURE_AFTER), now - begun >= _WINDOW
 
     def _buckets(self, operators: Mapping[str, Operator]) -> dict[str, int]:
-        """Of the function that has done least, the buckets that have done least."""
+        """The buckets that have done least, of the function that has done least."""
         functions = [each for each in operators.values() if each.label not in (READING, PUBLISHING)]
         if not functions:
             return {}

@@ -1,6 +1,6 @@
-"""Where it is kept how many records a batch may have: beside the folders of a job's lanes, for whoever runs one next.
+"""Remembers how many records a batch may have, next to the folders of a job's lanes, for whoever runs such a lane next.
 
-It only saves time: what is damaged, or can't be written, is as if it weren't there.
+It only saves time: a file that is damaged, or can't be written, is treated as missing.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ log = logs.get_logger()
 _FOLDER = "speeds"
 _EVERY = 5.0
 _OTHER = 1.5
-"""A limit that is so many times another is worth a file."""
+"""A new limit is worth writing if it differs by this factor."""
 
 
 class Memory:
-    """What a lane leaves. Those that run at the same time write one after the other, and the last one counts."""
+    """What a lane leaves for the next one. Lanes that run at the same time write one after the other, and the last one
+    counts.
+    """
 
     def __init__(self, lane_folders: LaneFolders, lane: Lane) -> None:
         self._lane_folders = lane_folders
@@ -35,7 +37,7 @@ class Memory:
         self._noted = monotonic()
 
     def note(self, rows: int, *, ends: bool = False) -> None:
-        """A batch of the lane may have so many records. ``ends``: nothing more will be said of it."""
+        """Record that a batch of the lane may have this many records. ``ends``: this is the last call."""
         low, high = sorted((rows, self._rows))
         if high < low * _OTHER or (not ends and monotonic() < self._noted + _EVERY):
             return
@@ -50,7 +52,9 @@ class Memory:
 
 
 def remembered(lane_folders: LaneFolders, lane: Lane, *, quick: bool) -> int:
-    """The records of a first batch, by what others have left; 0: nobody has. ``quick``: see :func:`speeds.first`."""
+    """The size of a first batch, from what others have left; 0: nothing was left. ``quick``: see
+    :func:`speeds.first`.
+    """
     try:
         return speeds.first(_read(_tree(lane_folders, lane), lane), lane.factor, _partitions(lane), quick=quick)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Tells the job's own function which tasks have drained, once all of their lanes in this container have."""
+"""Calls the job's own function for tasks that have drained, once all of their lanes in this container have."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class DrainHook:
     """Thread-safe.
 
     Args:
-        functions: of the job, by node.
+        functions: those of the job, by node.
         lanes: those that this container has now.
     """
 
@@ -27,7 +27,7 @@ class DrainHook:
         self._lock = threading.Lock()
 
     def drained(self, lane: Lane) -> None:
-        """A lane has drained. What the function raises is raised."""
+        """Record that a lane has drained. Exceptions of the function are passed on."""
         if self._function is None:
             return
         with self._lock:

@@ -1,4 +1,6 @@
-"""What a user is told when a lane fails, and what may help: our own message if there is one, else the root cause."""
+"""The error text that a user sees when a lane fails, and what may help: our own message if there is one, else the root
+cause.
+"""
 
 from __future__ import annotations
 
@@ -32,22 +34,24 @@ _NEEDS_LOG = "its whole trace is in the log: of run in JOB.spark.log, which it n
 
 
 class Remedy(enum.Enum):
-    """What may help a lane that failed."""
+    """What may help a failed lane."""
 
     NONE = "none"
-    """The same would come of another attempt: what lanes, streams, settings and files are doesn't change."""
+    """Another attempt would fail in the same way: lanes, streams, settings and files don't change by themselves."""
     ATTEMPT = "another attempt"
-    """What failed is known, and isn't the Java process: data, a function, another system, a disk."""
+    """The cause is known, and isn't the Java process: data, a function, another system, a disk."""
     WAIT = "time"
-    """What failed is around the job (a disk, a broker, a database), and the lane goes on once that is well again."""
+    """The cause is outside the job (a disk, a broker, a database), and the lane continues once that is available again.
+    """
     PROCESS = "a new process"
-    """Nobody knows, or the Java process is at fault: attempts in the same one may all fail."""
+    """The cause is unknown, or the Java process is at fault: all attempts in the same process may fail."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """``what``: the root cause in one line; ``reasons``: what lies behind it, or what it was noticed by; ``cure``: what
-    to do; ``awaits``: what the lane waits for, if time is the remedy."""
+    """``what``: the root cause in one line; ``reasons``: what lies behind it, or what noticed it; ``cure``: what to do;
+    ``awaits``: what the lane waits for, if time is the remedy.
+    """
 
     what: str
     reasons: tuple[str, ...] = ()
@@ -57,14 +61,15 @@ class Failure:
 
     @property
     def told(self) -> str:
-        """All of it, as our own errors are printed."""
+        """The whole text, in the form in which our own errors are printed."""
         return "\n  ".join(each for each in (self.what, *self.reasons, self.cure) if each)
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """Failures of which it is known what helps. ``of``: by the causes, the deepest first. ``what``: the root cause in
-    our words, where Spark's are hard to read."""
+    """Failures with a known remedy. ``of``: recognizes them by their causes, the deepest first. ``what``: the root
+    cause in our words, where Spark's are hard to read.
+    """
 
     of: Callable[[Cause], bool]
     cure: str
@@ -78,7 +83,7 @@ def _says(pattern: str) -> Callable[[Cause], bool]:
 
 
 def _without_java(cause: Cause) -> bool:
-    """Whether it says that the Java process doesn't answer any more, or ends."""
+    """Whether a cause says that the Java process no longer answers, or is ending."""
     in_py4j = any("/py4j/" in frame.file for frame in cause.frames)
     return _says(r"Py4JNetworkError|Answer from Java side is empty|SparkContext was shut down|stopped SparkContext")(
         cause
@@ -89,10 +94,10 @@ _INFRASTRUCTURE = re.compile(
     r"^(?:STREAM_FAILED|INTERNAL_ERROR|TASK_WRITE_FAILED|FAILED_READ_FILE|FAILED_EXECUTE_UDF|PYTHON_|STDS_|"
     r"CANNOT_LOAD_|CANNOT_WRITE_|CANNOT_CREATE_|CONCURRENT_STREAM_LOG_UPDATE|UNABLE_TO_)"
 )
-"""Conditions by which Spark says where something failed and not what: the cause behind them is told."""
+"""Conditions with which Spark says where something failed but not what: the cause behind them is shown instead."""
 
 _OF_SYSTEMS = _Kind(lambda _: False, "")
-"""Stands for what systems say of errors of their clients."""
+"""Stands for what systems say about errors of their clients."""
 
 _KINDS = (
     _Kind(
@@ -177,7 +182,7 @@ def failure(error: BaseException, home: str = "") -> Failure:
 
 
 def _is_of_job(text: str, home: str) -> bool:
-    """Whether the job's own code has failed: nobody knows whether what it calls will be well again."""
+    """Whether the job's own code has failed: then nobody knows whether what it calls will recover."""
     return bool(home) and root_cause.parsed(text).frame_in(home) is not None
 
 
@@ -193,22 +198,26 @@ def _failure(error: BaseException, home: str) -> Failure:
 
 
 def explain(error: BaseException, home: str = "") -> str:
-    """One message of what failed, what lies behind it and what to do, without a stack trace of ours or of Spark's."""
+    """One message about what failed, the cause behind it and what to do, without a stack trace of ours or of
+    Spark's.
+    """
     return failure(error, home).told
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether it tells of an error of anabranch's."""
+    """Whether it is about one of anabranch's own errors."""
     return _OURS.search(root_cause.said(error)) is not None
 
 
 def is_fenced(error: BaseException) -> bool:
-    """Whether it says that another process has the lane, here or in a Python worker."""
+    """Whether it says that another process has the lane, reported here or by a Python worker."""
     return isinstance(error, FencedError) or f"anabranch.errors.{FencedError.__name__}" in root_cause.said(error)
 
 
 def is_final(error: BaseException) -> bool:
-    """Whether the same would come of another attempt: what lanes, streams, settings and files are doesn't change."""
+    """Whether another attempt would fail in the same way: lanes, streams, settings and files don't change by
+    themselves.
+    """
     if isinstance(error, _FINAL):
         return True
     said = root_cause.said(error)
@@ -216,7 +225,7 @@ def is_final(error: BaseException) -> bool:
 
 
 def is_of_java(error: BaseException) -> bool:
-    """Whether it may come of it that the Java process has ended."""
+    """Whether the end of the Java process may be the cause."""
     return _NO_ANSWER.search(root_cause.text_of(error)) is not None
 
 
@@ -227,7 +236,7 @@ def _family(kind: type[AnabranchError]) -> Iterator[type[AnabranchError]]:
 
 
 def _ours(text: str) -> list[str] | None:
-    """The lines of the first error of anabranch's that a text tells of."""
+    """The lines of the first anabranch error in a text."""
     found = _OURS.search(text)
     if found is None:
         return None

@@ -1,4 +1,6 @@
-"""Whether a cluster has given executors, and whether they have what lanes need: Python, its packages, the folders."""
+"""Whether a cluster has provided executors, and whether they have what lanes need: Python, its packages, the
+folders.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ _PYTHON_SAID = re.compile(r"(?:Error from python worker:.*?(?=\w+Error: )|java\.
 
 @dataclass(frozen=True)
 class _Folder:
-    """One that this process and all executors must see. ``probe``: a file in it, as long as they are asked."""
+    """A folder that this process and all executors must see. ``probe``: a file in it while they are asked."""
 
     what: str
     probe: Path
@@ -54,11 +56,11 @@ def ready(
     say: Callable[[str], None],
     unless: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Wait for executors, as long as it takes, and look at them. There is nothing to do without a cluster.
+    """Wait for executors, however long it takes, and check them. Without a cluster there is nothing to do.
 
     Args:
-        cores: how many tasks must be able to run at once (0: any number will do).
-        unless: whether to wait no longer, and look at nothing.
+        cores: how many tasks must be able to run at once (0: any number is enough).
+        unless: whether to stop waiting and check nothing.
 
     Raises:
         ConfigError: they have fewer task slots than ``cores``.
@@ -72,7 +74,7 @@ def ready(
 
 
 def _given(spark: SparkSession, cores: int, say: Callable[[str], None], unless: Callable[[], bool]) -> int:
-    """The task slots that the cluster has given, at least one and ``cores`` of them; 0 if it waits no longer."""
+    """The task slots that the cluster has provided, at least one and at least ``cores``; 0 if the wait was given up."""
     master = spark.sparkContext.master
     begun = time.monotonic()
     next_word, first = begun + _SAY_AFTER, 0.0
@@ -96,13 +98,13 @@ def _given(spark: SparkSession, cores: int, say: Callable[[str], None], unless: 
 
 
 def _slots(spark: SparkSession) -> int:
-    """How many tasks can run at once on the executors that are there."""
+    """How many tasks can run at once on the present executors."""
     context = spark.sparkContext
     return executors.cores(spark) // int(context.getConf().get("spark.task.cpus", "1"))
 
 
 def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) -> None:
-    """Let every slot import what lanes run there, and look for the folders."""
+    """Make every slot import what lanes run there, and look for the folders."""
     with ExitStack() as probing:
         shared = [probing.enter_context(_probed(*each)) for each in _shared(settings, graph)]
         look = partial(_look, [str(each.probe) for each in shared])
@@ -123,7 +125,7 @@ def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) ->
 
 
 def _why(error: Exception) -> str:
-    """What Python said when it couldn't even begin, if that is it."""
+    """Python's own message, if Python couldn't even start."""
     found = _PYTHON_SAID.search(str(error))
     return found[1] if found is not None else error_text.failure(error).what
 
@@ -140,7 +142,7 @@ def _shared(settings: Settings, graph: Graph) -> Iterator[tuple[str, Path, str]]
 
 @contextmanager
 def _probed(what: str, folder: Path, cure: str) -> Iterator[_Folder]:
-    """The folder, with a file in it that wasn't there before."""
+    """The folder, with a new file in it."""
     own_files.make_folder(folder)
     probe = folder / f".anabranch-shared-{uuid.uuid4().hex}"
     probe.touch()
@@ -151,7 +153,7 @@ def _probed(what: str, folder: Path, cure: str) -> Iterator[_Folder]:
 
 
 def _look(probes: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """On an executor: a row for each file that isn't there."""
+    """On an executor: a row for each file that it can't see."""
     import anabranch.spark.query.sink  # noqa: F401
 
     for _ in batches:

@@ -1,4 +1,6 @@
-"""How a container's reports reach its coordinator, and its wishes the container: in one process, or from afar."""
+"""How a container's reports reach its coordinator, and the coordinator's orders the container: in one process, or over
+HTTP.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,12 @@ from anabranch.protocol.standby import StandbyReport
 __all__ = ["BackgroundHeartbeats", "Coordination", "DirectHeartbeats", "Heartbeats"]
 
 _SHORTEST = 0.75
-"""The shortest poll, as a part of the period. They differ, or those that were held up together would go on together."""
+"""The shortest poll, as a share of the period. Polls vary, because containers that were delayed together would
+otherwise stay in step.
+"""
 
 _LIVE = 1.0
-"""Seconds: so often it is told how far batches are, if any goes on."""
+"""Seconds between progress reports of running batches."""
 _AWAY_EVERY = 1.0
 _SHAPE = attrgetter("lane", "phase", "folder_epoch", "halted")
 
@@ -33,7 +37,7 @@ log = logs.get_logger()
 
 
 class Coordination(Protocol):
-    """What a container needs of the coordinator: the same in process and over HTTP."""
+    """What a container needs from the coordinator: the same in one process and over HTTP."""
 
     def register(self, registration: Registration) -> RegistrationResponse: ...
 
@@ -42,37 +46,37 @@ class Coordination(Protocol):
 
 @runtime_checkable
 class Listening(Coordination, Protocol):
-    """A coordinator in the same process, which can tell when it has something new to say."""
+    """A coordinator in the same process that can announce news."""
 
     def listening(self, beat: Heartbeat, wake: Callable[[], object]) -> AbstractContextManager[None]: ...
 
 
 class Heartbeats(Protocol):
-    """What a container's loop calls at every turn."""
+    """What a container's loop calls in every turn."""
 
     def listen(self, wake: Callable[[], object]) -> None:
-        """Call ``wake`` when there is an answer to :meth:`take`."""
+        """Call ``wake`` when there is an answer for :meth:`take`."""
         ...
 
     def take(self, reports: Sequence[LaneReport], copies: Sequence[StandbyReport] = ()) -> HeartbeatResponse | None:
-        """Report on lanes and standbys. Returns what should run, None while that isn't known.
+        """Report on lanes and standbys. Returns what should run, or None while that isn't known.
 
         Raises:
-            FencedError: everything must stop; says why.
+            FencedError: everything must stop, for the given reason.
         """
         ...
 
     def leave(self, reports: Sequence[LaneReport]) -> None:
-        """Give the seat back, once all lanes have ended."""
+        """Return the seat, once all lanes have ended."""
         ...
 
 
 class DirectHeartbeats:
-    """Every turn sends a heartbeat, and an error of the coordinator's is the container's error. But while the store
-    can't be used, lanes go on with their last orders, and the store is tried again every second.
+    """Every turn sends a heartbeat, and an error of the coordinator is the container's error. While the store is
+    unavailable, however, lanes go on with their last orders, and the store is retried every second.
 
     Args:
-        say: is told when the store can't be used, and when it can be again.
+        say: called when the store becomes unavailable, and when it is available again.
     """
 
     def __init__(
@@ -124,13 +128,15 @@ class DirectHeartbeats:
 
 
 class BackgroundHeartbeats:
-    """Beats in threads of its own, inside ``with``: a poll that waits for news, and a beat at once when a lane changes.
+    """Sends heartbeats from its own threads, inside ``with``: a long poll that waits for news, and a heartbeat at once
+    when a lane changes.
 
-    Whatever goes wrong with a beat, it is a missed one: the threads go on.
+    Whatever goes wrong with a heartbeat, it counts as a missed one: the threads go on.
 
     Args:
-        period: seconds that a poll waits at most, and between two tries while the coordinator isn't heard.
-        say: is told when the coordinator isn't heard any more, and when it is heard again.
+        period: the longest time that a poll waits, and the time between two tries while the coordinator can't be
+            reached, in seconds.
+        say: called when the coordinator can't be reached any more, and when it can be reached again.
     """
 
     def __init__(
@@ -175,7 +181,7 @@ class BackgroundHeartbeats:
 
     @property
     def lease_left(self) -> float:
-        """Seconds; below 0 once the lease has ended."""
+        """Seconds until the lease ends; below 0 once it has ended."""
         with self._lock:
             return self._seat_lease.lease_left
 
@@ -194,7 +200,7 @@ class BackgroundHeartbeats:
         return answer
 
     def leave(self, reports: Sequence[LaneReport]) -> None:
-        """Give the seat back, once all lanes have ended; if the coordinator doesn't hear it, the lease ends."""
+        """Return the seat, once all lanes have ended; if the coordinator doesn't receive this, the lease ends."""
         with self._lock:
             self._reports, self._leaving = tuple(reports), True
         self._beat(0.0)
@@ -215,7 +221,7 @@ class BackgroundHeartbeats:
 
     @property
     def _is_over(self) -> bool:
-        """Whether beats are answered at once, with no news."""
+        """Whether heartbeats are answered at once, without news."""
         with self._lock:
             answer = self._seat_lease.answer
             return bool(self._seat_lease.must_stop) or (answer is not None and answer.done)

@@ -1,4 +1,4 @@
-"""Which SSPs of a lane have been read to their ends, and have got nothing for long."""
+"""Which SSPs of a lane have been read to their ends, and have received nothing for long."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Collection, Mapping
 __all__ = ["Idleness"]
 
 Positions = Mapping[str, int]
-"""Offsets by the texts of SSPs."""
+"""Offsets by SSP in text form."""
 
 
 class Idleness:
-    """Sees how far a lane is, and says which of its SSPs are idle.
+    """Follows the positions of a lane, and says which of its SSPs are idle.
 
     Args:
-        patience: seconds without a record after which one is. They begin when it is seen first: what came while nobody
-            looked isn't known.
+        patience: seconds without a record after which an SSP is idle. They count from when it is first seen: what
+            arrived while nobody looked isn't known.
     """
 
     def __init__(self, patience: float) -> None:
@@ -31,8 +31,9 @@ class Idleness:
         return still
 
     def seen(self, positions: Positions, ends: Positions, now: float) -> dict[str, int]:
-        """The SSPs that are idle, each with the position at which it is. ``now``: seconds of a clock that never goes
-        back. One of which no end is known isn't idle."""
+        """The SSPs that are idle, each with its position. ``now``: seconds on a clock that never goes back. An SSP
+        whose end isn't known isn't idle.
+        """
         found = {}
         for ssp, at in positions.items():
             before, since = self._seen.get(ssp, (at, now))

@@ -1,4 +1,4 @@
-"""Whether a lane's inputs are still what it has read so far, and hold what it has still to read."""
+"""Whether a lane's inputs are still the streams that it has read so far, and still contain what it has yet to read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logs.get_logger()
 
 
 class Inputs:
-    """The streams that a lane reads. ``starting``: where it begins if it has no batch yet."""
+    """The streams that a lane reads. ``starting``: its start offsets, for when it has no batch yet."""
 
     def __init__(self, systems: Systems, lane: Lane, starting: Mapping[SSP, int]) -> None:
         self._systems = systems
@@ -28,17 +28,18 @@ class Inputs:
         self.streams = sorted({(ssp.system, ssp.stream) for ssp in self.ssps})
 
     def ids(self) -> dict[str, str]:
-        """The ids that the streams have now."""
+        """The present ids of the streams."""
         return {stream: self._systems.named(name).id(stream) for name, stream in self.streams}
 
     def ends(self) -> dict[SSP, int]:
-        """Up to where they can be read now."""
+        """The present ends of the inputs."""
         told = {(name, stream): self._systems.named(name).ends(stream) for name, stream in self.streams}
         return {ssp: told[ssp.system, ssp.stream].get(ssp.partition, -1) for ssp in self.ssps}
 
     def tell(self, positions: Mapping[SSP, int]) -> None:
         """Commit positions to the group ``<job>.<stage>`` on their systems, for tools that show lag; nobody else reads
-        them."""
+        them.
+        """
         told: dict[str, dict[str, dict[int, int]]] = {}
         for ssp, offset in positions.items():
             told.setdefault(ssp.system, {}).setdefault(ssp.stream, {})[ssp.partition] = offset
@@ -49,8 +50,9 @@ class Inputs:
                 log.debug("positions could not be committed", lane=self._lane.id, system=name, error=str(error))
 
     def warnings(self, own: Collection[str]) -> tuple[str, ...]:
-        """What is odd about the keys of streams that others write. ``own``: the job's own streams. Of a broadcast, each
-        task has all keys."""
+        """What is suspicious about the keys of streams that others write. ``own``: the job's own streams. For a
+        broadcast input, each task has all keys.
+        """
         found = []
         for name, stream in self.streams:
             mine = sorted(ssp.partition for ssp in self._lane.ssps if ssp.stream == stream)
@@ -66,16 +68,19 @@ class Inputs:
         return tuple(warning for warning in found if warning)
 
     def take(self, folder: Folder) -> None:
-        """Note in a lane's folder which streams they are, if it is new, and look at them, as :meth:`check` does."""
+        """Record in a lane's folder which streams it reads, if the lane is new, and check them, as
+        :meth:`check` does.
+        """
         folder.note_streams(self.ids())
         self.check(folder)
 
     def check(self, folder: Folder) -> None:
-        """Look at the streams: a lane at its noted ends may end before its query has.
+        """Check the streams: a lane at its noted ends may end before its query has checked them.
 
         Raises:
             NotFoundError: a stream is gone.
-            StateError: it was made again, has lost what was read, or what was not read yet.
+            StateError: a stream was deleted and created again, or has lost records that were read, or that have yet to
+                be read.
         """
         known, read = folder.stream_ids(), folder.positions()
         for name, stream in self.streams:

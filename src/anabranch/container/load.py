@@ -1,4 +1,4 @@
-"""How much of its time a lane works, and how much comes in. No clock, no threads, no Spark."""
+"""How much of its time a lane works, and how many records arrive. No clock, no threads, no Spark."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ _NOTHING: Worked = {}
 
 @dataclass(frozen=True)
 class _Sample:
-    """A moment: how long batches took since the one before it, how much had come in, how long functions had each
-    bucket."""
+    """A moment: how long batches took since the one before it, how many records had arrived, how long functions worked
+    on each bucket.
+    """
 
     at: float
     seconds: float
@@ -31,11 +32,11 @@ class _Sample:
 
 
 class Load:
-    """Of the last half minute, by the reports of a lane's batches, and by what is heard of the one that runs.
+    """The load in the last half minute, from the reports of a lane's batches and of the running one.
 
-    ``busy``: the part of the time that batches took, from 0 to 1. ``working``: the part that Python functions worked on
-    the bucket that they worked on most. ``arriving``: records that came in, a second. ``span``: the seconds that all
-    this is of. ``usual``: the median seconds of a batch.
+    ``busy``: the share of the time that batches took, from 0 to 1. ``working``: the share for which Python functions
+    worked on the bucket that took them longest. ``arriving``: records that arrived, a second. ``span``: the seconds
+    that these figures cover. ``usual``: the median duration of a batch in seconds.
     """
 
     def __init__(self) -> None:
@@ -50,7 +51,9 @@ class Load:
         self._worked: Worked = {}
 
     def ran(self, report: LaneReport, now: float, worked: Worked = _NOTHING) -> None:
-        """A batch has ended ``now`` (seconds of any clock). ``worked``: the seconds of functions, by bucket."""
+        """Record that a batch ended at ``now`` (seconds of any clock). ``worked``: the seconds of functions, by
+        bucket.
+        """
         self._batches.append((now, report.seconds))
         while now - self._batches[0][0] > _WINDOW and len(self._batches) > 2:
             self._batches.popleft()
@@ -73,7 +76,9 @@ class Load:
         return True
 
     def idled(self, report: LaneReport, now: float) -> bool:
-        """``now`` no batch has ended; gives whether that tells something: a lane that has nothing to read is idle."""
+        """Record that at ``now`` no batch has ended. Returns whether that is new information: a lane that has nothing
+        to read is idle.
+        """
         if not report.ends or self._seconds:
             return False
         behind = any(end > report.positions.get(ssp, 0) for ssp, end in report.ends.items())
@@ -83,7 +88,7 @@ class Load:
         return True
 
     def _more(self, worked: Worked) -> Worked:
-        """What functions have worked since the batch was looked at last."""
+        """The work of functions since the batch was last looked at."""
         return {bucket: max(0.0, seconds - self._worked.get(bucket, 0.0)) for bucket, seconds in worked.items()}
 
     def _add(self, report: LaneReport, now: float, seconds: float, worked: Worked) -> None:

@@ -1,4 +1,4 @@
-"""A batch that takes longer than a transaction may is planned anew, with fewer rows."""
+"""A batch that takes longer than a transaction may is planned again, with fewer rows."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ __all__ = ["is_too_long", "outlasts", "shrink"]
 
 _TOO_LONG = "anabranch.errors.TooLongError"
 _SURE = 0.1
-"""After this part of the time that it may take, a batch's own speed is known."""
+"""After this share of the time that it may take, a batch's own speed is known."""
 _WRITTEN = (BatchPhase.PUBLISHING, BatchPhase.COMMITTING)
 
 
 def is_too_long(error: BaseException) -> bool:
-    """Whether a batch failed because a transaction of its took longer than it may."""
+    """Whether a batch failed because one of its transactions took longer than it may."""
     return _TOO_LONG in str(error)
 
 
 def outlasts(progress: BatchProgress | None, allowed: float) -> bool:
-    """Whether it can be foretold that a batch takes longer than the ``allowed`` seconds, and it isn't yet through what
-    takes that time."""
+    """Whether a batch will foreseeably take longer than the ``allowed`` seconds, and isn't yet past the work that takes
+    them.
+    """
     if progress is None or progress.left is None or progress.phase in _WRITTEN:
         return False
     return progress.seconds > _SURE * allowed and progress.seconds + progress.left > allowed
@@ -32,8 +33,6 @@ def outlasts(progress: BatchProgress | None, allowed: float) -> bool:
 def shrink(folder: Folder, starting: Mapping[str, Mapping[int, int]], most: int) -> int:
     """Plan the pending batch again with at most this many offsets. Returns how many it had, if it had more (otherwise
     0). Only allowed while no output holds anything of it. ``starting``: where the lane's first batch begins.
-
-    Right only while no output holds anything of it. ``starting``: where the lane's first batch begins.
     """
     number = folder.planned()
     batch, entry = folder.batch(number), folder.entry(number)

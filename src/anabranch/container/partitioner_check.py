@@ -1,4 +1,4 @@
-"""Whether a topic's producers put keys where ours do: state is kept by partition, so they must."""
+"""Whether a topic's producers assign keys to partitions as we do: state is kept by partition, so they must."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ _SAMPLE = 20
 
 
 def bases(lane: Lane, stream: str, count: int) -> int:
-    """With how many partitions the state of a stream was first written, which now has ``count``, as far as a lane can
-    tell: its partitions have come to it one by one, each so many behind one that it had. Where none have, the stream
-    may have been expanded since the lane was planned: by as much as the lane's own partitions leave open."""
+    """The partition count of a stream when its state was first written, given that it has ``count`` partitions now, as
+    far as a lane can tell: new partitions come to a lane one by one, each a fixed distance behind one that it had. If
+    none have come, the stream may have been expanded since the lane was planned, by as much as the lane's own
+    partitions allow.
+    """
     its = {(ssp.partition, lane.base.get(str(ssp), ssp).partition) for ssp in lane.ssps if ssp.stream == stream}
     known = [partition - base for partition, base in its if partition > base]
     last = max(partition for partition, _ in its)
@@ -24,11 +26,11 @@ def bases(lane: Lane, stream: str, count: int) -> int:
 
 
 def disagreeing(system: System, stream: str, partitions: Iterable[int], base: int) -> str:
-    """What is wrong with the newest keys of some partitions, by a sample; '' if nothing is.
+    """What is wrong with a sample of the newest keys in some partitions; '' if nothing is.
 
     Args:
-        base: keys belong together that come to the same partition modulo so many: records may be older than the
-            partitions that there are now.
+        base: keys belong together if their partitions are equal modulo this number: records may be older than the
+            present partitions.
     """
     count = system.partitions(stream)
     starts, ends = system.starts(stream), system.ends(stream)

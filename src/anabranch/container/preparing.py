@@ -1,4 +1,4 @@
-"""What is done for a lane before it may begin: while those still run that it goes on from, nobody waits for it."""
+"""What is done for a lane before it may start: while its predecessors are still running, nobody waits for it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _PATIENCE = 5.0
 
 
 class Preparations(Generic[T]):
-    """Takes the outputs of coming lanes, and foresees their queries, each in a thread. A lane whose outputs couldn't be
-    taken will try itself.
+    """Takes the outputs of coming lanes, and analyzes their queries, each in a thread. A lane whose outputs couldn't be
+    taken will try again itself.
 
-    ``take`` takes those of one lane, which nobody ever had; then ``foresee`` gives what can be known of it already.
-    ``done`` is called whenever one is prepared.
+    ``take`` takes the outputs of one lane, which nobody has ever owned; then ``foresee`` returns its analyzed query.
+    ``done`` is called whenever a lane is prepared.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Preparations(Generic[T]):
         self._begun: dict[_Key, _Preparation[T]] = {}
 
     def begin(self, coming: Iterable[Lane]) -> None:
-        """Prepare those that aren't being prepared. What was prepared is kept as long as the container lives."""
+        """Prepare the lanes that aren't being prepared. The results are kept as long as the container lives."""
         for lane in coming:
             key = (lane.id, lane.epoch)
             if key not in self._begun:
@@ -47,14 +47,14 @@ class Preparations(Generic[T]):
                 self._begun[key].start()
 
     def under_way(self, coming: Iterable[Lane]) -> bool:
-        """Whether one of these lanes is being prepared, and hasn't been for long: their predecessors should run
+        """Whether one of these lanes has been in preparation for only a short time: its predecessors should run
         meanwhile.
         """
         begun = [self._begun.get((lane.id, lane.epoch)) for lane in coming]
         return any(each is not None and each.is_under_way for each in begun)
 
     def taken(self, lane: Lane) -> bool:
-        """Whether a lane's outputs are taken already, under its epoch; waits while they are being taken."""
+        """Whether a lane's outputs have been taken, under its epoch; waits while they are being taken."""
         preparation = self._begun.get((lane.id, lane.epoch))
         if preparation is None:
             return False
@@ -62,7 +62,7 @@ class Preparations(Generic[T]):
         return preparation.taken
 
     def foreseen(self, lane: Lane) -> T | None:
-        """What was foreseen of a lane, under its epoch, if anything was in time; it doesn't wait."""
+        """The analyzed query of a lane, under its epoch, if it is ready; doesn't wait."""
         preparation = self._begun.get((lane.id, lane.epoch))
         return None if preparation is None else preparation.foreseen
 

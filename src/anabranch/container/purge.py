@@ -1,4 +1,4 @@
-"""Deletes from intermediate streams what every lane that reads them has behind it."""
+"""Deletes records from intermediate streams that every lane that reads them has committed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from anabranch.systems.systems import Systems
 __all__ = ["Purge", "Reader", "Readers", "behind", "forget"]
 
 Reader = tuple[str, str]
-"""A stage and a group of it."""
+"""A stage and one of its groups."""
 Readers = Mapping[Reader, Collection[str]]
 
 _EVERY = 60.0
@@ -31,14 +31,14 @@ log = logs.get_logger()
 def behind(
     lanes: Collection[tuple[Lane, LaneReport]], streams: Collection[str], readers: Readers
 ) -> dict[str, dict[int, int]]:
-    """Stream → partition → the offset before which all lanes have read and committed.
+    """Stream → partition → the offset before which all lanes have read and committed everything.
 
-    What a lane has no position of yet is left out, and what others may have to read: partitions of which these lanes
-    haven't all buckets.
+    Left out are partitions for which a lane has no position yet, and partitions that others may have to read because
+    these lanes don't own all of their buckets.
 
     Args:
         lanes: those of one container that read any of ``streams``.
-        readers: which streams the lanes of each stage and group read; there may be none of some now.
+        readers: which streams the lanes of each stage and group read; some may have no lanes now.
     """
     found: dict[str, dict[int, int]] = {}
     silent: set[tuple[str, int]] = set()
@@ -57,7 +57,7 @@ def behind(
 
 
 def _whole(lanes: Iterable[Lane], readers: Readers) -> set[tuple[str, int]]:
-    """The partitions of which these lanes have all buckets, for each of the readers."""
+    """The partitions whose buckets all belong to these lanes, for each of the readers."""
     shares: dict[tuple[str, int], dict[Reader, Fraction]] = {}
     for lane in lanes:
         for ssp in lane.ssps:
@@ -72,7 +72,7 @@ def _whole(lanes: Iterable[Lane], readers: Readers) -> set[tuple[str, int]]:
 
 
 def forget(system: System, before: dict[str, dict[int, int]]) -> None:
-    """Delete the records before these offsets. What can't be deleted now is another time."""
+    """Delete the records before these offsets. If that isn't possible now, it is done another time."""
     for stream, offsets in before.items():
         wanted = {partition: offset for partition, offset in offsets.items() if offset > 0}
         try:
@@ -82,7 +82,9 @@ def forget(system: System, before: dict[str, dict[int, int]]) -> None:
 
 
 class Purge:
-    """Now and then, deletes what was read of the intermediate streams that don't forget by themselves."""
+    """From time to time, deletes what has been read from the intermediate streams that don't delete records on their
+    own.
+    """
 
     def __init__(self, graph: Graph, systems: Systems) -> None:
         self._own = {stages.stream_of(graph, node) for node in graph.nodes if is_boundary(node)}
@@ -91,11 +93,11 @@ class Purge:
         self._purged_at = time.monotonic()
 
     def note(self, lane: Lane) -> None:
-        """Keep what the lanes of a stage and group read."""
+        """Remember what the lanes of a stage and group read."""
         self._readers[lane.stage, lane.group] = {ssp.stream for ssp in lane.ssps}
 
     def turn(self, lanes: Collection[tuple[Lane, LaneReport]]) -> None:
-        """Delete what all of the container's lanes have behind them, if that was done long ago."""
+        """Delete what all lanes of the container have read, if it is due."""
         if time.monotonic() < self._purged_at + _EVERY:
             return
         self._purged_at = time.monotonic()

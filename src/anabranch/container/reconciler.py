@@ -1,4 +1,4 @@
-"""The container's loop: beat, hear what should run, start and stop lanes until nothing is left to do."""
+"""The container's loop: send a heartbeat, learn what should run, start and stop lanes until nothing is left to do."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ log = logs.get_logger()
 class Container:
     """One container of a job.
 
-    ``period``: seconds between two beats, at most. ``standbys``: the standbys that it keeps, with a seat or without.
-    ``replaced``: how often this process was replaced; None: it can't be. ``trace`` takes what lanes fail for.
-    ``purges``: it deletes what all lanes have read of the streams between stages.
+    ``period``: the longest time between two heartbeats, in seconds. ``standbys``: the standbys that it keeps, with a
+    seat or without. ``replaced``: how often this process was replaced; None: it can't be. ``trace`` is called with the
+    errors with which lanes fail. ``purges``: it deletes what all lanes have read from the streams between stages.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Container:
 
         Raises:
             FencedError: the seat is lost; everything was stopped.
-            ProcessBrokenError: only a new process may help; everything was stopped, and the seat given back.
+            ProcessBrokenError: only a new process may help; everything was stopped, and the seat returned.
         """
         heartbeats.listen(self._turn.set)
         try:
@@ -164,8 +164,9 @@ class Container:
         self.standbys.want(answer.copies)
 
     def _not_too_early(self, answer: HeartbeatResponse) -> Iterator[WantedLane]:
-        """The wanted lanes; those that are to close go on while what follows them is prepared: output stands still only
-        from then on."""
+        """The wanted lanes; closing lanes go on while their successors are prepared, so that output pauses only from
+        then on.
+        """
         self._closing = []
         for each in answer.wanted:
             following = [lane for lane in answer.coming if each.lane.id in lane.predecessors]
@@ -176,7 +177,7 @@ class Container:
                 yield each
 
     def _close_prepared(self) -> None:
-        """Close lanes whose followers are prepared meanwhile."""
+        """Close lanes whose successors have been prepared meanwhile."""
         held, self._closing = self._closing, []
         for each, following in held:
             if self._preparations.under_way(following):
@@ -196,7 +197,7 @@ class Container:
         )
 
     def _restarts_for(self, lane: str, why: str = "") -> Restarts | None:
-        """What a process that replaces this one is to know, if the lane may have one."""
+        """What a process that replaces this one must know, if the lane may have one."""
         return None if self._replaced is None else self._replaced.after(lane, self.batches, why)
 
     def _check_process(self) -> None:
@@ -252,7 +253,7 @@ class Container:
         return self._builder.prestarted(lane, starting, self._preparations.foreseen(lane))
 
     def _prestarted(self, lane: Lane, starting: Offsets) -> PrestartedQuery | None:
-        """The query of a lane that was begun ahead, if the lane begins so."""
+        """The lane's prestarted query, if the lane starts at its offsets."""
         ahead = self._prestarter.take(lane)
         if ahead is None:
             return None

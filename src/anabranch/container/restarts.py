@@ -1,7 +1,7 @@
-"""When a lane that failed gets another attempt, and when its process is replaced. No clock, no threads, no Spark.
+"""When a failed lane gets another attempt, and when its process is replaced. No clock, no threads, no Spark.
 
-An attempt in the same Java process can't heal one that is broken. So lanes that fail again and again for a reason that
-nobody knows get a new process before the job is called failed: the lanes go on in it as after a crash.
+Another attempt in the same Java process can't help if that process is broken. So lanes that fail repeatedly for an
+unknown reason get a new process before the job counts as failed: in it, they continue as after a crash.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from anabranch.errors import AnabranchError
 __all__ = ["MOST", "ProcessBrokenError", "Restarts", "Step", "step"]
 
 MOST = 2
-"""New processes in a row, with no progress of what failed."""
+"""How many new processes may follow each other without progress of the lane that failed."""
 
 
 class Step(enum.Enum):
@@ -29,7 +29,7 @@ class Step(enum.Enum):
 
 
 def step(remedy: Remedy, *, attempts_left: bool, processes_left: bool) -> Step:
-    """What follows a failure that this may help."""
+    """What follows a failure with this remedy."""
     if remedy is Remedy.NONE:
         return Step.FAILED
     if attempts_left or remedy is Remedy.WAIT:  # how long it is tried then, the wait says
@@ -39,19 +39,21 @@ def step(remedy: Remedy, *, attempts_left: bool, processes_left: bool) -> Step:
 
 @dataclass(frozen=True)
 class Restarts:
-    """How often a process was replaced in a row. ``batches``: the last committed one of each lane when it was replaced
-    last (-1: none); ``why`` it was."""
+    """How often in a row a process was replaced. ``batches``: the last committed batch of each lane when it was last
+    replaced (-1: none); ``why``: the reason.
+    """
 
     number: int = 0
     batches: Mapping[str, int] = field(default_factory=dict)
     why: str = ""
 
     def after(self, lane: str, batches: Mapping[str, int], why: str) -> Restarts | None:
-        """The next one, for a lane that fails now; None: there were enough of them without progress of this lane.
+        """The next replacement, for a lane that fails now; None: there were enough of them without progress of this
+        lane.
 
         Args:
-            lane: the empty text if the Java process has ended: then progress of any lane counts.
-            batches: the last committed one by lane, now.
+            lane: empty if the Java process has ended: then progress of any lane counts.
+            batches: the last committed batch of each lane, now.
         """
         failed = [lane] if lane else [*batches]
         progress = any(batches.get(each, -1) > self.batches.get(each, -1) for each in failed)
@@ -63,12 +65,14 @@ class Restarts:
 
     @classmethod
     def of_text(cls, text: str) -> Restarts:
-        """The inverse; of an empty text, those of a process that replaces none."""
+        """The inverse; for an empty text, the value for a process that replaces none."""
         return cls(**json.loads(text)) if text else cls()
 
 
 class ProcessBrokenError(AnabranchError):
-    """Lanes fail in this process whatever is tried; in a new one they go on. ``restarts``: what that is to know."""
+    """Lanes fail in this process whatever is tried; in a new one they go on. ``restarts``: what the new process must
+    know.
+    """
 
     def __init__(self, restarts: Restarts) -> None:
         super().__init__(f"the lanes need a new process: {restarts.why}", "start the process again")

@@ -1,4 +1,4 @@
-"""How often a lane is tried, and when it stands still. No clock, no threads, no Spark."""
+"""How often a lane is retried, and when it counts as stalled. No clock, no threads, no Spark."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _MOST_DOUBLINGS = 6
 
 
 class Retries:
-    """The failures of one lane in a row, with no batch committed between them.
+    """The consecutive failures of one lane, with no batch committed between them.
 
     Args:
-        most: after so many of them it isn't tried again.
+        most: after this many failures it isn't retried.
     """
 
     def __init__(self, most: int) -> None:
@@ -23,16 +23,16 @@ class Retries:
         self._failures = 0
 
     def again(self, batch: int) -> float | None:
-        """After a failure: in how many seconds to try again; None: not any more.
+        """In how many seconds to retry after a failure; None: not any more.
 
         Args:
-            batch: the last one that was committed, -1 for none.
+            batch: the last committed one, -1 for none.
         """
         failures = self._counted(batch)
         return None if failures >= self._most else float(min(_LONGEST, _FIRST * 2 ** (failures - 1)))
 
     def begin(self, batch: int) -> None:
-        """It is tried again, after a failure behind ``batch``."""
+        """Record that it is retried, after a failure behind ``batch``."""
         self._failures = self._counted(batch)
         self._batch = max(self._batch, batch)
 
@@ -41,11 +41,11 @@ class Retries:
 
 
 class Standstill:
-    """Finds out whether a lane has stopped to make progress. It waits twice as long after each time that it has found
-    so, for it may be that the lane's batches take long.
+    """Detects a lane that no longer makes progress. Each detection doubles the time until the next one, because the
+    lane's batches may simply take long.
 
     Args:
-        after: seconds that an SSP may have records to read while its position doesn't move.
+        after: seconds for which an SSP may have records to read without its position moving.
     """
 
     def __init__(self, after: float) -> None:
@@ -58,7 +58,7 @@ class Standstill:
         self._since.clear()
 
     def seen(self, report: LaneReport, now: float) -> str:
-        """What stands still at ``now`` (seconds of any clock); the empty text if nothing does."""
+        """What has stalled at ``now`` (seconds of any clock); empty if nothing has."""
         for ssp, end in report.ends.items():
             at = report.positions.get(ssp, 0)
             before = self._since.get(ssp)

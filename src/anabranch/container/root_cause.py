@@ -1,7 +1,7 @@
 """Finds the root cause of a failure in the text of an exception, in which Python and Java quote each other.
 
-Spark, py4j and Python put what was raised deeper into the message of what was raised above it, as text: a Java error in
-a Python one, with its ``Caused by:``, and in it again a Python worker's traceback. No Spark, no clock.
+Spark, py4j and Python put the text of an inner error into the message of the outer one: a Java error into a Python one,
+with its ``Caused by:``, and in that a Python worker's traceback. No Spark, no clock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Cause", "Frame", "RootCause", "parsed", "said", "text_of"]
 
 _MOST_LINKS = 20
 _LONGEST = 400_000
-"""Characters of a text that are looked at, half of them from its end: a message may hold a record of 50 MB."""
+"""How many characters of a text are examined, half of them from its end: a message may contain a record of 50 MB."""
 _LONGEST_LINE = 4000
 
 _NAME = r"(?:[A-Za-z_][\w$]*\.)*[A-Za-z_][\w$]*"
@@ -61,7 +61,7 @@ _ITS_CAUSE = re.compile(rf"^{_JAVA}(?:: |$)")
 
 @dataclass(frozen=True)
 class Frame:
-    """A line of Python that an exception went through."""
+    """A line of Python in an exception's traceback."""
 
     file: str
     line: int
@@ -70,7 +70,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Cause:
-    """One exception of a chain. ``kind``: its class as it was printed; ``frames`` those of its traceback, in Python."""
+    """One exception of a chain. ``kind``: its class as printed; ``frames``: those of its traceback, in Python."""
 
     kind: str
     message: str
@@ -78,19 +78,19 @@ class Cause:
 
     @property
     def name(self) -> str:
-        """The class without its package; Kafka's are named so, as some have names like Java's own."""
+        """The class without its package; Kafka's keep a prefix, because some have names like Java's own."""
         short = re.split(r"[.$]", self.kind)[-1]
         return f"Kafka's {short}" if self.kind.startswith("org.apache.kafka.") else short
 
     @property
     def condition(self) -> str:
-        """Spark's name for what is wrong (``DIVIDE_BY_ZERO``); the empty text if it has none."""
+        """Spark's error condition (``DIVIDE_BY_ZERO``); empty if it has none."""
         found = _CONDITION.search(_OF_QUERY.sub("", self.message))
         return found[1] if found is not None else ""
 
     @property
     def told(self) -> str:
-        """What it says: Spark's condition with its sentence, else the class with the message."""
+        """Its text: Spark's condition with its sentence, else the class with the message."""
         found = _CONDITION.search(_OF_QUERY.sub("", self.message))
         if found is not None:
             return _STATE.sub("", f"[{found[1]}] {_first(found[2])}").split(" SQLSTATE")[0].strip()
@@ -109,8 +109,9 @@ class Cause:
 
 @dataclass(frozen=True)
 class RootCause:
-    """``causes``: from the outermost to the deepest, without wrappers; none if the text holds no exception.
-    ``loss``: how an executor was lost; ``times``: how often Spark tried the task."""
+    """``causes``: from the outermost to the deepest, without wrappers; none if the text contains no exception.
+    ``loss``: how an executor was lost; ``times``: how often Spark tried the task.
+    """
 
     causes: tuple[Cause, ...]
     loss: str = ""
@@ -121,7 +122,7 @@ class RootCause:
         return self.causes[-1] if self.causes else None
 
     def frame_in(self, home: str) -> Frame | None:
-        """The innermost line of the job's folder that the failure went through."""
+        """The innermost line in the job's folder that the failure passed through."""
         for cause in reversed(self.causes):
             for frame in reversed(cause.frames):
                 if home and frame.file.startswith(home.rstrip("/") + "/"):
@@ -130,7 +131,7 @@ class RootCause:
 
 
 def text_of(error: BaseException) -> str:
-    """All that an exception and those behind it say, with Java's stack traces. Never raises."""
+    """Everything that an exception and its causes say, with Java's stack traces. Never raises."""
     printed: list[str] = []
     seen: set[int] = set()
     current: BaseException | None = error
@@ -142,7 +143,7 @@ def text_of(error: BaseException) -> str:
 
 
 def parsed(text: str) -> RootCause:
-    """The causes that a text holds."""
+    """The causes in a text."""
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST // 2]}\n{text[-_LONGEST // 2 :]}"
     found = [cause for group in _groups([_cut(line) for line in text.split("\n")]) for cause in group]
@@ -162,7 +163,7 @@ def parsed(text: str) -> RootCause:
 
 
 def _behind(error: BaseException) -> BaseException | None:
-    """What an exception was raised for, as Spark, py4j or Python keep it."""
+    """The cause of an exception, as Spark, py4j or Python store it."""
     for kept in (getattr(error, "_cause", None), getattr(error, "cause", None), error.__cause__):
         if isinstance(kept, BaseException):
             return kept
@@ -170,7 +171,7 @@ def _behind(error: BaseException) -> BaseException | None:
 
 
 def said(error: BaseException) -> str:
-    """Its own message; the empty text if it can't say it."""
+    """Its own message; empty if it can't produce one."""
     try:
         return str(error)
     except Exception:  # it may ask a Java process that has ended
@@ -178,7 +179,7 @@ def said(error: BaseException) -> str:
 
 
 def _printed(error: BaseException, outermost: bool) -> str:
-    """As Python prints it, and Java's stack trace."""
+    """The text that Python prints, and Java's stack trace."""
     kind, text = type(error), said(error)
     trace = getattr(error, "_stackTrace", None)
     if isinstance(trace, str) and trace not in text:
@@ -191,7 +192,7 @@ def _printed(error: BaseException, outermost: bool) -> str:
 
 
 def _groups(lines: Sequence[str]) -> Iterator[list[Cause]]:
-    """Causes from the outermost to the deepest: Python prints first what was raised first, Java last."""
+    """Causes from the outermost to the deepest: Python prints the first one raised first, Java last."""
     group: list[Cause] = []
     frames: list[Frame] | None = None
     chained = False
@@ -244,7 +245,7 @@ def _head(line: str, first: bool) -> tuple[str, str] | None:
 
 
 def _message(first: str, following: Sequence[str]) -> str:
-    """A message of some lines, up to where a stack trace or another exception begins."""
+    """A message of several lines, up to where a stack trace or another exception begins."""
     said = [first.split(f" {_TRACEBACK}", maxsplit=1)[0].removesuffix(_TRACEBACK).rstrip()]
     for line in following[: _MESSAGE_LINES - 1]:
         if _AFTER.match(line) or _CAUSED.match(line) or _BARE.match(line) or line.endswith(_TRACEBACK):
@@ -258,7 +259,7 @@ def _first(text: str) -> str:
 
 
 def _cut(line: str) -> str:
-    """A line that is too long, without its middle."""
+    """A line without its middle, if it is too long."""
     return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 2 :]}"
 
 

@@ -14,24 +14,24 @@ from anabranch.protocol.standby import StandbyReport
 __all__ = ["SeatLease", "SentHeartbeat"]
 
 _STOPPING = 1 / 3
-"""The part of a lease that is kept for stopping, when nothing may be written after it."""
+"""The share of a lease that is reserved for stopping, when nothing may be written after it."""
 
 
 @dataclass(frozen=True)
 class SentHeartbeat:
-    """A beat that is under way. ``at``: when it was sent, by the container's clock."""
+    """A heartbeat that is under way. ``at``: when it was sent, by the container's clock."""
 
     beat: Heartbeat
     at: float
 
 
 class SeatLease:
-    """One holder of a seat. Not thread-safe.
+    """The lease of one holder of a seat. Not thread-safe.
 
     Args:
-        clock: seconds, on a clock that goes on while the machine sleeps.
-        survives: whether the container goes on without its coordinator (``on_coordinator_loss = "continue"``, when all
-            that it writes can be fenced); else it stops before its lease ends.
+        clock: seconds on a clock that keeps running while the machine sleeps.
+        survives: whether the container goes on without its coordinator (``on_coordinator_loss = "continue"``, when
+            everything that it writes can be fenced); otherwise it stops before its lease ends.
     """
 
     def __init__(
@@ -49,22 +49,24 @@ class SeatLease:
 
     @property
     def answer(self) -> HeartbeatResponse | None:
-        """The newest answer, None before the first."""
+        """The newest answer; None before the first."""
         return self._answer
 
     @property
     def lease_left(self) -> float:
-        """Seconds until the lease ends, counted from when the last answered beat was sent; below 0 once it has."""
+        """Seconds until the lease ends, counted from when the last answered heartbeat was sent; below 0 once it has
+        ended.
+        """
         return self._lease_until - self._clock()
 
     @property
     def orphaned(self) -> str:
-        """Why the coordinator isn't heard, once the lease has ended without it; else the empty text."""
+        """Why the coordinator can't be reached, once the lease has ended without it; else empty."""
         return self._missed if self._missed and self.lease_left <= 0 else ""
 
     @property
     def must_stop(self) -> str:
-        """Why everything must end now, from when it was first seen for ever; the empty text while it may go on."""
+        """Why everything must end now, and stays so once it does; empty while it may go on."""
         keep = self.me.lease * _STOPPING
         if not self._refused and not self._survives and self.lease_left <= keep:
             self._refused = (
@@ -76,7 +78,7 @@ class SeatLease:
     def beat(
         self, reports: Sequence[LaneReport], *, leaving: bool = False, copies: Sequence[StandbyReport] = ()
     ) -> SentHeartbeat:
-        """The next beat. ``leaving``: it gives the seat back."""
+        """The next heartbeat. ``leaving``: it returns the seat."""
         self._number += 1
         seen = -1 if self._answer is None else self._answer.revision
         beat = Heartbeat(
@@ -91,7 +93,7 @@ class SeatLease:
         return SentHeartbeat(beat, self._clock())
 
     def hear(self, sent: SentHeartbeat, answer: HeartbeatResponse) -> None:
-        """Take in what was answered to a beat; what a later beat has overtaken only renews the lease."""
+        """Process the answer to a heartbeat; if a later heartbeat was answered first, it only renews the lease."""
         if not answer.alive:
             self._refused = answer.reason or "the coordinator says so"
             return
@@ -102,5 +104,5 @@ class SeatLease:
             self._answer = self._answer if answer.same else answer
 
     def miss(self, why: str) -> None:
-        """A beat that had no answer."""
+        """Record a heartbeat that got no answer."""
         self._missed = why

@@ -1,7 +1,8 @@
-"""Lets only a few queries start at the same time, because each starts a Python process for each of its sources.
+"""Limits how many queries start at the same time, because each starts a Python process for each of its sources.
 
-Spark gives such a process ten seconds to connect, which is no setting. Where it imports by itself (on a cluster, where
-nothing can be run from the folder of temporary files), so many of them need more than that on a few cores.
+Spark gives such a process ten seconds to connect, and that can't be configured. Where the process does its imports
+itself (on a cluster, where nothing can be run from the folder for temporary files), many of them at once need more than
+that on a few cores.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ _PATIENCE = 12.0
 """Seconds: by then a source has connected, or has failed."""
 _LOOK_EVERY = 0.02
 _BEFORE = frozenset({"Initializing StreamExecution", "Initializing sources"})
-"""What Spark says of a query whose sources haven't started."""
+"""Spark's status messages for a query whose sources haven't started."""
 
 
 class Query(Protocol):
-    """What is asked of a query that starts."""
+    """What is asked of a starting query."""
 
     @property
     def isActive(self) -> bool: ...
@@ -33,7 +34,7 @@ class Query(Protocol):
 
 
 class Starts:
-    """Places for queries that start, by default as many as there are cores."""
+    """Places for starting queries, by default as many as there are cores."""
 
     def __init__(
         self, most: int, clock: Callable[[], float] = monotonic, pause: Callable[[float], None] = sleep
@@ -44,8 +45,9 @@ class Starts:
 
     @contextmanager
     def place(self) -> Iterator[Callable[[Query], None]]:
-        """A place, once there is one; gives what waits until the sources of a query have started, or it has ended, but
-        not for ever."""
+        """Wait for a place. Yields a function that waits, for a limited time, until the sources of a query have started
+        or it has ended.
+        """
         with self._places:
             yield self._wait
 

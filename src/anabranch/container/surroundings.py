@@ -1,5 +1,6 @@
-"""Which failures are of a lane's surroundings, and will pass by themselves: what the lane waits for then. Pure, but for
-how full disks are."""
+"""Which failures come from a lane's surroundings and will pass without intervention, and what the lane waits for then.
+Pure, except for the check how full disks are.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 __all__ = ["Surrounding", "awaited", "full_disks"]
 
 _FULL_BELOW = 0.005
-"""Of a disk, what is kept free on one that is full: a file may not fit, though a small one would."""
+"""The share of a disk that is considered full when less is free: a file may not fit although a small one would."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +88,12 @@ _KINDS = (
 
 
 def awaited(text: str) -> Surrounding | None:
-    """What a failure whose whole text this is makes a lane wait for; None: waiting won't help."""
+    """What a lane waits for after a failure with this complete text; None: waiting won't help."""
     return next((kind for kind in _KINDS if kind.pattern.search(text)), None)
 
 
 def full_disks(places: Iterable[str]) -> list[str]:
-    """What to tell of those of these folders whose disks are full."""
+    """Messages for those of these folders whose disks are full."""
     notes: dict[tuple[int, int], str] = {}
     for place in places:
         try:

@@ -1,4 +1,6 @@
-"""Where the time of a running batch goes, by what its Spark tasks tell. No clock, no threads, no Spark."""
+"""Where the time of a running batch goes, according to the reports of its Spark tasks. No clock, no threads, no
+Spark.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,12 @@ __all__ = ["COMMITTING", "COMPUTING", "FUNCTIONS", "STATE", "BatchTimes", "Opera
 COMPUTING, COMMITTING = "computing", "committing"
 FUNCTIONS, STATE = "functions", "state"
 _RECENT = 1.5
-"""Seconds. The phase in which most of this time was spent is the one that the batch waits for."""
+"""Seconds. The batch is in the phase in which most of this recent time was spent."""
 
 
 @dataclass(frozen=True)
 class Operator:
-    """What the newest attempts of a stage's tasks have done for an operator. ``late``: it comes after the state."""
+    """The work of the newest attempts of a stage's tasks for an operator. ``late``: it comes after the state."""
 
     label: str
     tasks: Sequence[TaskCounts]
@@ -34,7 +36,7 @@ class Operator:
 
 
 class BatchTimes:
-    """Of one batch, which was planned at ``since``."""
+    """The times of one batch, which was planned at ``since``."""
 
     def __init__(self, since: float) -> None:
         self._since = since
@@ -44,10 +46,11 @@ class BatchTimes:
     def look(
         self, operators: Iterable[Operator], now: float, step: str, stepped: float
     ) -> tuple[dict[str, float], str]:
-        """The seconds of each phase until ``now``, and the present one.
+        """The seconds of each phase until ``now``, and the present phase.
 
-        Those of the driver are known: ``stepped`` is when it came to its ``step``. Those of the tasks are shared out as
-        they tell of theirs; what Java does in a task is state once rows have come together by key, and reading before.
+        The driver's times are known: ``stepped`` is when it reached its ``step``. The tasks' time is divided according
+        to their reports; time that Java spends in a task counts as state once rows have been brought together by key,
+        and as reading before.
         """
         if step != COMPUTING:
             self._steps.setdefault(step, stepped)
@@ -74,7 +77,7 @@ class BatchTimes:
 
 
 def _weights(operators: Iterable[Operator], now: float) -> tuple[dict[str, float], float]:
-    """How the time of Spark tasks is shared out, and the seconds in which there were any."""
+    """How the time of Spark tasks is divided, and the seconds during which any were running."""
     by_task: dict[tuple[int, int], list[tuple[Operator, TaskCounts]]] = defaultdict(list)
     for operator in operators:
         for task in operator.tasks:

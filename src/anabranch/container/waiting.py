@@ -1,4 +1,4 @@
-"""How long a lane waits before it tries again whose surroundings have failed. No clock, no threads, no chance."""
+"""How long a lane waits before a retry when its surroundings have failed. No clock, no threads, no randomness."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 __all__ = ["Wait", "begun_or_continued", "pause"]
 
 _FIRST, _LONGEST = 1.0, 15.0
-"""Seconds. What is well again is noticed within the longest pause, and a fifth of it."""
+"""Seconds. A recovery is noticed within the longest pause plus a fifth of it."""
 _JITTER = 0.2
 _MOST_DOUBLINGS = 10
 
 
 @dataclass(frozen=True)
 class Wait:
-    """What a lane waits for, since when (in seconds of any clock), and how often it has failed since then."""
+    """What a lane waits for, since when (in seconds of any clock), and how often it has failed since."""
 
     awaited: str
     since: float
@@ -23,16 +23,18 @@ class Wait:
 
 
 def begun_or_continued(wait: Wait | None, awaited: str, now: float) -> Wait:
-    """The wait after another failure. What a lane waits for may change meanwhile: it hasn't gone on since."""
+    """The wait after another failure. What a lane waits for may have changed meanwhile: it hasn't made progress
+    since.
+    """
     return Wait(awaited, now) if wait is None else Wait(awaited, wait.since, wait.attempts + 1)
 
 
 def pause(wait: Wait, now: float, longest: float, chance: float) -> float | None:
-    """In how many seconds to try again; None: it has waited long enough, and the lane has failed.
+    """In how many seconds to retry; None: it has waited long enough, and the lane has failed.
 
     Args:
-        longest: seconds that a lane may wait.
-        chance: from 0 to 1, so that lanes that wait for one thing don't all come at once.
+        longest: the most seconds that a lane may wait.
+        chance: from 0 to 1, so that lanes that wait for the same thing don't all retry at once.
     """
     left = longest - max(0.0, now - wait.since)
     if left <= 0 and not math.isinf(longest):

@@ -1,4 +1,4 @@
-"""Ends a process that must stop and doesn't, or that can't go on."""
+"""Ends a process that must stop but doesn't, or that can't go on."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def watch(
     patience: Callable[[], float],
     code: int = FencedError.exit_code,
 ) -> None:
-    """Look until ``ended`` whether the process must stop; if it then doesn't end in time, end it, and show its threads.
+    """Check until ``ended`` whether the process must stop; if it then doesn't end in time, log its threads and end it.
 
     Args:
-        must_stop: why; the empty text while it may go on.
-        patience: seconds that stopping may take, asked for when it must stop.
-        code: what a process that is ended exits with.
+        must_stop: why; empty while it may go on.
+        patience: how many seconds stopping may take, evaluated when it must stop.
+        code: the exit code of a process that is ended.
     """
 
     def look() -> None:
@@ -56,11 +56,11 @@ def watch(
 JAVA_IS_GONE = "the Java process of Spark has ended"
 
 Replace = Callable[[str], None]
-"""Replaces this process, for the reason that it is told; gives back if it may not."""
+"""Replaces this process, for the given reason; returns if that isn't allowed."""
 
 
 def watch_java(is_gone: Callable[[], bool], ended: threading.Event, replace: Replace) -> None:
-    """Look until ``ended`` whether the Java process has ended before this one: then nothing can run any more."""
+    """Check until ``ended`` whether the Java process has ended before this one: then nothing can run any more."""
 
     def look() -> None:
         while not ended.wait(_EVERY):
@@ -71,7 +71,7 @@ def watch_java(is_gone: Callable[[], bool], ended: threading.Event, replace: Rep
 
 
 def end_without_java(replace: Replace) -> NoReturn:
-    """Replace this process, whose Java process has ended; if it may not be replaced, end it, and say why."""
+    """Replace this process, whose Java process has ended; if that isn't allowed, end it with a message."""
     try:
         replace(JAVA_IS_GONE)
         sys.stderr.write(f"error: {JAVA_IS_GONE}\n  {_CURE}\n")

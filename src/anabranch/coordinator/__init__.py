@@ -1,1 +1,1 @@
-"""The JobCoordinator: what each job should run, kept in a store. No Spark and no user code in it."""
+"""The JobCoordinator: what each job should run, kept in a store. It contains no Spark and no user code."""

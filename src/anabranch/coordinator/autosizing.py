@@ -1,4 +1,4 @@
-"""Which factor a job should have, by how its lanes cope: the coordinator's own autosizer. Pure."""
+"""The coordinator's own autosizer: which factor a job should have, judging by how well its lanes keep up. Pure."""
 
 from __future__ import annotations
 
@@ -24,35 +24,40 @@ from anabranch.protocol.status import JobStatus, LaneStatus
 __all__ = ["Assessment", "Findings", "Verdict", "decide", "limits_of", "looked", "threads_of"]
 
 _SURE, _SURE_OF_WORK = 2.0, 10.0
-"""For so many seconds each look must find that the factor is too small: where records wait; where functions work too
-much, and none waits."""
+"""For this many seconds each look must find the factor too small: where records wait, and where functions work too much
+but no record waits.
+"""
 _LOOKS = 3
 _SPAN, _SPAN_OF_WORK = 20.0, 10.0
-"""Figures of fewer seconds let no factor fall; nor rise where no record waits."""
+"""Figures from fewer seconds than this never lower the factor, and raise it only where records wait."""
 _SPACING = 10.0
 _PAUSES = 3
-"""After a change there is none for so many seconds, or pauses, even if records wait: so it is seen what came of it."""
+"""After a change there is no other for this many seconds, or pauses, even if records wait, so that the effect of the
+first can be seen.
+"""
 _MOST = 4
-"""A fall makes the factor at most so many times smaller."""
+"""A single step lowers the factor at most by this divisor."""
 _STALE = 5.0
-"""Figures that are so many seconds old, while records wait, say nothing of now."""
+"""Figures older than this many seconds are out of date while records wait."""
 _AFTER_UNDONE = 10
-"""After a change that was undone, there is none for so many times the cooldown."""
+"""After a change that was undone, there is no other for this many cooldowns."""
 _REMEMBERED = 10
-"""What came of a factor counts for so many times the cooldown."""
+"""Experience with a factor counts for this many cooldowns."""
 _REGRETS = 3
 _SHUNNED = 30
 _MUCH_LESS = 0.6
-"""A rise so many cooldowns after a fall shows that this went too far: it isn't repeated for so many times the cooldown,
-unless less than this part arrives of what arrived then."""
+"""A rise within this many cooldowns after a fall shows that the fall went too far. It isn't repeated for this many
+cooldowns, unless less than this share arrives of what arrived then.
+"""
 _WORKS = 0.1
-"""Where functions work less of the time on their busiest bucket, their speed says little."""
+"""Where functions work for less of the time than this on their busiest bucket, their speed is no evidence."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """``factor``: what the job should have from now on; None: what it has. ``why``: in words, with the figures.
-    ``advice``: what would help where no factor does."""
+    """``factor``: the factor that the job should have from now on; None: the one that it has. ``why``: the reason in
+    words, with the figures. ``advice``: what would help where no factor does.
+    """
 
     factor: int | None
     why: str
@@ -75,7 +80,7 @@ class Assessment:
 
     @property
     def most(self) -> FactorNeed:
-        """That of the lane that needs the largest factor, or suffers most from having none."""
+        """The need of the lane that needs the largest factor, or suffers most if no factor helps."""
         return max(self.needs, key=lambda each: (each.factor, not each.enough, each.urgent, each.now))
 
     @property
@@ -85,7 +90,9 @@ class Assessment:
 
 @dataclass(frozen=True)
 class _RejectedFactor:
-    """A factor that the job had to leave soon after it fell to it, ``at`` some time, with so much ``arriving``."""
+    """A factor that the job had to leave soon after it was lowered to it ``at`` some time, with this many records
+    ``arriving``.
+    """
 
     factor: int
     arriving: float
@@ -94,13 +101,13 @@ class _RejectedFactor:
 
 @dataclass(frozen=True)
 class Findings:
-    """What the looks at a job came to so far; times are by any clock.
+    """The results of all looks at a job so far; times are by any clock.
 
-    ``generation``: the present one; ``changed``: when it was first seen, if another one was before it. ``rising``:
-    since when all looks found that the factor is too small, ``looks`` how many; ``falling``: since when they found
-    that it is too large, and ``falls_to`` the largest that they found. ``advising``: since when something else than a
-    factor would help. ``fell``: when it fell last, ``arriving``: records a second of all lanes at the last look;
-    ``too_small``: what a fall has shown. ``seen``: what is known of other factors, by stage and group.
+    ``generation``: the present one; ``changed``: when it was first seen, if it followed another one. ``rising``: since
+    when all looks, ``looks`` of them, found the factor too small; ``falling``: since when they found it too large, and
+    ``falls_to`` the largest factor that they suggested. ``advising``: since when something other than a factor would
+    help. ``fell``: when the factor last fell; ``arriving``: records a second of all lanes at the last look;
+    ``too_small``: what a fall has shown. ``seen``: experience with other factors, by stage and group.
     """
 
     of: tuple[int, int] = (0, 0)
@@ -120,13 +127,15 @@ class Findings:
 
 
 def limits_of(settings: Mapping[str, Any]) -> AutoscaleSettings | None:
-    """What the settings of a job (as they are handed over) say; None: it isn't scaled by the coordinator."""
+    """The autoscaling limits in a job's settings (in the form in which they are handed over); None: the coordinator
+    doesn't scale it.
+    """
     given = settings.get("job", {}).get("autoscale")
     return None if given is None else AutoscaleSettings(**given)
 
 
 def threads_of(settings: Mapping[str, Any]) -> int:
-    """On how many buckets of a partition functions work at once."""
+    """How many buckets of a partition functions work on at once."""
     threads: int = settings.get("job", {}).get("threads", JobSettings().threads)
     return threads
 
@@ -201,13 +210,13 @@ def decide(
 ) -> Verdict:
     """The factor that a job should have.
 
-    It rises at once where records would wait too long, whenever the last change was, if what came of that has been
-    seen. Where functions only work too much, and before it falls, it waits for the cooldown.
+    It rises at once where records would wait too long, whenever the last change was, provided that the effect of that
+    change has been seen. If functions merely work too much, and before a fall, it waits for the cooldown.
 
     Args:
-        since: the seconds since the job has changed last, by whomever, or was started.
-        undone: that change was undone.
-        look: the newest one; ``after``: what all came to with it.
+        since: the seconds since the last change of the job, by anyone, or since its start.
+        undone: whether that change was undone.
+        look: the latest look; ``after``: the findings including it.
     """
     if look.unknown:
         return Verdict(None, look.unknown)
@@ -243,12 +252,12 @@ def decide(
 
 
 def _since(before: float | None, is_so: bool, now: float) -> float | None:
-    """Since when something is so; None: it isn't."""
+    """Since when something is true; None: it isn't."""
     return None if not is_so else now if before is None else before
 
 
 def _held(limits: AutoscaleSettings, status: JobStatus, since: float, undone: bool) -> str:
-    """Why a job is left as it is, whatever it needs; '' if it isn't."""
+    """Why a job is left as it is, whatever it needs; '' if it may be changed."""
     if not limits.min <= status.factor <= limits.max:
         return f"factor {status.factor} isn't from {limits.min} to {limits.max}: a job that was scaled so is left so"
     patience = _cooldown(limits) * _AFTER_UNDONE
@@ -258,7 +267,7 @@ def _held(limits: AutoscaleSettings, status: JobStatus, since: float, undone: bo
 
 
 def _unknown(status: JobStatus, heard: Findings, now: float) -> str:
-    """Why nothing can be said of a job; '' if something can."""
+    """Why nothing can be concluded about a job; '' if something can."""
     if status.state != DeploymentState.RUNNING:
         return f"the job is {status.state}"
     alive = {container.seat for container in status.containers if container.alive}
@@ -273,7 +282,7 @@ def _unknown(status: JobStatus, heard: Findings, now: float) -> str:
 
 
 def _unclear(lane: LaneStatus, report: LaneReport, heard: ReportHistory, now: float) -> str:
-    """Why a lane's figures say nothing of it; '' if they do."""
+    """Why a lane's figures are inconclusive; '' if they aren't."""
     progress = report.batch_progress
     if not report.span and progress is None:
         return "there are no figures yet"
@@ -302,7 +311,9 @@ def _quiet(status: JobStatus, heard: Findings, now: float) -> str:
 
 
 def _listened(before: Findings, status: JobStatus, cooldown: float, now: float) -> Findings:
-    """What was heard of each lane, and whether the job has changed; of another deployment, nothing else is known."""
+    """The latest reports of each lane, and whether the job has changed. If it is another deployment, everything else is
+    forgotten.
+    """
     of = (status.deployment, status.seats)
     if before.of != of:
         before = Findings(of=of, generation=status.generation, factor=status.factor)
@@ -324,12 +335,14 @@ def _listened(before: Findings, status: JobStatus, cooldown: float, now: float) 
 
 
 def _key(lane: Lane) -> tuple[str, str]:
-    """What lanes of one generation have in common with those of the next that do the same."""
+    """What a lane has in common with lanes of the next generation that do the same work."""
     return lane.stage, lane.group
 
 
 def _hottest(loads: Iterable[tuple[tuple[str, str], LaneLoad]]) -> dict[tuple[str, str], LaneLoad]:
-    """Of lanes that do the same, the one in which functions take longest for a record: of those that can tell."""
+    """Of the lanes that do the same work and have conclusive figures, the one whose functions take longest for a
+    record.
+    """
     found: dict[tuple[str, str], LaneLoad] = {}
     for key, load in loads:
         if load.steady_hot > 0 and max(load.working, load.share) >= _WORKS:

@@ -1,6 +1,6 @@
-"""The changes of a job, reconstructed from its events: the prediction beside the measurement. Pure.
+"""The changes of a job, reconstructed from its events: predictions and measurements. Pure.
 
-Older stores have these events, too, whichever coordinator led at the time.
+Events of older stores are understood, too, whichever coordinator was leading at the time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["PATTERNS", "expectation", "measurement", "records"]
 
 _NOTHING_CAME = "nothing came to be read in the change"
 PATTERNS = ("% → changing, %", "changing → %", "output % stand still for %", "output stood still for %", _NOTHING_CAME)
-"""The events that tell of changes, as SQL's LIKE takes them."""
+"""SQL LIKE patterns of the events that describe changes."""
 
 _BEGAN = re.compile(r" → changing, (?:generation (?P<generation>\d+)|deployment (?P<deployment>\d+)(?P<again>, of )?)")
 _ENDED = re.compile(r"^changing → (?P<state>\w+)$")
@@ -29,21 +29,21 @@ _FORETOLD = re.compile(r"^(\d+\.\d) s was foretold$")
 
 
 def expectation(pause: float, closing: int, starting: int) -> tuple[str, str]:
-    """What is said of a change when it begins, and why."""
+    """The event text and reason that are logged when a change begins."""
     return f"output should stand still for {pause:.1f} s", f"{closing} lane(s) close, {starting} follow"
 
 
 def measurement(pause: float, foretold: float) -> tuple[str, str]:
-    """What is said of a change once it is known how long output stood still (0.0: nothing came), and why."""
+    """The event text and reason that are logged once it is known how long output paused (0.0: there was no output)."""
     return (f"output stood still for {pause:.1f} s" if pause else _NOTHING_CAME), f"{foretold:.1f} s was foretold"
 
 
 def records(events: Iterable[Event], deployment: int = 0) -> list[ChangeRecord]:
-    """The changes that events tell of, in their order.
+    """The changes that events describe, in their order.
 
     Args:
         events: oldest first.
-        deployment: the one that the first of them are of; 0: not known.
+        deployment: the deployment of the first events; 0: unknown.
     """
     found: list[ChangeRecord] = []
     for event in events:
@@ -68,7 +68,7 @@ def records(events: Iterable[Event], deployment: int = 0) -> list[ChangeRecord]:
 
 
 def _supersede(found: list[ChangeRecord], event: Event) -> None:
-    """A change that is still under way when another one begins was undone by that."""
+    """A change that is still under way when another one begins was undone by it."""
     if found and found[-1].outcome == "open":
         reason = event.why.removeprefix("cancelled: ")
         found[-1] = msgspec.structs.replace(found[-1], outcome="undone", ended=event.at, reason=reason)
@@ -87,7 +87,7 @@ def _kind(event: Event, begins: re.Match[str]) -> ChangeKind:
 
 
 def _after(change: ChangeRecord, event: Event) -> ChangeRecord:
-    """A change after another event of it."""
+    """A change, updated with a further event."""
     ended = _ENDED.search(event.what)
     if ended is not None and change.outcome == "open":
         outcome: Outcome = "failed" if ended["state"] == "failed" else "done"

@@ -1,4 +1,6 @@
-"""The coordinator: what each job should run, told to its containers. Durable steps are stored first."""
+"""The coordinator: it decides what each job should run, and tells the job's containers. Durable steps are stored
+first.
+"""
 
 from __future__ import annotations
 
@@ -49,16 +51,16 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MOST_WAIT = 30.0
-"""So many seconds can be waited for events at most."""
+"""The maximum number of seconds to wait for events."""
 _LAST_ID = 2**62
 _LOOK_AGAIN = 1.0
 _LOST_SHOWN = 5
-"""So many processes that have lost their seats are shown."""
+"""How many processes that have lost their seats are shown."""
 
 
 @dataclass(frozen=True)
 class Fence:
-    """A lane whose former process must be stopped for good at the outputs, under the lane's epoch."""
+    """A lane whose former process must be stopped permanently at the outputs, under the lane's epoch."""
 
     lane: Lane
     settings: Mapping[str, Any]
@@ -67,20 +69,20 @@ class Fence:
 class Coordinator(Operations):
     """Serves the jobs that are started on it. Thread-safe.
 
-    Nobody else may serve the same job on the same store: see :class:`anabranch.coordinator.endpoint.RunLock`.
+    No other process may serve the same job on the same store: see :class:`anabranch.coordinator.endpoint.RunLock`.
 
     Args:
         clock: seconds, for leases.
-        lease: how long a process counts as alive after a beat, in seconds.
-        now: seconds since 1970, for what is stored.
-        grace: a process that isn't heard for so many seconds more than its lease loses its seat: its lanes are fenced
-            (see :meth:`fences`), then others get them. None: it keeps its seat until another process takes it.
-        first: where the revisions of a job begin each time that it is taken over: such that no other coordinator's are
-            taken for them.
-        systems: of the one job that runs in this process; None: those that jobs' settings name.
-        counting: finds out how many partitions streams have; see :func:`input_monitor.counted`.
-        locating: finds out which racks they are in; see :func:`input_monitor.located`.
-        retain: how much of the past the store keeps.
+        lease: how long a process counts as alive after a heartbeat, in seconds.
+        now: seconds since 1970, for stored times.
+        grace: a process that is silent for this many seconds beyond its lease loses its seat: its lanes are fenced (see
+            :meth:`fences`), then others get them. None: it keeps its seat until another process takes it.
+        first: the first revision of a job each time it is taken over, chosen so that it can't be confused with another
+            coordinator's.
+        systems: those of the only job, which runs in this process; None: those that jobs' settings name.
+        counting: looks up how many partitions streams have; see :func:`input_monitor.counted`.
+        locating: looks up which racks they are in; see :func:`input_monitor.located`.
+        retain: how much history the store keeps.
     """
 
     def __init__(
@@ -105,21 +107,21 @@ class Coordinator(Operations):
         self._context = Context(self.registry, systems, counting, locating)
 
     def call(self, operation: Operation[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Carry out an operation that isn't a method here: by the command of its name."""
+        """Carry out an operation that isn't a method of this class, with the command of its name."""
         return cast(R, commands.named(operation.name).run(self._context, *args, **kwargs))
 
     # Who serves which job
 
     def adopt(self, job: str) -> bool:
-        """Serve a job that another coordinator served, as it was left; its processes have a lease to be heard in.
+        """Serve a job that another coordinator served, as that one left it; its processes have one lease to report in.
 
-        Gives whether there is anything to serve: a job that runs, or should, in processes of its own.
+        Returns whether there is anything to serve: a job that runs, or should run, in separate processes.
         """
         with self.registry.locked_as_seen():
             return self.registry.adopt(job)
 
     def release(self, job: str) -> bool:
-        """Serve a job no more if it has ended and nobody has a seat of it; gives whether it isn't served."""
+        """Stop serving a job that has ended and in which nobody has a seat. Returns whether it isn't served."""
         with self.registry.locked_as_seen():
             running_job = self.registry.jobs.get(job)
             if running_job is not None and (running_job.state.active or running_job.seats.processes):
@@ -128,7 +130,7 @@ class Coordinator(Operations):
             return True
 
     def abandon(self) -> None:
-        """Serve nothing any more: another coordinator does."""
+        """Stop serving all jobs: another coordinator serves them."""
         with self.registry.locked_as_seen():
             self.registry.jobs.clear()
             self.registry.unsure = False
@@ -137,10 +139,10 @@ class Coordinator(Operations):
     # What a user asks for
 
     def wait_until(self, job: str, states: Collection[str], timeout: float | None = None) -> JobStatus:
-        """Wait for a job to be in one of the states; gives its status then.
+        """Wait for a job to be in one of the states, and return its status then.
 
         Raises:
-            OutOfTimeError: it wasn't, in ``timeout`` seconds.
+            OutOfTimeError: it wasn't within ``timeout`` seconds.
         """
         end = None if timeout is None else time.monotonic() + timeout
         with self.registry.locked_as_seen():
@@ -161,7 +163,9 @@ class Coordinator(Operations):
         return [self.status(job) for job in self._store.jobs()]
 
     def status(self, job: str) -> JobStatus:
-        """A job as it is now; as it was left, if it isn't served here. NotFoundError if nobody knows it."""
+        """The present status of a job; if it isn't served here, the status in which it was left. Raises NotFoundError
+        if there is no such job.
+        """
         check_name("job", job)
         with self.registry.locked_as_seen():
             if job not in self.registry.jobs:
@@ -230,7 +234,7 @@ class Coordinator(Operations):
         until: float = 0.0,
         wait: float = 0.0,
     ) -> list[LoggedEvent]:
-        """See :meth:`Reads.events`; 0: no bound. With ``wait``, some are waited for, so many seconds at most."""
+        """See :meth:`Reads.events`; 0: no bound. With ``wait``, waits at most that many seconds for some."""
         wanted = EventRange(
             after=min(after, _LAST_ID) or None,
             before=min(before, _LAST_ID) or None,
@@ -248,15 +252,15 @@ class Coordinator(Operations):
     def dead_letters(
         self, job: str, stream: str = "", partition: str = "", before: int = 0, limit: int = 100
     ) -> DeadLetters:
-        """See :meth:`DeadLetterReader.newest`; ``partition`` empty: of all."""
+        """See :meth:`DeadLetterReader.newest`; an empty ``partition`` stands for all."""
         return self._dead_letters.newest(job, stream, LetterRange.of(partition, before, limit))
 
     def known_formats(self, job: str) -> dict[str, Format]:
-        """The formats that a job keeps, by stream; none for one that never ran."""
+        """The formats stored for a job, by stream; empty for a job that never ran."""
         return queries.known_formats(self._store, job)
 
     def known_lanes(self, job: str) -> dict[str, Lane]:
-        """All lanes that a job ever had, by id; none for a job that never ran."""
+        """All lanes that a job ever had, by id; empty for a job that never ran."""
         return queries.known_lanes(self._store, job)
 
     def assignment(self, job: str) -> Assignment:
@@ -284,10 +288,10 @@ class Coordinator(Operations):
     # What time brings
 
     def tick(self) -> None:
-        """Look who wasn't heard for too long; to be called about every second.
+        """Check which processes have been silent for too long. To be called about every second.
 
         Raises:
-            StoreUnavailableError: what must be stored can't be now; call it again.
+            StoreUnavailableError: a step can't be stored at the moment; call it again.
         """
         with self.registry.locked_all():
             for running_job in self.registry.jobs.values():
@@ -300,13 +304,15 @@ class Coordinator(Operations):
         self._retention.look()
 
     def look(self) -> None:
-        """Look at the inputs of jobs: see :func:`anabranch.coordinator.commands.expand.look`."""
+        """Check the inputs of jobs: see :func:`anabranch.coordinator.commands.expand.look`."""
         self.reads.histories.sample()  # a job in one process has nobody else who looks at the time
         self._retention.look()
         expand.look(self._context)
 
     def fences(self) -> list[Fence]:
-        """The lanes to fence, now: whoever fences one says so to :meth:`fenced`. Fencing twice is fencing once."""
+        """The lanes that must be fenced now. Report each fenced lane to :meth:`fenced`. Fencing twice has the same
+        effect as fencing once.
+        """
         with self.registry.locked_as_seen():
             found = []
             for running_job in self.registry.jobs.values():
@@ -314,7 +320,7 @@ class Coordinator(Operations):
             return found
 
     def fenced(self, lane: Lane) -> None:
-        """A lane was fenced at all its outputs under its epoch: others may go on with it."""
+        """Record that a lane was fenced at all its outputs under its epoch, so that others may continue it."""
         with self.registry.locked_all():
             running_job = self.registry.jobs.get(lane.job)
             held = None if running_job is None else running_job.known.get(lane.id)
@@ -328,20 +334,20 @@ class Coordinator(Operations):
             self.registry.announce()
 
     def unfenced(self, lane: Lane, why: str) -> None:
-        """A lane can't be fenced yet; it is tried again."""
+        """Record that a lane can't be fenced yet; it will be retried."""
         self._store.note([self.registry.event(lane.job, "coordinator", f"lane {lane.id} can't be fenced yet", why)])
 
     # What a launcher asks for, and says
 
     def demands(self, jobs: Collection[str]) -> list[Demand]:
-        """What the jobs that are served here want of a launcher; and those of ``jobs`` that have ended."""
+        """What the served jobs need from a launcher; also those of ``jobs`` that have ended."""
         with self.registry.locked_all():
             clock, lease = self.registry.clock, self.registry.lease
             found = [seats.demand(running_job, clock(), lease) for running_job in self.registry.jobs.values()]
             return found + [Demand(job=job, wanted=0, over=True) for job in jobs if self._has_ended(job)]
 
     def launched(self, job: str, launching: LaunchStatus, news: Sequence[tuple[str, str]]) -> None:
-        """How its launcher fares with a job; ``news``: what happened, and why."""
+        """Record the launcher's state for a job; ``news``: what happened, and why."""
         if news:
             self._store.note([self.registry.event(job, "launcher", what, why) for what, why in news])
         with self.registry.locked_as_seen():
@@ -354,20 +360,22 @@ class Coordinator(Operations):
         """What a container needs to run a job.
 
         Raises:
-            NotFoundError: nobody knows it.
-            ConflictError: its code isn't here.
+            NotFoundError: there is no such job.
+            ConflictError: its code isn't available here.
         """
         with self.registry.locked_as_seen():
             running_job = self.registry.jobs.get(job)
             return queries.running(self._store, job, None if running_job is None else seats.program_due(running_job))
 
     def put_artifact(self, sha256: str, content: bytes) -> None:
-        """Keep the code of a job. UsageError if the hash isn't that of the content, or it is too large."""
+        """Store the code of a job. Raises UsageError if the hash doesn't match the content, or the code is too
+        large.
+        """
         artifact.check(sha256, content)
         self._store.put_artifact(sha256, content)
 
     def artifact(self, sha256: str) -> bytes:
-        """The code of a job. NotFoundError if there is none of that hash."""
+        """The code of a job. Raises NotFoundError if there is none with that hash."""
         content = self._store.artifact(artifact.check_sha(sha256))
         if content is None:
             raise NotFoundError(f"there is no artifact {sha256}", "start the job again with its file")

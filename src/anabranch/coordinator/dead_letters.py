@@ -24,19 +24,20 @@ __all__ = ["MOST", "DeadLetterReader", "LetterRange", "letter", "streams_of"]
 
 MOST = 1_000
 _SHOWN_BYTES = 4_096
-"""So much of a key, a value or a header is shown."""
+"""How many bytes of a key, a value or a header are shown."""
 _SECONDS, _BYTES = 5.0, 2_000_000
-"""So long is read, and so much is given at most."""
+"""Limits for the time spent reading and for the bytes returned."""
 _AT_ONCE = 500
-"""So many offsets are read at once, from the end backwards: Kafka's transactions take some of them."""
+"""How many offsets are read at once, from the end backwards: Kafka's transactions take up some of them."""
 _PREFIX = "anabranch."
 _ORIGIN = ("stream", "partition", "offset")
 
 
 @dataclass(frozen=True)
 class LetterRange:
-    """Which letters are asked for: the last ``limit`` of a partition (None: of all), before an offset of it (0: up to
-    the end)."""
+    """Which dead letters are wanted: the last ``limit`` of a partition (None: of all), before one of its offsets (0: up
+    to the end).
+    """
 
     partition: int | None
     before: int
@@ -44,7 +45,7 @@ class LetterRange:
 
     @classmethod
     def of(cls, partition: str, before: int, limit: int) -> LetterRange:
-        """UsageError if the partition is no number, or so many can't be asked for."""
+        """Raises UsageError if the partition isn't a number, or the limit is too large."""
         if not 1 <= limit <= MOST:
             raise UsageError(f"{limit} dead letters can't be asked for", f"ask for 1 to {MOST}")
         if partition and not partition.isdecimal():
@@ -55,10 +56,10 @@ class LetterRange:
 
 
 class DeadLetterReader:
-    """Reads for one user at a time: whoever comes meanwhile is refused, so that it costs a coordinator little.
+    """Reads for one user at a time; meanwhile others are refused, so that reading costs a coordinator little.
 
     Args:
-        systems: of the one job that runs in this process; None: those that jobs' settings name.
+        systems: those of the only job, which runs in this process; None: those that jobs' settings name.
         now: seconds since 1970.
     """
 
@@ -70,11 +71,12 @@ class DeadLetterReader:
         self._busy = threading.Lock()
 
     def newest(self, job: str, stream: str, wanted: LetterRange) -> DeadLetters:
-        """The newest dead letters in one of a job's streams of them; by default in the first.
+        """The newest dead letters in one of a job's dead-letter streams, by default the first.
 
         Raises:
-            NotFoundError: nobody knows the job, or it has no such stream, or that no such partition.
-            ConflictError: others are read now; or the settings of the job, which ran in one process, aren't here.
+            NotFoundError: there is no such job, stream or partition.
+            ConflictError: somebody else is reading; or the settings of the job, which ran in one process, aren't
+                available here.
             AnabranchError: the system doesn't answer.
         """
         its = queries.deployment(self._store, job)
@@ -140,8 +142,9 @@ class DeadLetterReader:
 
 
 def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
-    """The streams that take the dead letters of a job's lanes, open ones and closed ones, in order, with the systems
-    whose records they take: they are there, too, unless settings say otherwise."""
+    """The dead-letter streams of a job's lanes, open and closed, in order, each with the system of the stream whose
+    records it takes; unless settings say otherwise, the dead-letter stream is in the same system.
+    """
     found: dict[str, str] = {}
     for lane in lanes:
         systems = {ssp.stream: ssp.system for ssp in (*lane.ssps, *lane.broadcast)}
@@ -150,7 +153,7 @@ def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
 
 
 def letter(partition: int, offset: int, row: Mapping[str, Any]) -> DeadLetter:
-    """A dead letter of a record, whose own headers say what happened to it."""
+    """A dead letter, from a record whose headers say what is wrong with it."""
     headers = {each["key"]: each["value"] or b"" for each in row["headers"] or ()}
     ours = {name.removeprefix(_PREFIX): _text(value) for name, value in headers.items() if name.startswith(_PREFIX)}
     return DeadLetter(
@@ -185,7 +188,7 @@ def _content(value: bytes | None) -> Content | None:
 
 
 def _whole(part: bytes, cut: bool) -> str:
-    """UTF-8 as text; of what was cut, without the half of a letter that it may end with."""
+    """UTF-8 as text; if it was cut, without the incomplete character at its end."""
     for less in range(4 if cut else 1):
         try:
             return part[: len(part) - less].decode()

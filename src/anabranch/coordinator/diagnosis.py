@@ -1,4 +1,4 @@
-"""What holds a job back, read off its status: the worst first. Pure: a page and ``anabranch why`` show the same."""
+"""What holds a job up, derived from its status, the worst first. Pure: a page and ``anabranch why`` show the same."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from anabranch.views.live import ChangeProgress
 __all__ = ["MOST", "RULES", "findings"]
 
 MOST = 20
-"""So many are shown at most."""
+"""The largest number of findings that are shown."""
 _SPAN = 20.0
-"""Seconds of figures from which on rates say something."""
+"""Rates from fewer seconds of figures than this are inconclusive."""
 _GROWS = 1.1
 _BEHIND_SECONDS = 30.0
-"""A lag that is read in less time than this is nothing to look at."""
+"""A lag that can be read in less time than this isn't reported."""
 _BUSY, _SKEWED = 0.9, 3.0
 _HELD_MS = 60_000
 _BEHIND = 10
@@ -188,7 +188,7 @@ def _growing_lag(status: JobStatus, at: float, change: ChangeProgress | None) ->
 
 
 def _backlog(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
-    """A lag that doesn't grow, but takes long to be caught up with."""
+    """A lag that doesn't grow, but takes long to catch up with."""
     heard = [(lane, report) for lane, report in _open(status) if report is not None and report.span >= _SPAN]
     lag = sum(lane.lag for lane, _ in heard)
     arriving = sum(report.arriving for _, report in heard)
@@ -337,7 +337,7 @@ RULES: Sequence[Rule] = (
     _dead_letters,
     _stuck,
 )
-"""Each finds one kind of trouble; the worse ones first."""
+"""Each finds one kind of problem; the worse ones come first."""
 
 
 def _open(status: JobStatus) -> Iterable[tuple[LaneStatus, LaneReport | None]]:

@@ -1,4 +1,4 @@
-"""How far a drain is, and what it lets each lane do. Pure: nothing is stored here."""
+"""The progress of a drain, and what it allows each lane. Pure: nothing is stored here."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _MAY_DRAIN = frozenset({DeploymentState.STARTING, DeploymentState.RUNNING, Deplo
 
 
 def check(job: str, state: DeploymentState, deployment: int, lanes: Iterable[Lane], said: DrainNotification) -> str:
-    """Why a notification is ignored; empty: it isn't.
+    """Why a notification is ignored; empty if it isn't.
 
     Raises:
-        UsageError: its uuid isn't one.
+        UsageError: its uuid isn't valid.
         ConflictError: the job can't drain now.
     """
     try:
@@ -49,7 +49,7 @@ def check(job: str, state: DeploymentState, deployment: int, lanes: Iterable[Lan
 
 
 def check_cancellable(job: str, drain: DrainProgress) -> None:
-    """Raises ConflictError if windows may be out already that were not complete."""
+    """Raises ConflictError if incomplete windows may already have been emitted."""
     if drain.last:
         raise ConflictError(
             f"job {job!r} drains to the end: windows that were not complete have come out",
@@ -77,8 +77,8 @@ def stages(lanes: Iterable[Lane]) -> dict[str, tuple[str, ...]]:
 def following(drain: DrainProgress, lanes: Iterable[Lane], reports: Mapping[str, LaneReport]) -> DrainProgress | None:
     """The next step of a drain that is due; None while lanes are on their way.
 
-    First, all lanes that read streams from outside the job report where they have stopped. Each partition is then taken
-    in up to the most advanced lane's position, or up to its end when the drain was accepted. When all lanes are there,
+    First, all lanes that read streams from outside the job report where they stopped. Each partition is then taken in
+    up to the most advanced lane's position, or up to its end when the drain was accepted. When all lanes are there,
     time may end.
     """
     known = list(lanes)
@@ -106,7 +106,7 @@ def following(drain: DrainProgress, lanes: Iterable[Lane], reports: Mapping[str,
 
 
 def of_lane(drain: DrainProgress | None, state: DeploymentState) -> DrainOrder | None:
-    """What a lane is told of a drain."""
+    """The order that a lane gets in a drain."""
     if drain is None or state is not DeploymentState.DRAINING:
         return None
     return DrainOrder(uuid=drain.notification.uuid, until=drain.until, last=drain.last)
@@ -117,7 +117,7 @@ def _has_halted(report: LaneReport, drain: DrainProgress) -> bool:
 
 
 def _taken(lane: Lane) -> dict[str, int]:
-    """Up to where lanes before it have taken something in."""
+    """The offsets up to which the lanes before it have taken in records."""
     found: dict[str, int] = {}
     for each in lane.starting:
         whole = str(each.ssp.whole)

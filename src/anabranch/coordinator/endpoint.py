@@ -1,4 +1,4 @@
-"""Who serves a job on this machine: a note with its URL, and the lock that lets there be only one."""
+"""Which process serves a job on this machine: a note with its URL, and a lock that only one process can hold."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Note(Document, frozen=True, kw_only=True):
 
 
 def run_folder(store_url: str) -> Path:
-    """The folder beside a store where notes and locks lie. ConfigError for a store without a place."""
+    """The folder next to a store for notes and locks. Raises ConfigError for a store without a path."""
     path = address.path_of(store_url)
     if address.is_on_server(store_url):
         raise ConfigError(
@@ -46,7 +46,7 @@ def run_folder(store_url: str) -> Path:
 
 
 def write(store_url: str, job: str, url: str) -> None:
-    """Note that this process serves a job at a URL, in place of a former note."""
+    """Record in a note that this process serves a job at a URL, replacing any former note."""
     folder = run_folder(store_url)
     address.make_folder(folder)
     temporary = folder / f".{uuid.uuid4().hex}.tmp"
@@ -61,12 +61,12 @@ def write(store_url: str, job: str, url: str) -> None:
 
 
 def remove(store_url: str, job: str) -> None:
-    """Take the note of a job away, if there is one."""
+    """Remove the note of a job, if there is one."""
     _path(store_url, job).unlink(missing_ok=True)
 
 
 def find(store_url: str) -> dict[str, str]:
-    """The URLs of the jobs that are served now. Notes of processes that died or don't answer don't count."""
+    """The URLs of the jobs that are being served. Notes of processes that died or don't answer are ignored."""
     folder = run_folder(store_url)
     served: dict[str, str] = {}
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
@@ -80,7 +80,7 @@ def find(store_url: str) -> dict[str, str]:
 
 
 class RunLock:
-    """Held inside ``with``, or from ``acquire`` to ``release``. No child process holds it."""
+    """A lock that is held inside ``with``, or from ``acquire`` to ``release``. Child processes don't inherit it."""
 
     def __init__(self, store_url: str, job: str) -> None:
         self._job = check_name("job", job)
@@ -88,7 +88,7 @@ class RunLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock. ConflictError when another process has it, or another RunLock of this one."""
+        """Take the lock. Raises ConflictError when another process has it, or another RunLock of this process."""
         address.make_folder(self._path.parent)
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -112,7 +112,7 @@ class RunLock:
         _held.add(self)
 
     def release(self) -> None:
-        """Give the lock back; nothing happens if it isn't held."""
+        """Release the lock; does nothing if it isn't held."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

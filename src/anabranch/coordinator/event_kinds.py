@@ -17,8 +17,9 @@ KINDS: tuple[str, ...] = get_args(EventKind)
 
 
 class LoggedEvent(Event, frozen=True, kw_only=True):
-    """An event with its kind. ``lane`` and ``container``: what it is about; empty: nothing of the kind.
-    ``generation``: the one that a change began, or 0."""
+    """An event with its kind. ``lane`` and ``container``: its subject, or empty. ``generation``: the generation that a
+    change began, or 0.
+    """
 
     kind: EventKind = "other"
     lane: str = ""
@@ -44,11 +45,11 @@ _RULES: Sequence[tuple[EventKind, re.Pattern[str]]] = [
     ("input", re.compile(r"^the job doesn't go along with its inputs$")),
     ("state", re.compile(r" → |^planned deployment |^the stop is hastened$")),
 ]
-"""The first that fits says the kind."""
+"""The first rule that matches determines the kind."""
 
 
 def kind_of(event: Event) -> EventKind:
-    """Events whose author says more than their text."""
+    """The kind of an event. For some events the author says more than the text."""
     if event.who == "launcher":
         return "launcher"
     if event.who == "autoscale":

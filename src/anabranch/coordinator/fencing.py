@@ -15,11 +15,11 @@ __all__ = ["fence"]
 def fence(lane: Lane, settings: Mapping[str, Any]) -> None:
     """Fence a lane under its epoch. Idempotent; after an error, call it again.
 
-    Outputs that can't be fenced are skipped: their writer stops within its lease. So are tables of a user's class,
-    whose code isn't here: the lane's next owner fences them first.
+    Outputs that can't be fenced are skipped: their writer stops within its lease. Tables of a user's class are skipped,
+    too, because their code isn't available here: the lane's next owner fences them first.
 
     Raises:
-        AnabranchError: a system doesn't answer, or a process with a higher epoch has the lane.
+        AnabranchError: a system doesn't answer, or a process with a higher epoch owns the lane.
     """
     systems = Systems(Settings(**settings), lane.job)
     systems.fence(lane, lane.epoch, new=False if lane.ran else None)

@@ -1,4 +1,4 @@
-"""The histories of the jobs that a coordinator serves: figures are taken every ten seconds, and read."""
+"""The histories of the jobs that a coordinator serves: figures are recorded every ten seconds, and can be queried."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Histories:
         self._lock = threading.Lock()
 
     def sample(self) -> None:
-        """Take the figures of now of the jobs that are served here, if it is time; to be called about every second."""
+        """Record the present figures of the served jobs when it is time. To be called about every second."""
         slot = int(self._registry.now() // STEP)
         with self._lock:
             for job in list(self._registry.jobs):
@@ -37,11 +37,11 @@ class Histories:
     def history(
         self, job: str, series: str = "lag,rows,arriving", by: str = "stage", since: float = 0.0, until: float = 0.0
     ) -> History:
-        """Figures of a job over time, from ``since`` to before ``until`` (0.0: of the last hour, until now).
+        """The figures of a job over time, from ``since`` to before ``until`` (0.0: the last hour, until now).
 
         Raises:
-            NotFoundError: nobody knows the job.
-            UsageError: there are no such figures, or too many are asked for.
+            NotFoundError: there is no such job.
+            UsageError: there are no such figures, or too many are requested.
         """
         names = [each for each in series.split(",") if each]
         unknown = next((each for each in names if each not in SERIES), None)
@@ -68,7 +68,7 @@ class Histories:
         return History(at=now, job=job, by=by, t0=first * step, step=step, since=begins, values=values)
 
     def lag_trend(self, job: str) -> float | None:
-        """By how many offsets a second the lag of a job has changed in the last minute; None: not known."""
+        """By how many offsets a second the lag of a job has changed in the last minute; None: unknown."""
         with self._lock:
             return self._by_job[job].trend(self._registry.now()) if job in self._by_job else None
 

@@ -1,5 +1,5 @@
-"""The figures of jobs over the last hours, in rings of a fixed size: of a job and its stages for a day, of its lanes
-for an hour. Kept in memory, by the coordinator that leads.
+"""The figures of jobs over the last hours, in rings of a fixed size: a day for a job and its stages, an hour for its
+lanes. The leading coordinator keeps them in memory.
 
 A figure takes eight bytes: a job with two stages takes 1.7 MB, and 100 open lanes as much again.
 """
@@ -22,20 +22,20 @@ STEP = 10.0
 """Seconds between two figures."""
 SERIES = ("lag", "rows", "arriving", "busy", "working", "batchSeconds", "deadLetters")
 DAY, HOUR = 8_640, 360
-"""So many figures are kept of a job and its stages, and of a lane."""
+"""How many figures are kept for a job and its stages, and for a lane."""
 _TREND = 60.0
 _NOT_KNOWN = math.nan
 
 
 class Ring:
-    """The last so many figures, each for a place in time: a slot is a whole number of steps since 1970."""
+    """The latest figures, each in a slot: a slot is a whole number of steps since 1970."""
 
     def __init__(self, size: int) -> None:
         self._values = array("d", [_NOT_KNOWN]) * size
         self._last = -1
 
     def put(self, slot: int, value: float) -> None:
-        """A figure for a slot that isn't before the last one; those between were missed."""
+        """Record a figure for a slot that isn't before the last one; the slots in between were missed."""
         size = len(self._values)
         if slot < self._last:
             return
@@ -45,7 +45,7 @@ class Ring:
         self._last = slot
 
     def get(self, first: int, after: int) -> list[float]:
-        """The figures from slot ``first`` to before ``after``; NaN for those that aren't known."""
+        """The figures from slot ``first`` to before ``after``; NaN for unknown ones."""
         size = len(self._values)
         oldest = self._last - size + 1
         return [
@@ -54,12 +54,12 @@ class Ring:
 
 
 Rings = dict[str, dict[str, Ring]]
-"""By the name of whose figures they are, then by series."""
+"""By the name of the job, stage or lane, then by series."""
 
 
 @dataclass
 class JobHistory:
-    """Of one job. ``since`` and ``last``: the first and the last slot of which there are figures."""
+    """The history of one job. ``since`` and ``last``: the first and the last slot with figures."""
 
     since: int | None = None
     last: int = -1
@@ -68,7 +68,7 @@ class JobHistory:
     lanes: Rings = field(default_factory=dict)
 
     def look(self, job: RunningJob, at: float) -> None:
-        """Take the figures of now, in seconds since 1970, once a step."""
+        """Record the present figures, once a step; ``at`` is in seconds since 1970."""
         slot = int(at // STEP)
         if slot <= self.last:
             return
@@ -87,11 +87,11 @@ class JobHistory:
         self.lanes = {name: rings for name, rings in self.lanes.items() if name in present and _is_recent(rings, slot)}
 
     def of(self, by: str) -> Rings:
-        """Of the job, its stages or its lanes."""
+        """The rings of the job, its stages or its lanes."""
         return {"job": self.job, "stage": self.stages, "lane": self.lanes}[by]
 
     def trend(self, at: float) -> float | None:
-        """By how many offsets a second the lag of the job has changed in the last minute; None: not known."""
+        """By how many offsets a second the lag of the job has changed in the last minute; None: unknown."""
         slot = int(at // STEP)
         for rings in self.job.values():
             values = rings["lag"].get(slot - int(_TREND // STEP), slot + 1)
@@ -102,7 +102,7 @@ class JobHistory:
 
 
 def known(values: Iterable[float]) -> tuple[float | None, ...]:
-    """Figures as JSON has them: None for those that aren't known."""
+    """Figures for JSON: None for unknown ones."""
     return tuple(None if math.isnan(value) else value for value in values)
 
 
@@ -118,7 +118,7 @@ def _is_recent(rings: Mapping[str, Ring], slot: int) -> bool:
 
 
 def _figures(reports: Sequence[LaneReport]) -> dict[str, float]:
-    """Added up, but for parts of the time: of those, the largest."""
+    """The sum for each figure; for shares of the time, the maximum."""
     return {
         "lag": float(sum(map(live_view.lag, reports))),
         "rows": _sum(report.rows_per_second for report in reports),

@@ -1,4 +1,4 @@
-"""How many partitions the inputs of jobs have now, looked up time and again."""
+"""How many partitions the inputs of jobs have, looked up periodically."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Looking(Protocol):
 def counted(
     job: str, settings: Mapping[str, Any], streams: Iterable[str], patterns: Iterable[Matched] = ()
 ) -> dict[str, int]:
-    """The partitions that streams have, by ``system/stream``; 0: there is none of that name.
+    """The partition counts of streams, by ``system/stream``; 0: there is no such stream.
 
     Args:
-        settings: of the job.
-        patterns: all streams that match one of these count, too.
+        settings: those of the job.
+        patterns: streams that match one of these are counted, too.
 
     Raises:
         AnabranchError: a system doesn't answer.
@@ -61,7 +61,7 @@ def located(
     """The racks of the partitions of streams: see :meth:`Systems.racks`.
 
     Args:
-        settings: of the job.
+        settings: those of the job.
 
     Raises:
         AnabranchError: a system doesn't answer.
@@ -70,7 +70,7 @@ def located(
 
 
 class InputMonitor:
-    """Has the inputs of jobs looked at whenever it is time. Inside ``with``."""
+    """Has the inputs of jobs checked whenever they are due. Active inside ``with``."""
 
     def __init__(self, looking: Looking) -> None:
         self._looking = looking

@@ -1,4 +1,6 @@
-"""A lane's work: what it has to do, what it does, and what it could do with another factor. Pure."""
+"""A lane's load: the work that it has, the work that it does, and the work that it could do with another factor.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -13,47 +15,55 @@ from anabranch.protocol.status import LaneStatus
 __all__ = ["LaneLoad", "capacity", "catch_up", "load_of", "scale", "utilisation"]
 
 _OVERHEAD = 0.5
-"""Seconds of a batch that don't grow with its records: it is planned, its tasks start, it is committed."""
+"""Seconds of a batch that don't grow with its records: planning, starting tasks, committing."""
 _OVERHEAD_PART = 0.15
-"""The part of the time that this takes where records wait, for then batches are as long as they may be."""
+"""The share of the time that this takes where records wait, because batches are as long as they may be then."""
 _KNOWN_AFTER = 1.0
-"""Once functions have worked for so many seconds in a batch, it tells their speed;"""
+"""A batch reveals the speed of functions once they have worked for this many seconds in it."""
 _TELLS_AFTER = 0.2
-"""after so many, it tells more than a batch before that was far smaller."""
+"""A batch in which they have worked for this many seconds is better evidence than a far smaller one before it."""
 _FAR_LARGER = 2
 _GROWN = 20.0
-"""A lane's batches begin small, and are as long as they will be after so many seconds: what they take counts then."""
+"""A lane's batches begin small, and have reached their final length after this many seconds: their durations count from
+then on.
+"""
 _LONG = 2.0
 _SURELY = 0.9
-"""What functions don't take of a batch is theirs up to this part: two figures are never of quite the same time."""
+"""The time of a batch that functions don't account for is attributed to them up to this share, because two figures are
+never from exactly the same time.
+"""
 _SLOWEST = 1e-6
-"""Fewer records a second are none."""
+"""Rates below this many records a second count as zero."""
 _USUAL_WAIT = 3.0
-"""Records that wait for fewer seconds of work than this, or than two batches, are no backlog."""
+"""Waiting records with less work than this many seconds, or than two batches, aren't a backlog."""
 _BATCHES = 2
 _HOT_SKEW = 2.0
-"""A bucket with more than so many times the mean has a key of its own that is hot, and isn't halved with the factor."""
+"""A bucket with more than this many times the mean contains a hot key, and a larger factor doesn't halve it."""
 _MATTERS = 0.3
-"""Where functions hold up a lane for so much of a first batch, all else counts as what any batch takes."""
+"""Where functions hold up a lane for this share of its first batch, everything else counts as the fixed cost of a
+batch.
+"""
 _EVENLY = 0.93
-"""Buckets are never equally large, and the less so the more there are: with a larger factor, functions become as much
-faster as this power of it."""
+"""Buckets are never equally large, and differ more the more there are. With a larger factor, functions become faster by
+the factor to this power.
+"""
 _HOT_FROM = 0.3
-"""Where functions work for less of the time on the busiest bucket, batches are too small to tell a hot key."""
+"""Where functions work for less of the time than this on the busiest bucket, batches are too small to reveal a hot key.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneLoad:
-    """A lane with the factor that it has.
+    """The load of a lane with its present factor.
 
-    ``arriving``: records a second, ``growth`` times as many as in the half minute before. ``backlog``: the records that
-    wait, without those of the present batch that are done. ``settled``: they are but what arrived lately; ``behind``:
-    they are more than what always waits. ``rate``: records a second, while it is busy (0: not known), as seen in so
-    many ``seconds`` of a batch; ``sure``: that was enough to tell what takes the time. ``working``: the part of the
-    time that functions need for what arrives, where they have most to do. ``hot``: the seconds that they hold the lane
-    up for a record of it, in the last batch; ``usually_hot``: those of the busiest bucket in the last half minute.
-    ``rest``: what all else takes, a record. ``skew`` and ``hottest`` as ``skew`` and ``slowest`` of
-    :class:`anabranch.protocol.lane_report.LaneReport`. ``threads``: so many buckets of a partition are worked on at
+    ``arriving``: records a second, ``growth`` times as many as in the half minute before. ``backlog``: the waiting
+    records, without those of the present batch that are done. ``settled``: these have only arrived lately; ``behind``:
+    there are more of them than usual. ``rate``: records a second while the lane is busy (0: unknown), observed over
+    this many ``seconds`` of a batch; ``sure``: that is enough to tell what takes the time. ``working``: the share of
+    the time that functions need for what arrives, where they have most to do. ``hot``: the seconds for which they hold
+    up the lane per record, in the last batch; ``usually_hot``: the same for the busiest bucket in the last half minute.
+    ``rest``: the seconds per record of everything else. ``skew`` and ``hottest`` are ``skew`` and ``slowest`` of
+    :class:`anabranch.protocol.lane_report.LaneReport`. ``threads``: how many buckets of a partition are worked on at
     once; ``sequential``: only one.
     """
 
@@ -79,18 +89,18 @@ class LaneLoad:
 
     @property
     def share(self) -> float:
-        """The part of the time in batches that functions hold the lane up."""
+        """The share of the time in batches for which functions hold the lane up."""
         return self.hot * self.rate
 
     @property
     def crowd(self) -> float:
-        """How many times as long functions hold the lane up as their busiest bucket is worked on; 0: not known."""
+        """By which multiple of the time on their busiest bucket functions hold the lane up; 0: unknown."""
         known = self.behind and self.usually_hot and self.seconds >= _LONG
         return self.hot / self.usually_hot if known else 0.0
 
     @property
     def steady_hot(self) -> float:
-        """``hot``, of a time that is long enough: where records wait batches are long, too."""
+        """``hot``, averaged over a long enough time: where records wait, batches are long, too."""
         return self.hot if self.behind else self.usually_hot
 
     @property
@@ -104,7 +114,7 @@ class LaneLoad:
 
 
 def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int) -> LaneLoad:
-    """What reports say of a lane of a job with a factor."""
+    """The load of a lane, from its reports, in a job with a factor."""
     report, progress = history.report, history.report.batch_progress
     done = 0 if progress is None else progress.done
     backlog, throughput = max(0, lane.lag - done), history.throughput(report.span)
@@ -160,10 +170,10 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
 
 
 def scale(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
-    """How many times as long functions take for a record with another factor.
+    """By which multiple the time that functions need for a record changes with another factor.
 
-    A smaller factor is taken to make them so much slower. A larger one makes them as much faster as it did so far, and
-    a hot key stays where it is.
+    A smaller factor is assumed to slow them down in proportion. A larger one is assumed to speed them up as much as
+    previous ones did, and doesn't divide a hot key.
     """
     if load.sequential:
         return 1.0
@@ -176,20 +186,22 @@ def scale(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
 
 
 def capacity(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
-    """The records a second that the lane could do with a factor, where enough wait; infinite where it isn't known."""
+    """The records a second that the lane could process with a factor if enough were waiting; infinite if unknown."""
     seconds = load.hot * scale(load, factor, seen) + load.rest
     return (1.0 - _OVERHEAD_PART) / seconds if seconds > 0 else math.inf
 
 
 def utilisation(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
-    """The part of its time that the lane needs for what arrives, with a factor: above 1, it can't keep up."""
+    """The share of its time that the lane needs for what arrives, with a factor: above 1, it can't keep up."""
     if load.behind:
         return load.arriving / capacity(load, factor, seen)
     return load.working * scale(load, factor, seen) * seen.crowding
 
 
 def catch_up(load: LaneLoad, factor: int, pause: float, seen: Scalability = UNKNOWN) -> float:
-    """The seconds until no backlog is left, if nothing is done for the ``pause`` at first; infinite: it only grows."""
+    """The seconds until the backlog is gone, if nothing is processed for the ``pause`` at first; infinite if it only
+    grows.
+    """
     if not load.backlog:
         return 0.0
     spare = capacity(load, factor, seen) - load.arriving

@@ -1,4 +1,4 @@
-"""What the local launcher does for a job: how many processes to start, which to end, when to give up. Pure."""
+"""The policy of the local launcher for a job: how many processes to start, which to end, when to give up. Pure."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from anabranch.protocol.status import LaunchStatus
 __all__ = ["Crew", "Demand", "Member", "Plan", "ProcessEnd", "joined", "shown", "step"]
 
 LIMIT = 8
-"""So many failures in a row, and it gives up."""
+"""The launcher gives up after this many failures in a row."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 RUNS_WELL = 60.0
-"""So long after it was first heard, a process has shown that its kind can run."""
+"""A process that is still alive this long after its first heartbeat has shown that its kind can run."""
 COMES_WITHIN = 600.0
 ENDS_WITHIN = 75.0
-"""A container promises to end 60 seconds after a signal."""
+"""A container promises to end within 60 seconds after a signal."""
 SURPLUS_FOR = 10.0
 
 _NO_FAILURE = (0, ConflictError.exit_code)
-"""It gave its seat back; it was fenced."""
+"""Exit codes that aren't failures: it returned its seat, or it was fenced."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """How many processes a job needs, and which processes the coordinator hears. Processes are named by their
+    """How many processes a job needs, and which processes the coordinator hears from. Processes are identified by their
     EXECUTION_ENV_CONTAINER_ID.
 
-    ``wanted``: so many processes; 0: none is to be started. ``over``: those that there are must end. ``begun``: when
-    it was started, or asked to try again. Before ``sure_from`` nobody knows who lives. ``standing_by``: those that
-    asked for a seat within a lease.
+    ``wanted``: the number of processes; 0: none is to be started. ``over``: all existing ones must end. ``begun``: when
+    the job was started, or the launcher was asked to try again. Before ``sure_from`` nobody knows which processes live.
+    ``standing_by``: those that asked for a seat within a lease.
     """
 
     job: str
@@ -50,9 +50,9 @@ class Demand:
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """A process that was started here and lives. Times are of the launcher's clock.
+    """A live process that was started here. Times are by the launcher's clock.
 
-    ``came``: when it was first heard. ``idle``: since when it has nothing to do any more, and should end by itself.
+    ``came``: when its first heartbeat arrived. ``idle``: since when it has had nothing to do and should end on its own.
     ``told``: when it was told to end.
     """
 
@@ -66,7 +66,7 @@ class Member:
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """How a process ended: its exit code, below 0 for a signal (None: not known), and the last that it said."""
+    """How a process ended: its exit code, below 0 for a signal (None: unknown), and the last line of its log."""
 
     code: int | None
     said: str = ""
@@ -84,9 +84,10 @@ class ProcessEnd:
 
 @dataclass(frozen=True, kw_only=True)
 class Crew:
-    """A job's processes on this machine, and how starting them went.
+    """A job's processes on this machine, and the history of starting them.
 
-    ``dead``: those that the coordinator may still count. ``failures``: in a row. ``owed``: ended and not replaced.
+    ``dead``: ended processes that the coordinator may still count. ``failures``: how many in a row. ``owed``: processes
+    that ended and have not been replaced.
     """
 
     members: tuple[Member, ...] = ()
@@ -116,7 +117,7 @@ class Plan:
 
 
 def joined(crew: Crew, execution: str, now: float) -> tuple[Crew, bool]:
-    """The crew with a process that was started; and whether that replaces one that has ended."""
+    """The crew with a newly started process, and whether that replaces one that has ended."""
     members = (*crew.members, Member(execution=execution, started=now))
     return replace(crew, members=members, owed=max(0, crew.owed - 1)), crew.owed > 0
 
@@ -136,8 +137,8 @@ def shown(crew: Crew, demand: Demand, logs: str) -> LaunchStatus:
 def step(crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float) -> Plan:
     """The next step for a job.
 
-    A process that had a seat or stood by, and isn't heard any more, isn't counted: it should end. One that hasn't been
-    heard yet is: Spark takes its time to start.
+    A process that had a seat or stood by and has fallen silent isn't counted: it should end. A process that hasn't
+    reported yet is counted: Spark takes time to start.
 
     Args:
         ended: the members that have ended since the last step.
@@ -202,7 +203,7 @@ def _is_failure(member: Member, how: ProcessEnd) -> bool:
 
 
 def _failed(crew: Crew, started: float, reason: str, now: float) -> Crew:
-    """Of processes that were started together, and fail together, one counts."""
+    """Of processes that were started together and fail together, only one counts."""
     if started <= crew.failed_at:
         return replace(crew, reason=reason)
     return replace(crew, failures=crew.failures + 1, failed_at=now, reason=reason)
@@ -235,7 +236,7 @@ def _never_came(member: Member, now: float) -> bool:
 
 
 def _surplus(crew: Crew, demand: Demand, there: list[Member], count: int, now: float) -> tuple[Crew, list[Member]]:
-    """Those that stand by and aren't wanted, the newest first, once there have been too many for a while."""
+    """Processes that stand by and aren't wanted, the newest first, once there have been too many for a while."""
     since = None if count <= 0 else now if crew.surplus_since is None else crew.surplus_since
     crew = replace(crew, surplus_since=since)
     if since is None or now - since < SURPLUS_FOR:

@@ -1,4 +1,4 @@
-"""The local launcher: keeps the containers of jobs running, as processes of the coordinator's machine."""
+"""The local launcher: keeps the containers of jobs running, as processes on the coordinator's machine."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from anabranch.protocol.status import LaunchStatus
 __all__ = ["Launcher", "Staffed"]
 
 _MOST_NEWS = 100
-"""So many events of a job are held while they can't be stored."""
+"""How many events of a job are kept while they can't be stored."""
 
 
 class Staffed(Protocol):
-    """What a launcher needs of the coordinator."""
+    """What a launcher needs from the coordinator."""
 
     def demands(self, jobs: Collection[str]) -> list[Demand]: ...
 
@@ -26,13 +26,13 @@ class Staffed(Protocol):
 
 
 class Launcher:
-    """Takes a turn whenever the coordinator does that leads. Not thread-safe.
+    """Does its work in turns, which the leading coordinator calls. Not thread-safe.
 
-    Processes that a former launcher has started on this machine, of this coordinator or of one that led before, are
-    found by their locks.
+    Processes that a former launcher has started on this machine, for this coordinator or a former leader, are found by
+    their locks.
 
     Args:
-        clock: that of the coordinator.
+        clock: the coordinator's clock.
     """
 
     def __init__(self, processes: Processes, clock: Callable[[], float] = boottime) -> None:
@@ -42,14 +42,14 @@ class Launcher:
         self._news: dict[str, list[tuple[str, str]]] = {}
 
     def forget(self) -> None:
-        """Another coordinator may lead now: what is known of processes must be found again."""
+        """Forget what is known about processes, because another coordinator may lead now."""
         self._crews = None
 
     def turn(self, coordinator: Staffed) -> None:
         """Start and end the processes that are due. Events that can't be stored now are stored at the next turn.
 
         Raises:
-            StoreUnavailableError: who is wanted can't be found out, or what happened can't be stored, now.
+            StoreUnavailableError: what is wanted can't be determined, or what happened can't be stored, at the moment.
             NotLeadingError: another coordinator leads.
         """
         if self._crews is None:

@@ -13,13 +13,13 @@ _FACTOR = 2
 
 
 class LongBatches:
-    """Of the lanes of a job. Not thread-safe."""
+    """The long batches of a job's lanes. Not thread-safe."""
 
     def __init__(self) -> None:
         self._next: dict[str, tuple[int, float]] = {}
 
     def is_due(self, report: LaneReport) -> bool:
-        """Whether the batch of a lane is to be told of."""
+        """Whether an event about a lane's batch is due."""
         progress = report.batch_progress
         if progress is None:
             return False
@@ -27,7 +27,7 @@ class LongBatches:
         return progress.seconds >= (seconds if number == progress.number else _FIRST)
 
     def take(self, report: LaneReport) -> str:
-        """What is to be told of the batch of a lane, '' for nothing; once."""
+        """The text of an event that is due for a lane's batch, once; '' if none is."""
         progress = report.batch_progress
         if progress is None or not self.is_due(report):
             return ""
@@ -39,7 +39,7 @@ class LongBatches:
 
 
 def told(progress: BatchProgress) -> str:
-    """How far a batch is, in words."""
+    """The progress of a batch, in words."""
     left = "" if progress.left is None else f", {progress.left:.0f} s left"
     most = ", ".join(
         f"{phase} {seconds:.0f} s" for phase, seconds in sorted(progress.spent.items(), key=lambda each: -each[1])[:3]

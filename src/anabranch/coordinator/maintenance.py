@@ -1,4 +1,4 @@
-"""A job that is stopped, and that nobody starts meanwhile: the folders of its lanes may be replaced."""
+"""Maintenance of a stopped job that nobody starts meanwhile: the folders of its lanes may be replaced."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _WHO = "compact"
 
 @contextmanager
 def alone(store_url: str, job: str) -> Iterator[Store]:
-    """The store; inside ``with``, nobody starts the job, or what is written here fails.
+    """The store. Inside ``with``, nobody starts the job, or else what is written here fails.
 
     Raises:
         NotFoundError: there is no store.
-        ConflictError: the job is served, or a coordinator leads on a store that is a server.
+        ConflictError: the job is being served, or a coordinator leads on a store that is a server.
     """
     store = Store.open_existing(store_url, to_write=True)
     try:
@@ -51,11 +51,11 @@ def alone(store_url: str, job: str) -> Iterator[Store]:
 
 
 def lanes(store: Store, job: str) -> list[Lane]:
-    """The lanes of a stopped job that have state in folders of their own.
+    """The lanes of a stopped job that have state in their own folders.
 
     Raises:
-        NotFoundError: nobody knows the job.
-        ConflictError: it isn't stopped, or was in the middle of a change.
+        NotFoundError: there is no such job.
+        ConflictError: it isn't stopped, or was stopped in the middle of a change.
     """
     its = queries.deployment(store, job)
     if its.state != DeploymentState.STOPPED:
@@ -73,12 +73,12 @@ def lanes(store: Store, job: str) -> list[Lane]:
 
 
 def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Of the folders of a stopped job, those that nobody will read again: of lanes that are closed, and former ones of
-    open lanes. What isn't a folder of a lane that is known stays.
+    """The folders of a stopped job that nobody will read again: those of closed lanes, and former ones of open lanes.
+    Folders that don't belong to a known lane stay.
 
     Args:
         known: all lanes that the job ever had. None of them is about to change: see :func:`lanes`.
-        there: the folders that there are, as the name of a lane and that of a folder in its own.
+        there: the existing folders, as pairs of the lane's name and the folder's name within it.
     """
     needed = {(lane, str(epoch)) for lane, epoch in needed_folders(known)}
     of_lanes = {(lane, name) for lane, name in there if lane in known and name.isdecimal()}
@@ -100,13 +100,15 @@ def _rests(lane: Lane) -> bool:
 
 
 def begun(store: Store, of: Sequence[Lane], at: float) -> list[Lane]:
-    """The lanes under the job's next epoch, under which their new folders are to be made; stored."""
+    """The lanes under the job's next epoch, under which their new folders are to be made. This is stored."""
     what = f"new folders are made for {', '.join(lane.id for lane in of)}"
     return store.reseat(of, Event(job=of[0].job, at=at, who=_WHO, what=what, why="the user compacts the job"))
 
 
 def replaced(store: Store, of: Sequence[tuple[Lane, str]], at: float) -> None:
-    """From now on lanes have the folders of their epochs: all of them, in one step. With each, what is said of it."""
+    """From now on the lanes have the folders of their epochs: all of them, in one step. Each comes with the text of its
+    event.
+    """
     store.put_lanes(
         [msgspec.structs.replace(lane, folder_epoch=lane.epoch, abandoned=False) for lane, _ in of],
         [Event(job=lane.job, at=at, who=_WHO, what=f"lane {lane.id} has a new folder", why=why) for lane, why in of],

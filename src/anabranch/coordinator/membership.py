@@ -25,7 +25,7 @@ __all__ = ["Membership"]
 
 
 class Membership:
-    """Thread-safe, except for what says that whoever calls it holds the job."""
+    """Thread-safe, except for methods whose caller must hold the job."""
 
     def __init__(self, registry: JobRegistry) -> None:
         self._registry = registry
@@ -37,14 +37,14 @@ class Membership:
         self._unseated_beats = 0
 
     def register(self, registration: Registration) -> RegistrationResponse:
-        """A process takes a seat, under an epoch above all others of the job.
+        """Give a process a seat, under an epoch above all others of the job.
 
-        Where processes are never expelled a former one is replaced; else only a free seat can be taken.
+        If processes are never expelled, a former one is replaced; otherwise only a free seat can be taken.
 
         Raises:
-            NotFoundError: nobody knows the job, or it has no such seat.
-            ConflictError: the job isn't served here.
-            NotLeadingError: it will be, here or elsewhere.
+            NotFoundError: there is no such job, or it has no such seat.
+            ConflictError: this coordinator doesn't serve the job.
+            NotLeadingError: the job will be served, here or elsewhere.
             FencedError: the process had a seat, and lost it.
         """
         if registration.seat is not None:
@@ -56,13 +56,13 @@ class Membership:
                 return self._register(running_job, registration)
 
     def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> HeartbeatResponse:
-        """:meth:`hear` a beat; if there is no news, wait for some.
+        """Process a heartbeat as :meth:`hear` does; if there is no news, wait for some.
 
         Args:
-            wait: seconds, of which half a lease count at most.
+            wait: seconds; at most half a lease counts.
 
         Raises:
-            As :meth:`hear`.
+            The same as :meth:`hear`.
         """
         woken = threading.Event()
         with self.listening(beat, woken.set):
@@ -71,14 +71,14 @@ class Membership:
         return self.answer(beat) if news else answer
 
     def hear(self, beat: Heartbeat) -> HeartbeatResponse:
-        """Take in what a container says, and say what it should run.
+        """Process what a container reports, and return what it should run.
 
-        One that reports lanes which aren't its own, or that it can't have, must stop.
+        A container that reports lanes which don't belong to it, or that it can't have, must stop.
 
         Raises:
-            UsageError: it makes no sense.
-            NotLeadingError: the job isn't served here now; whether the process may go on isn't known.
-            StoreUnavailableError: as above.
+            UsageError: the report isn't valid.
+            NotLeadingError: the job isn't served here now; it isn't known whether the process may continue.
+            StoreUnavailableError: the same.
         """
         check_container(beat.container)
         with self._registry.locked_all():
@@ -88,14 +88,15 @@ class Membership:
         return answer
 
     def hear_at_once(self, beat: Heartbeat) -> HeartbeatResponse | None:
-        """:meth:`hear` a beat that brings nothing but figures; None if it must be heard so, as it may take its time.
+        """Process a heartbeat that brings nothing but figures as :meth:`hear` does; None if :meth:`hear` must process
+        it, because it may take longer.
 
-        It waits for nothing that others do, nor for the store.
+        It doesn't wait for anybody else, nor for the store.
         """
         return None if self._registry.unsure else self._routine(beat)
 
     def answer(self, beat: Heartbeat) -> HeartbeatResponse:
-        """What there is to say now to a beat that was heard. Raises as :meth:`hear`."""
+        """The present answer to a heartbeat that was processed. Raises the same errors as :meth:`hear`."""
         with self._registry.locked_all():
             running_job, process = self._registry.holder(beat.container)
             if running_job is None or process is None:
@@ -109,7 +110,7 @@ class Membership:
         return self._registry.polls.waiting(beat.container, beat.seen, wake)
 
     def patience(self, wait: float) -> float:
-        """How long a poll that asks for so many seconds waits."""
+        """How many seconds a poll waits that asks to wait for this many seconds."""
         return max(0.0, min(wait, self._lease / 2))
 
     def holds_seat(self, execution: str) -> bool:
@@ -125,7 +126,7 @@ class Membership:
 
     @property
     def invalid_heartbeats(self) -> int:
-        """How many beats there were of processes that have no seat, since this coordinator began."""
+        """How many heartbeats of processes without a seat have arrived since this coordinator started."""
         return self._unseated_beats
 
     def _register(self, running_job: RunningJob, registration: Registration) -> RegistrationResponse:
@@ -158,7 +159,9 @@ class Membership:
         return self._registered(process)
 
     def _free_seat(self, running_job: RunningJob, registration: Registration) -> str | None:
-        """The seat that a process can take; None: there is none. NotFoundError if the job has no seat of that name."""
+        """The seat that a process can take; None: there is none. Raises NotFoundError if the job has no seat of that
+        name.
+        """
         seat = registration.seat
         if seat is not None and seat not in running_job.busy_seats:
             raise NotFoundError(
@@ -173,7 +176,7 @@ class Membership:
         return seat if seat in free else None
 
     def _without_seat(self, running_job: RunningJob, registration: Registration) -> RegistrationResponse:
-        """A process stands by, or must end as it has code that isn't missing."""
+        """The answer to a process that stands by, or that must end because its code isn't needed."""
         if (
             registration.deployment != running_job.deployment
             or seats.program_due(running_job) != running_job.deployment
@@ -194,8 +197,9 @@ class Membership:
         return RegistrationResponse(container=record.id, epoch=record.epoch, seat=record.seat, lease=self._lease)
 
     def expel_silent(self, running_job: RunningJob) -> bool:
-        """Take the seats of processes that were silent for too long; gives whether there were any. Whoever calls this
-        holds the job."""
+        """Expel processes that have been silent for too long. Returns whether there were any. The caller holds the
+        job.
+        """
         if self._grace is None:
             return False
         before, end = len(running_job.seats.processes), self._clock() - self._grace
@@ -206,13 +210,15 @@ class Membership:
         return len(running_job.seats.processes) < before
 
     def is_doomed(self, process: Process, end: float) -> bool:
-        """Whether a process loses its seat as its lease ended before ``end``: then no beat saves it any more."""
+        """Whether a process loses its seat because its lease ended before ``end``: from then on no heartbeat saves
+        it.
+        """
         with self._registry.leases:
             process.doomed = process.doomed or process.lease_ends <= end
             return process.doomed
 
     def is_over(self, job: str) -> bool:
-        """Whether a job that isn't served has come to its end; NotLeadingError if it should be served."""
+        """Whether a job that isn't served has come to its end; raises NotLeadingError if it should be served."""
         if job in self._registry.jobs:
             return False
         its = queries.deployment(self._store, job)
@@ -221,8 +227,9 @@ class Membership:
         return not its.state.active
 
     def _routine(self, beat: Heartbeat) -> HeartbeatResponse | None:
-        """Hear a beat after which nothing has to be decided, stored or told; else None, and only its lease is renewed:
-        that counts from when a beat came, however long it waits to be heard."""
+        """Process a heartbeat after which nothing has to be decided, stored or told. Otherwise return None and only
+        renew the lease, which counts from when the heartbeat arrived, however long it waits to be processed.
+        """
         running_job, process = self._registry.holder(beat.container)
         if self._grace is None:  # time alone may have changed something
             return None
@@ -277,7 +284,7 @@ class Membership:
         return HeartbeatResponse(alive=False, revision=-1, reason=reason)
 
     def _take_in(self, running_job: RunningJob, process: Process, beat: Heartbeat, its: dict[str, Lane]) -> bool:
-        """Whether a beat brought anything to decide on."""
+        """Take in a heartbeat. Returns whether it brought anything to decide on."""
         changed: dict[str, Lane] = {}
         happened: list[Event] = []
         news = [report for report in beat.lanes if running_job.is_news(report)]

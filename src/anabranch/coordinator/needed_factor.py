@@ -1,4 +1,4 @@
-"""The factor that a lane needs, why, and what would help it where no factor does. Pure."""
+"""The factor that a lane needs, why, and what would help where no factor does. Pure."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ from anabranch.coordinator.scalability import Scalability
 __all__ = ["FactorNeed", "FactorTarget", "need_of"]
 
 _LESS = 0.8
-"""A smaller factor must leave this part of what is allowed: so it doesn't rise again at once. A larger one that clears
-a backlog in time should do so in this part of the time: what is foretold may be a little wrong."""
+"""A smaller factor must need no more than this share of what is allowed, so that it doesn't rise again at once. A
+larger one that clears a backlog in time should do so in this share of the time, because predictions may be slightly
+wrong.
+"""
 _GAIN = 0.8
-"""A larger factor that doesn't reach the aim is worth its pause if at most this part is left of the time, or work."""
+"""A larger factor that doesn't reach the aim is worth its pause if at most this share of the time, or work, is left."""
 _NEARLY = 1.1
-"""Of factors that differ by less, the smallest will do."""
+"""Of factors that differ by less than this, the smallest is chosen."""
 _SOON = 2
-"""What arrives is taken to grow so many times as it did in the last half minute, before a factor falls."""
+"""Before a factor falls, input is assumed to grow by this multiple of its growth in the last half minute."""
 _HELD_UP = 0.5
-"""Where functions hold a lane up for less of the time, something else does."""
+"""Where functions hold a lane up for less of the time than this, something else does."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactorTarget:
-    """What a job should come to. ``target``: the part of the time that functions may work on a bucket. ``lag``: in so
-    many seconds a backlog should be gone. ``pause``: those that a change takes. ``factors``: the allowed ones, the
-    present one among them, in order.
+    """The target for a job. ``target``: the share of the time for which functions may work on a bucket. ``lag``: the
+    seconds within which a backlog should be gone. ``pause``: the seconds that a change takes. ``factors``: the allowed
+    ones, including the present one, in order.
     """
 
     target: float
@@ -40,9 +42,9 @@ class FactorTarget:
 
 @dataclass(frozen=True, slots=True)
 class FactorNeed:
-    """``factor``: the factor that a lane needs, as far as it is allowed. ``urgent``: with the present one, records
-    would wait too long. ``enough``: the present one suffices. ``now`` and ``then``: seconds until no backlog is left,
-    with the present factor and with the needed one. ``advice``: what would help if a factor doesn't.
+    """``factor``: the factor that a lane needs, among the allowed ones. ``urgent``: with the present one, records would
+    wait too long. ``enough``: the present one suffices. ``now`` and ``then``: seconds until the backlog is gone, with
+    the present factor and with the needed one. ``advice``: what would help if a factor doesn't.
     """
 
     factor: int
@@ -55,7 +57,7 @@ class FactorNeed:
 
 
 def need_of(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> FactorNeed:
-    """What a lane needs, with what was ``seen`` of other factors."""
+    """What a lane needs, given what was ``seen`` of other factors."""
     now = lane_load.catch_up(load, load.factor, 0.0, seen)
     used = lane_load.utilisation(load, load.factor, seen)
     late = load.behind and now > aim.lag
@@ -73,7 +75,7 @@ def need_of(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> FactorNeed:
 
 
 def _smaller(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> int:
-    """The least factor that does surely: it has time left, and is soon done with what waits."""
+    """The least factor that suffices with certainty: it leaves time, and soon clears the backlog."""
     if load.behind:
         return load.factor
     least, soon = aim.target * _LESS / load.growth**_SOON, aim.lag * _LESS
@@ -85,7 +87,7 @@ def _smaller(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> int:
 
 
 def _larger(load: LaneLoad, seen: Scalability, aim: FactorTarget, late: bool) -> int:
-    """The least factor that meets the aim; else the least that comes nearest to it, if it is worth the pause."""
+    """The least factor that meets the aim; otherwise the least that comes nearest to it, if it is worth the pause."""
     larger = [each for each in aim.factors if each > load.factor]
     met = next((each for each in larger if _meets(load, each, seen, aim, late)), None)
     if met is not None:
@@ -103,14 +105,16 @@ def _meets(load: LaneLoad, factor: int, seen: Scalability, aim: FactorTarget, la
 
 
 def _cost(load: LaneLoad, factor: int, seen: Scalability, aim: FactorTarget, late: bool) -> float:
-    """What a factor costs: seconds until no backlog is left, if that can be; else seconds of work a second."""
+    """The cost of a factor: seconds until the backlog is gone, if that is possible; otherwise seconds of work a
+    second.
+    """
     if late and any(lane_load.capacity(load, each, seen) > load.arriving for each in aim.factors):
         return lane_load.catch_up(load, factor, 0.0 if factor == load.factor else aim.pause, seen)
     return lane_load.utilisation(load, factor, seen)
 
 
 def _advice(load: LaneLoad, seen: Scalability, aim: FactorTarget, factor: int) -> tuple[str, ...]:
-    """What holds a lane up that a larger factor doesn't help, or not enough."""
+    """What holds a lane up where a larger factor doesn't help, or not enough."""
     found = []
     if load.share < _HELD_UP and load.rest > load.hot:
         found.append(

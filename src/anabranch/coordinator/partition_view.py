@@ -1,4 +1,4 @@
-"""The partitions that a job reads, sorted and cut: who is behind, and who holds event time back. Pure."""
+"""The partitions that a job reads, sorted and limited: which are behind, and which hold event time back. Pure."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ _LAG, _IDLE = COLUMNS.index("lag"), COLUMNS.index("idle")
 
 @dataclass(frozen=True)
 class PartitionFilter:
-    """Which partitions are asked for: of a ``stage`` and a ``lane`` (empty: of all), sorted by a column (with a minus:
-    the largest first), ``limit`` of them from place ``start`` on."""
+    """Which partitions are wanted: those of a ``stage`` and a ``lane`` (empty: all), sorted by a column (with a minus:
+    the largest first), ``limit`` of them from index ``start`` on.
+    """
 
     stage: str
     lane: str
@@ -34,7 +35,9 @@ class PartitionFilter:
 def partitions(
     job: str, at: float, lanes: Iterable[Lane], reports: Mapping[str, LaneReport] | None, wanted: PartitionFilter
 ) -> Partitions:
-    """``reports`` None: the job isn't served here, and no positions are known. UsageError for an unknown column."""
+    """``reports`` None: the job isn't served here, and no positions are known. Raises UsageError for an unknown
+    column.
+    """
     column, falling = wanted.sort.removeprefix("-"), wanted.sort.startswith("-")
     if column not in COLUMNS:
         raise UsageError(f"there is no column {column[:40]!r}", f"sort by one of {', '.join(COLUMNS)}")

@@ -1,11 +1,13 @@
-"""How long the output of lanes stands still while others take over from them: foretold by what they have shown so far,
-and measured afterwards."""
+"""How long the output of lanes pauses while others take over from them: predicted from earlier changes, and measured
+afterwards.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from anabranch.drain_progress import functions_part
 from anabranch.model.lane import Lane
@@ -13,82 +15,132 @@ from anabranch.pace.breaking_off import is_worth_it
 from anabranch.pace.speeds import FIRST_PART
 from anabranch.protocol.lane_report import LaneReport
 
-__all__ = ["Experience", "MeasuredChange", "expected"]
+__all__ = ["Experience", "Kind", "MeasuredChange", "expected", "kind"]
 
-_STATELESS, _STATEFUL = 0.4, 0.8
-"""Seconds from the end of a lane to the first batch of the next one, where no change has shown them yet."""
-_HANDOVER = 0.2
-"""Seconds from the last rows of a lane to when the next one could begin: the batch is committed, the lane tells that it
-has ended, and is heard. Where the next one was begun ahead, that is most of it."""
 _BROKEN_OFF = 0.5
-"""Seconds to break a batch off, with its transactions."""
+"""Seconds to break off a batch, with its transactions."""
 _SHORT, _LONG = 1.0, 10.0
-"""Seconds. A batch that takes less is never broken off; where batches take less than the latter, how far one is says
-nothing of how far the present one will be when the change comes."""
+"""Seconds. A batch that takes less than the first is never broken off. Where batches take less than the second, the
+progress of the present one doesn't predict that of the batch during which the change comes.
+"""
 _MEAN_LOSS = 1 / 8
-"""The part of a batch that a change costs which comes at any moment of it: if less than half of it is done, that part
-is lost, which is a quarter of the batch on average; else nothing is."""
+"""The share of a batch that is lost on average when a change comes at a random moment: if less than half of the batch
+is done, that part is lost, a quarter of the batch on average; otherwise nothing is.
+"""
 _STATE_SPEED = 100e6
-"""Bytes of state a second that are copied and opened, where no change has shown it yet."""
+"""Bytes of state a second that are copied and opened, used until a change has been measured."""
 _CONTAINER = 15.0
-"""Seconds until a container is there, where no change has shown it yet."""
+"""Seconds until a container is ready, used until a change has been measured."""
 _IN_STEP = 1.0
-"""So many seconds may clocks differ."""
+"""How many seconds clocks may differ."""
 _PATIENCE = 60.0
-"""Seconds after a change for which the first output of all lanes is waited for."""
+"""Seconds after a change during which the first output of all lanes is awaited."""
 _NEW = 0.5
 """How much the newest of several counts in what is learned of them."""
+_AT_MOST = 2.0
+"""One change makes what is expected of the next at most so many times as long, or as short."""
+
+
+class Kind(StrEnum):
+    """How the lanes of a change begin. The more is new to a container, the more it has to compile and to load."""
+
+    SAME = "same"
+    """In containers that run such lanes already."""
+    FACTOR = "factor"
+    """With another factor, in the same containers."""
+    MOVED = "moved"
+    """In other containers, which run lanes of the job already."""
+    NEW = "new"
+    """In a container that has run no lane of the job's, or not this version of it."""
+
+
+_STATELESS = {Kind.SAME: 0.6, Kind.FACTOR: 0.8, Kind.MOVED: 1.0, Kind.NEW: 2.2}
+_STATEFUL = {Kind.SAME: 1.2, Kind.FACTOR: 1.2, Kind.MOVED: 2.5, Kind.NEW: 5.0}
+"""Seconds of a change beyond those of a usual batch and of copying state, where none of its kind has shown them yet:
+the lane tells that it has ended, the next ones begin, and their first batch takes longer than others."""
 
 
 @dataclass(frozen=True)
 class Experience:
-    """What the changes of a job have shown so far. ``state_speed``: bytes a second that are copied and opened.
-    ``container``: seconds from a change until a container that it needs is started and there."""
+    """What the changes of a job have shown so far.
+
+    Attributes:
+        state_speed: bytes a second that are copied and opened.
+        container: seconds from a change until a container that it needs is started and there.
+        overhead: of the kinds that there were, how many times the usual seconds they took beyond those of a batch.
+    """
 
     state_speed: float = _STATE_SPEED
     container: float = _CONTAINER
+    overhead: Mapping[Kind, float] = field(default_factory=dict)
 
     def started(self, seconds: float) -> Experience:
-        """With another container that was started for a change."""
+        """This experience, with another container that was started for a change."""
         return replace(self, container=self.container * (1 - _NEW) + seconds * _NEW)
 
-    def after(self, foretold: float, measured: float, state_bytes: int) -> Experience:
-        """Learn from another change: whatever its pause exceeds the prediction without state by is attributed to
-        state.
-        """
-        if state_bytes < _STATE_SPEED / 10:
-            return self
-        others = foretold - state_bytes / self.state_speed
-        seen = state_bytes / max(0.1, measured - others)
-        return replace(self, state_speed=self.state_speed ** (1 - _NEW) * seen**_NEW)
+    def slowness(self, how: Kind) -> float:
+        """How many times the usual seconds lanes take to begin: as the last ones of their kind did, or all others."""
+        if how in self.overhead or not self.overhead:
+            return self.overhead.get(how, 1.0)
+        return math.exp(sum(map(math.log, self.overhead.values())) / len(self.overhead))
+
+    def after(self, change: MeasuredChange, pause: float) -> Experience:
+        """Learn from another change: what its pause exceeds the prediction by is attributed to its state, if that is
+        large, or else to how its lanes began."""
+        off = pause - change.foretold
+        if change.state_bytes >= _STATE_SPEED / 10:
+            seen = change.state_bytes / max(0.1, change.state_bytes / self.state_speed + off)
+            return replace(self, state_speed=self.state_speed ** (1 - _NEW) * seen**_NEW)
+        before = self.slowness(change.how)
+        now = before + _NEW * off / _usual(change.how, change.stateful)
+        now = min(max(now, before / _AT_MOST), before * _AT_MOST)
+        return replace(self, overhead={**self.overhead, change.how: now})
+
+
+def _usual(how: Kind, stateful: bool) -> float:
+    return (_STATEFUL if stateful else _STATELESS)[how]
+
+
+def kind(closing: Collection[Lane], following: Collection[Lane]) -> Kind:
+    """How lanes begin that follow others."""
+    former, next_seats = {lane.seat for lane in closing}, {lane.seat for lane in following}
+    if not next_seats <= former or {lane.deployment for lane in closing} != {lane.deployment for lane in following}:
+        return Kind.NEW
+    if next_seats != former:
+        return Kind.MOVED
+    return Kind.SAME if {lane.factor for lane in closing} == {lane.factor for lane in following} else Kind.FACTOR
 
 
 def expected(
-    closing: Iterable[Lane], reports: Mapping[str, LaneReport], shown: Experience | None = None, starting: float = 0.0
+    closing: Iterable[Lane],
+    reports: Mapping[str, LaneReport],
+    how: Kind,
+    shown: Experience | None = None,
+    starting: float = 0.0,
 ) -> float:
-    """Seconds between the last rows of lanes that are closed and the first of those that follow them; 0.0 if none is.
+    """Seconds between the last rows of closing lanes and the first of their successors; 0.0 if none closes.
 
     The first batch of the next lane takes about as long as one of the former lane. Only where functions of the job take
-    the time, it is smaller: see :mod:`anabranch.pace.speeds`.
+    the time is it smaller: see :mod:`anabranch.pace.speeds`.
 
     Args:
+        how: those that follow begin.
         shown: by former changes.
         starting: the seconds until a container is there for all that follow.
     """
     shown = shown or Experience()
-    return max((max(starting, _pause(lane, reports.get(lane.id), shown)) for lane in closing), default=0.0)
+    return max((max(starting, _pause(lane, reports.get(lane.id), how, shown)) for lane in closing), default=0.0)
 
 
-def _pause(lane: Lane, report: LaneReport | None, shown: Experience) -> float:
-    between = _STATEFUL if lane.stateful else _STATELESS
+def _pause(lane: Lane, report: LaneReport | None, how: Kind, shown: Experience) -> float:
+    begins = _usual(how, lane.stateful) * shown.slowness(how)
     if report is None:
-        return between
-    handover = max(_HANDOVER, 1.5 * (report.changeover or between))
-    return _lost(report) + _first_batch(report) + handover + report.state_bytes / shown.state_speed
+        return begins
+    return _lost(report) + _first_batch(report) + begins + report.state_bytes / shown.state_speed
 
 
 def _lost(report: LaneReport) -> float:
-    """Seconds of the present batch that bring no output, as it is broken off; 0.0 if it is awaited."""
+    """Seconds of the present batch that bring no output because it is broken off; 0.0 if it is awaited."""
     at = report.batch_progress
     if at is None or report.repeats:
         return 0.0
@@ -101,25 +153,38 @@ def _lost(report: LaneReport) -> float:
 
 
 def _first_batch(report: LaneReport) -> float:
-    """Seconds of the first batch of a lane that follows."""
+    """Seconds of the first batch of a successor."""
     functions = functions_part(report)
     return report.usual_seconds * (1 - functions + functions / FIRST_PART)
 
 
 @dataclass
 class MeasuredChange:
-    """A change whose pause is being measured. ``foretold``: in seconds; ``closing``: the lanes that it closes;
-    ``at``: when it was accepted, in seconds since 1970; ``state_bytes``: of the largest lane among them."""
+    """A change whose pause is being measured.
+
+    Attributes:
+        foretold: in seconds.
+        closing: the lanes that it closes.
+        at: when it was accepted, in seconds since 1970.
+        how: those begin that follow.
+        stateful: a lane that it closes has state.
+        state_bytes: of the largest one.
+        spent: the most seconds that a batch of theirs had taken by then. If it is broken off, nothing has come out for
+            so long already.
+    """
 
     foretold: float
     closing: frozenset[str]
     at: float
+    how: Kind = Kind.SAME
+    stateful: bool = False
     state_bytes: int = 0
+    spent: float = 0.0
     _last: dict[str, float] = field(default_factory=dict)
     _first: dict[str, float] = field(default_factory=dict)
 
     def hear(self, lanes: Iterable[Lane], reports: Mapping[str, LaneReport]) -> None:
-        """What lanes say now, whether they close or follow."""
+        """Take in the present reports of lanes that close or follow."""
         for lane in lanes:
             report = reports.get(lane.id)
             if report is None:
@@ -130,10 +195,12 @@ class MeasuredChange:
                 self._first[lane.id] = report.first_output
 
     def measured(self, lanes: Iterable[Lane], since: float, whole: float = math.inf) -> float | None:
-        """The longest pause of all, in seconds; None: it isn't known yet.
+        """The longest of all pauses, in seconds; None: not known yet.
 
-        Those that have had nothing to read for a minute don't count, nor those of lanes whose machines' clocks are so
-        far apart, or were set meanwhile, that the pause would be longer than the change; 0.0: no lane had one.
+        It begins with the last output. If that was before the batch that ran when the change was accepted, there was
+        nothing to read: then it begins with the change. Lanes that have had nothing to read for a minute don't count,
+        nor those whose machines' clocks are so far apart, or were set meanwhile, that the pause would be longer than
+        the change; 0.0: no lane had one.
 
         Args:
             since: the seconds since all lanes run.
@@ -143,8 +210,13 @@ class MeasuredChange:
         if since < _PATIENCE and any(lane.id not in self._first for lane in followers):
             return None
         pauses = [
-            self._first[lane.id] - max(self._last.get(before, self.at) for before in lane.predecessors)
+            self._first[lane.id] - max(map(self._began, lane.predecessors))
             for lane in followers
             if lane.id in self._first
         ]
-        return max((pause for pause in pauses if 0.0 < pause <= whole + _IN_STEP), default=0.0)
+        longest = whole + self.spent + _IN_STEP
+        return max((pause for pause in pauses if 0.0 < pause <= longest), default=0.0)
+
+    def _began(self, before: str) -> float:
+        last = self._last.get(before, self.at)
+        return last if last >= self.at - self.spent - _IN_STEP else self.at

@@ -1,4 +1,4 @@
-"""What a plan must be to be stored as a deployment, and whether it is the one that is stored."""
+"""What makes a plan valid as a deployment, and whether it equals the stored one."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["after_drain", "again", "check_same", "check_whole", "numbered"]
 
 
 def numbered(start: StartRequest, deployment: int) -> StartRequest:
-    """The plan as the deployment of that number, generation 1, its lanes planned.
+    """The plan as the deployment with that number, generation 1, with its lanes planned.
 
     Raises:
-        StateError: its parts don't fit together: that is a fault of the planner.
+        StateError: its parts don't fit together, which is an error in the planner.
     """
     check_whole(start, ())
     return msgspec.structs.replace(
@@ -37,7 +37,7 @@ def numbered(start: StartRequest, deployment: int) -> StartRequest:
 
 
 def check_whole(start: StartRequest, known: Collection[str]) -> None:
-    """Raises StateError if the parts of a plan don't fit together. ``known``: the lanes that there are already."""
+    """Raises StateError if the parts of a plan don't fit together. ``known``: the existing lanes."""
     job, seats = start.graph.job, {container.seat for container in start.model.containers}
     ids = [lane.id for lane in start.lanes]
     for seat in seats:
@@ -59,14 +59,14 @@ def check_whole(start: StartRequest, known: Collection[str]) -> None:
 
 
 def after_drain(start: StartRequest, deployment: int, known: Mapping[str, Lane]) -> StartRequest:
-    """The plan as the deployment of that number, which begins where the one before it was drained.
+    """The plan as the deployment with that number, which begins where the previous one was drained.
 
     Args:
         known: all lanes that the job ever had, by id.
 
     Raises:
-        ConflictError: as :func:`anabranch.planning.transition.after_drain.begun`.
-        StateError: as :func:`numbered`.
+        ConflictError: as for :func:`anabranch.planning.transition.after_drain.begun`.
+        StateError: as for :func:`numbered`.
     """
     new = numbered(start, deployment)
     lanes = follow_drain.begun(new.lanes, start.graph, known, _new_id, start.reset_state)
@@ -76,7 +76,7 @@ def after_drain(start: StartRequest, deployment: int, known: Mapping[str, Lane])
 
 
 def again(stored: DeploymentRecord, graph: Graph, model: JobModel, known: Mapping[str, Lane]) -> StartRequest:
-    """What was drained, to be started as it was, as another deployment."""
+    """The drained deployment, to be started as it was, as a new deployment."""
     return StartRequest(
         graph=graph,
         model=msgspec.structs.replace(
@@ -96,8 +96,9 @@ def _new_id() -> str:
 
 
 def check_same(stored: DeploymentRecord, graph: Graph, start: StartRequest) -> None:
-    """ConflictError that names what differs, and the ways on, unless the plan is the one that is stored: ``graph`` is
-    that of the stored deployment."""
+    """Raises ConflictError that names the differences, and what can be done, unless the plan equals the stored one;
+    ``graph`` is that of the stored deployment.
+    """
     found = differences.described(graph, start.graph, stored.fingerprint, start.fingerprint)
     if not found:
         return

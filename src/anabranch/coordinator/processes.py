@@ -1,4 +1,4 @@
-"""Containers as processes of this machine, which outlive the process that started them. Each holds a lock as long as it
+"""Containers as processes on this machine, which outlive the process that started them. Each holds a lock as long as it
 lives, and has a log.
 """
 
@@ -34,14 +34,15 @@ log = logs.get_logger()
 
 @dataclass
 class Processes:
-    """``folder``: holds ``JOB/EXECUTION.log``, what each process says, and ``.lock``, which it holds while it lives.
+    """``folder``: contains ``JOB/EXECUTION.log``, the output of each process, and ``.lock``, which it holds while it
+    lives.
 
-    A lock is inherited, so that whoever comes later, another coordinator too, knows for certain who lives: a number
-    of a process may be given to another one.
+    Locks are inherited, so a later coordinator, or another one, knows with certainty which processes live. A process id
+    could be reused.
 
     Args:
-        command: what runs a container of a job.
-        environment: what it gets, besides EXECUTION_ENV_CONTAINER_ID.
+        command: the command that runs a container of a job.
+        environment: its environment, without EXECUTION_ENV_CONTAINER_ID.
         now: seconds since 1970, for names that sort by age.
     """
 
@@ -53,7 +54,7 @@ class Processes:
     _broken: dict[str, str] = field(default_factory=dict)
 
     def found(self) -> dict[str, dict[str, bool]]:
-        """By job, all processes that there are traces of, and whether each lives."""
+        """By job, all processes that have left traces, and whether each lives."""
         jobs: dict[str, dict[str, bool]] = {}
         for lock in sorted(self.folder.glob("*/*.lock")):
             try:
@@ -76,8 +77,9 @@ class Processes:
         return execution
 
     def _newest(self, job: str) -> float:
-        """When the newest process was started, in seconds since 1970, as its name has it: the next one sorts behind it,
-        even if the clock was set back. 0.0: there is none."""
+        """When the newest process was started, in seconds since 1970, according to its name. The next one's name sorts
+        after it, even if the clock was set back. 0.0: there is none.
+        """
         stamps = (path.stem.partition("-")[0] for path in (self.folder / job).glob(f"{_STAMP}-*.log"))
         return float(calendar.timegm(time.strptime(max(stamps, default=_NONE), _MADE)))
 
@@ -97,11 +99,11 @@ class Processes:
         return ProcessEnd(code, self._tail(job, execution))
 
     def end(self, job: str, execution: str) -> None:
-        """Let a process end at a batch boundary."""
+        """Tell a process to end at a batch boundary."""
         self._signal(job, execution, lambda pid: os.kill(pid, signal.SIGTERM))
 
     def kill(self, job: str, execution: str) -> None:
-        """End a process and its JVM now: they have a process group of their own."""
+        """Kill a process and its JVM at once; both are in their own process group."""
         self._signal(job, execution, lambda pid: os.killpg(pid, signal.SIGKILL))
 
     def _start(self, job: str, execution: str) -> None:
@@ -144,7 +146,9 @@ class Processes:
             log.warning("a container process can't be ended", job=job, execution=execution, error=str(error))
 
     def _lives(self, job: str, execution: str) -> bool:
-        """Whether somebody holds the lock. Children of the process may, if it was careless: then its number tells."""
+        """Whether a process holds the lock. It may be a child that inherited it by accident; then the process id
+        decides.
+        """
         try:
             lock = os.open(self.log_of(job, execution).with_suffix(".lock"), os.O_RDONLY)
         except (FileNotFoundError, PermissionError):
@@ -159,7 +163,7 @@ class Processes:
         return False
 
     def _pid(self, job: str, execution: str) -> int | None:
-        """None when it isn't noted, or is of another machine."""
+        """None if it isn't recorded, or belongs to another machine."""
         try:
             pid, host = self.log_of(job, execution).with_suffix(".lock").read_text().split()
         except (OSError, ValueError):
@@ -167,7 +171,7 @@ class Processes:
         return int(pid) if host == socket.gethostname() and pid.isdecimal() and int(pid) > 1 else None
 
     def _tail(self, job: str, execution: str) -> str:
-        """The last lines of the process's log as one line, or its error if the log has one."""
+        """The last lines of the process's log as one line, or the error if the log has one."""
         try:
             with open(self.log_of(job, execution), "rb") as said:
                 said.seek(max(0, said.seek(0, os.SEEK_END) - _TAIL_BYTES))
@@ -180,7 +184,7 @@ class Processes:
         return " | ".join(last).removeprefix("error: ")[:_TAIL_CHARACTERS]
 
     def _forget(self, folder: Path) -> None:
-        """Remove the oldest logs of processes that don't live."""
+        """Remove the oldest logs of processes that have ended."""
         for path in sorted(folder.glob("*.log"))[: -_KEPT + 1]:
             if not self._lives(folder.name, path.stem):
                 path.with_suffix(".lock").unlink(missing_ok=True)

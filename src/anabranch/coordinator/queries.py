@@ -31,7 +31,7 @@ __all__ = [
 
 MOST_EVENTS = 10_000
 _REQUESTS_KNOWN = 20
-"""So many generations are looked through for a request that is made again."""
+"""How many generations are searched for a request that is repeated."""
 
 
 def jobs(store: Store) -> list[JobStatus]:
@@ -40,7 +40,7 @@ def jobs(store: Store) -> list[JobStatus]:
 
 
 def status(store: Store, job: str) -> JobStatus:
-    """A job as it was left: ``served`` is false, and of no container it is known whether it lives."""
+    """The status in which a job was left: ``served`` is false, and it isn't known of any container whether it lives."""
     its = deployment(store, job)
     present = store.model(job, its.id, its.generation)
     return JobStatus(
@@ -74,19 +74,20 @@ def events(store: Store, job: str, limit: int) -> list[Event]:
 
 
 def known_formats(store: Store, job: str) -> dict[str, Format]:
-    """The formats that a job keeps, by stream; none for one that never ran."""
+    """The formats stored for a job, by stream; empty for a job that never ran."""
     found = store.deployment(check_name("job", job))
     return {} if found is None else found.formats
 
 
 def known_lanes(store: Store, job: str) -> dict[str, Lane]:
-    """All lanes that a job ever had, by id; none for a job that never ran."""
+    """All lanes that a job ever had, by id; empty for a job that never ran."""
     return store.lanes(check_name("job", job))
 
 
 def running(store: Store, job: str, number: int | None = None) -> RunningDeployment:
-    """What a container needs to run a job's last deployment, or the one of a number. ConflictError if its code isn't
-    here."""
+    """What a container needs to run a job's last deployment, or the one with a number. Raises ConflictError if its code
+    isn't available here.
+    """
     its = deployment(store, job, number)
     if its.program is None:
         raise ConflictError(f"the code of job {job!r} is not here", "start it: anabranch start JOB.py")
@@ -94,7 +95,7 @@ def running(store: Store, job: str, number: int | None = None) -> RunningDeploym
 
 
 def is_known(store: Store, job: str, request: str) -> bool:
-    """Whether one of the last generations came of this request; of whatever deployment."""
+    """Whether this request led to one of the last generations, of any deployment."""
     last = store.deployment(job) if request else None
     looked = 0
     while last is not None and looked < _REQUESTS_KNOWN:
@@ -107,7 +108,7 @@ def is_known(store: Store, job: str, request: str) -> bool:
 
 
 def deployment(store: Store, job: str, number: int | None = None) -> DeploymentRecord:
-    """The job's last deployment, or the one of a number; NotFoundError if it never had one."""
+    """The job's last deployment, or the one with a number. Raises NotFoundError if there is none."""
     found = store.deployment(check_name("job", job), number)
     if found is None:
         known = store.jobs()

@@ -1,4 +1,4 @@
-"""What pages and verbs read of jobs: answers by part. No job is held but for the moment in which it is copied."""
+"""What pages and verbs read about jobs, in parts. A job is only held while it is copied."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from anabranch.views.table import Table
 __all__ = ["Reads"]
 
 _LOST_SHOWN = 5
-"""So many processes that have lost their seats are shown."""
+"""How many processes that have lost their seats are shown."""
 _MOST_ROWS = 2_000
 _MOST_CHANGES, _EVENTS_OF_A_CHANGE = 1_000, 5
 _LAST_ID = 2**62
@@ -52,7 +52,7 @@ class Reads:
     """Thread-safe.
 
     Args:
-        invalid_heartbeats: how many beats there were of processes that have no seat.
+        invalid_heartbeats: how many heartbeats of processes without a seat there were.
     """
 
     def __init__(self, registry: JobRegistry, invalid_heartbeats: Callable[[], int]) -> None:
@@ -63,7 +63,7 @@ class Reads:
         self._at_rest: dict[str, tuple[tuple[int, int], int, int]] = {}
 
     def snapshot(self, job: str) -> RunningJob | None:
-        """A job as it is now, if it is served here."""
+        """The job as it is now, if it is served here."""
         check_name("job", job)
         with self._registry.locked_as_seen() as jobs:
             return jobs[job].snapshot() if job in jobs else None
@@ -148,7 +148,7 @@ class Reads:
         )
 
     def findings(self, job: str) -> list[Finding]:
-        """What holds a job back, the worst first. NotFoundError if nobody knows it."""
+        """What holds a job up, the worst first. Raises NotFoundError if there is no such job."""
         found = self.snapshot(job)
         if found is None:
             status, change = queries.status(self._store, job), None
@@ -159,7 +159,7 @@ class Reads:
         return diagnosis.findings(status, self._registry.now(), self._registry.lease, change)
 
     def live(self, job: str) -> Live:
-        """A job's figures as they are now. NotFoundError if nobody knows it."""
+        """The present figures of a job. Raises NotFoundError if there is no such job."""
         found = self.snapshot(job)
         at, clock = self._registry.now(), self._registry.clock()
         if found is not None:
@@ -186,7 +186,7 @@ class Reads:
         )
 
     def generation_tag(self, job: str) -> str:
-        """What is another one whenever a job has another generation. NotFoundError if nobody knows it."""
+        """A tag that changes whenever a job has another generation. Raises NotFoundError if there is no such job."""
         found = self.snapshot(job)
         if found is not None:
             return f"{found.deployment}.{found.generation}"
@@ -201,7 +201,7 @@ class Reads:
     def events(self, job: str, limit: int, wanted: EventRange, kind: str = "", lane: str = "") -> list[LoggedEvent]:
         """The last ``limit`` matching events, oldest first; with ``after``, the first ones after that event.
 
-        Of a kind, or of a lane, they are looked for among some 10,000.
+        With a kind or a lane, about 10,000 events are searched.
         """
         if not 1 <= limit <= queries.MOST_EVENTS:
             raise UsageError(f"{limit} events can't be asked for", f"ask for 1 to {queries.MOST_EVENTS}")
@@ -223,12 +223,14 @@ class Reads:
         return found
 
     def last_event(self, job: str) -> int:
-        """The id of the last event of a job; 0: there is none."""
+        """The id of the last event of a job, or 0."""
         check_name("job", job)
         return max((each.id for each in self._store.events(job, 1)), default=0)
 
     def changes(self, job: str, limit: int = 50, before: int = 0) -> list[ChangeRecord]:
-        """The last changes of a job, newest first; those before the one of an id. NotFoundError if nobody knows it."""
+        """The latest changes of a job, newest first; those before the one with an id. Raises NotFoundError if there is
+        no such job.
+        """
         _check_limit(limit, _MOST_CHANGES)
         queries.deployment(self._store, job)
         wanted = EventRange(patterns=change_log.PATTERNS, before=min(before, _LAST_ID) or None)
@@ -236,7 +238,7 @@ class Reads:
         return found[: -limit - 1 : -1]
 
     def graph(self, job: str, deployment: int = 0) -> GraphView:
-        """The graph of a deployment; 0: of the last one. NotFoundError if nobody knows it."""
+        """The graph of a deployment; 0: the last one. Raises NotFoundError if there is no such job."""
         last = queries.deployment(self._store, job)
         if deployment > last.id:
             raise NotFoundError(f"job {job!r} has no deployment {deployment}", f"its last one is {last.id}")
@@ -272,7 +274,7 @@ class Reads:
         return GraphView(job=job, deployment=its.id, nodes=graph.nodes, stages=tuple(found), edges=tuple(edges))
 
     def deployments(self, job: str) -> list[DeploymentInfo]:
-        """The last 50 deployments of a job, newest first. NotFoundError if nobody knows it."""
+        """The last 50 deployments of a job, newest first. Raises NotFoundError if there is no such job."""
         queries.deployment(self._store, job)
         numbers = self._store.deployment_numbers(job, _DEPLOYMENTS)
         return [self._deployment(job, number) for number in numbers]
@@ -292,11 +294,11 @@ class Reads:
         )
 
     def placement(self, job: str, stage: str = "", start: int = 0, limit: int = _MOST_CELLS) -> Placement:
-        """Which seats have how much of each partition of a stage; by default of the first one.
+        """How much of each partition of a stage each seat has; by default of the first stage.
 
         Raises:
-            NotFoundError: nobody knows the job, or it has no such stage.
-            UsageError: so many can't be asked for.
+            NotFoundError: there is no such job or stage.
+            UsageError: the limit is too large.
         """
         _check_limit(limit, _MOST_CELLS)
         model = self.model(job)
@@ -330,8 +332,8 @@ class Reads:
         """The partitions that a job reads, sorted by a column, with a minus: the largest first.
 
         Raises:
-            NotFoundError: nobody knows the job.
-            UsageError: there is no such column, or so many can't be asked for.
+            NotFoundError: there is no such job.
+            UsageError: there is no such column, or the limit is too large.
         """
         _check_limit(limit, _MOST_ROWS)
         wanted = partition_view.PartitionFilter(stage, lane, sort, start, limit)
@@ -351,7 +353,7 @@ def _stage(model: JobModel, name: str) -> StageModel:
 
 
 def _base(task: str) -> str:
-    """The name of a task at factor 1; that of a user's own grouper as it is."""
+    """The name of a task at factor 1. Names from a user's own grouper are unchanged."""
     try:
         return str(parse(task).base)
     except UsageError:
@@ -368,6 +370,6 @@ def _fits(event: LoggedEvent, kind: str, lane: str) -> bool:
 
 
 def _beyond(wanted: EventRange, last: int) -> EventRange:
-    """What is left of a range once it was read up to an event."""
+    """The rest of a range that has been read up to an event."""
     after, before = (last, wanted.before) if wanted.after is not None else (None, last)
     return EventRange(after=after, before=before, since=wanted.since, until=wanted.until)

@@ -1,4 +1,4 @@
-"""What a lane's reports said in the last half minute, second by second. Pure."""
+"""A lane's reports of the last half minute, second by second. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _KEPT, _RECENT, _FEWEST = 31.0, 10.0, 3.0
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """At some time so many records were ``done`` since the lane started; its inputs ended so far, added up."""
+    """How many records were ``done`` since the lane started, and the sum of its inputs' ends, at one moment."""
 
     at: float
     done: int
@@ -22,7 +22,7 @@ class _Sample:
 
 @dataclass(frozen=True, slots=True)
 class ReportHistory:
-    """``report``: the newest, which is the same since ``at``; since ``moved`` no record was done."""
+    """``report``: the newest one, unchanged since ``at``; since ``moved`` no record was done."""
 
     report: LaneReport
     at: float
@@ -30,19 +30,19 @@ class ReportHistory:
     samples: tuple[_Sample, ...] = ()
 
     def throughput(self, span: float) -> float:
-        """The records a second that were done in the last ``span`` seconds, as far as that is known; 0.0: it isn't."""
+        """The records a second that were done in the last ``span`` seconds, as far as known; 0.0: unknown."""
         first, last = self._since(span)
         return (last.done - first.done) / (last.at - first.at) if last.at - first.at >= _FEWEST else 0.0
 
     @property
     def arriving(self) -> float:
-        """The records a second that arrived lately."""
+        """The records a second that arrived recently."""
         first, last = self._since(_RECENT)
         return max(0.0, (last.ends - first.ends) / (last.at - first.at)) if last.at - first.at >= _FEWEST else 0.0
 
     @property
     def growth(self) -> float:
-        """How many times as many records arrive lately as in the last half minute; 1.0 at least."""
+        """How many times as many records arrive recently as in the last half minute; at least 1.0."""
         first, last = self._since(_KEPT)
         before = (last.ends - first.ends) / (last.at - first.at) if last.at - first.at >= _RECENT else 0.0
         return max(1.0, self.arriving / before) if before > 0 else 1.0
@@ -53,7 +53,7 @@ class ReportHistory:
 
 
 def listened(before: ReportHistory | None, report: LaneReport, now: float) -> ReportHistory:
-    """After a look at a lane's report."""
+    """This history, after a look at a lane's report."""
     done = report.rows + (0 if report.batch_progress is None else report.batch_progress.done)
     if before is not None and before.report == report:
         return before

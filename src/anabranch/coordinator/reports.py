@@ -1,4 +1,4 @@
-"""What a container's report of a lane does to the lane's record."""
+"""Applies a container's report of a lane to the lane's record."""
 
 from __future__ import annotations
 
@@ -56,18 +56,18 @@ _FIGURES = frozenset(
         "working",
     }
 )
-"""What a report shows to users; no decision depends on it while the lane runs."""
+"""Fields of a report that are only for display; no decision depends on them while the lane runs."""
 _rest = attrgetter(*(name for name in LaneReport.__struct_fields__ if name not in _FIGURES))
 
 
 def applied(lane: Lane, report: LaneReport) -> Lane:
-    """The lane's record after a report; the very same one if nothing of it is durable.
+    """The lane's record after a report; the same object if the report changes nothing durable.
 
-    A lane that ended goes on from its final positions when it is started again, unless it was closing: then
-    it is closed for good, if it has finished what it had begun; as it is when it has drained.
+    A lane that has ended continues from its final positions when it is started again, unless it was closing: then it is
+    closed permanently, provided that it has finished what it had begun. The same holds when it has drained.
 
     Raises:
-        UsageError: the position of something that is no SSP.
+        UsageError: a position is for something that isn't an SSP.
     """
     if lane.state is LaneState.CLOSED:
         return lane
@@ -103,29 +103,31 @@ def _positions(report: LaneReport) -> tuple[Position, ...]:
 
 
 def is_routine(lane: Lane, before: LaneReport, report: LaneReport) -> bool:
-    """Whether a report differs from the last one in figures only, and the lane's record stays."""
+    """Whether a report differs from the last one only in figures, so that the lane's record stays the same."""
     if begins_to_wait(before, report) or awaits_otherwise(before, report):
         return False
     return bool(_rest(before) == _rest(report)) and applied(lane, report) is lane
 
 
 def awaits_otherwise(before: LaneReport | None, report: LaneReport) -> bool:
-    """Whether a lane has begun to wait for its surroundings, or goes on."""
+    """Whether a lane has begun to wait for its surroundings, or has stopped waiting."""
     return report.awaits != (before.awaits if before is not None else "")
 
 
 def begins_to_wait(before: LaneReport | None, report: LaneReport) -> bool:
-    """Whether something keeps a lane from ending of which nobody knew."""
+    """Whether something that wasn't known before keeps a lane from ending."""
     return bool(report.waits) and (before is None or not before.waits)
 
 
 def unheld(lane: Lane) -> Lane:
-    """The record of a lane whose process has it no more."""
+    """The record of a lane that its process no longer has."""
     return msgspec.structs.replace(lane, state=LaneState.PLANNED) if lane.state is LaneState.RUNNING else lane
 
 
 def restarted(lane: Lane, followed: bool) -> Lane:
-    """The record of a lane for its next run: to do again, unless it is closed. ``followed``: others go on from it."""
+    """The record of a lane for its next run: planned again, unless it is closed. ``followed``: others continue from
+    it.
+    """
     if lane.state is LaneState.CLOSED:
         return lane
     state = LaneState.CLOSING if followed else LaneState.PLANNED

@@ -1,9 +1,9 @@
-"""Forgets a job that is at rest, without touching what it reads and writes. Each step may be repeated after a crash:
+"""Resets a job that is at rest, without touching what it reads and writes. Each step may be repeated after a crash:
 
 1. its open lanes get the job's next epoch,
-2. their outputs are fenced under it: no process of theirs that still lives can write any more,
-3. positions and state are taken out of the store, in one transaction: now the job is reset,
-4. the folders of its lanes are removed.
+2. their outputs are fenced under it, so no process of theirs that is still alive can write any more,
+3. positions and state are removed from the store, in one transaction: now the job is reset,
+4. the folders of its lanes are deleted.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _WHY = "the user resets the job"
 class Losses:
     """What a job loses by a reset. ``is_reset``: it was reset before, and at most its folders are left.
 
-    ``inputs``: the streams that it reads, whose positions go; ``stateful``: the operators whose state goes;
-    ``between``: the streams between its stages, of which no record is read any more that is in them now. ``outputs``:
-    the streams and tables that it writes, which stay as they are.
+    ``inputs``: the streams that it reads, whose positions are lost; ``stateful``: the operators whose state is lost;
+    ``between``: the streams between its stages, whose present records will not be read any more. ``outputs``: the
+    streams and tables that it writes, which stay as they are.
     """
 
     job: str
@@ -48,11 +48,11 @@ class Losses:
 
 
 def losses(store: Store, job: str) -> Losses:
-    """What a reset would take.
+    """What a reset would lose.
 
     Raises:
-        NotFoundError: nobody knows the job.
-        ConflictError: it is to run in containers, which may be alive.
+        NotFoundError: there is no such job.
+        ConflictError: it is meant to run in containers, which may be alive.
     """
     its = queries.deployment(store, job)
     if its.state is DeploymentState.RESET:
@@ -77,7 +77,7 @@ def losses(store: Store, job: str) -> Losses:
 def forget(
     store: Store, systems: Systems, job: str, at: float, fence: Callable[[Lane], None], remove: Callable[[], None]
 ) -> None:
-    """Reset a job that nobody serves, and nobody starts meanwhile.
+    """Reset a job that nobody serves, and that nobody starts meanwhile.
 
     Args:
         at: now, in seconds since 1970.
@@ -85,7 +85,7 @@ def forget(
         remove: deletes the folders of the job's lanes, if there are any.
 
     Raises:
-        As :func:`losses`; and what ``fence`` and ``remove`` raise: then it can be called again.
+        The same as :func:`losses`, and what ``fence`` and ``remove`` raise; after an error it can be called again.
     """
     if not losses(store, job).is_reset:
         its, known = queries.deployment(store, job), store.lanes(job)
@@ -107,7 +107,7 @@ def _graphs(store: Store, job: str, last: int) -> list[Graph]:
 
 
 def _ends(systems: Systems, streams: Mapping[str, str]) -> dict[SSP, int]:
-    """Where streams end, by their systems. Those that are gone end nowhere."""
+    """The ends of streams, from their systems. Streams that are gone have none."""
     found: dict[SSP, int] = {}
     for stream, system in streams.items():
         with suppress(NotFoundError):
@@ -117,7 +117,7 @@ def _ends(systems: Systems, streams: Mapping[str, str]) -> dict[SSP, int]:
 
 
 def _with_present_outputs(lane: Lane, systems: Systems) -> Lane:
-    """A lane without the output streams that are gone: nobody can write there."""
+    """A lane without output streams that are gone: nobody can write there."""
     there = {name: set(systems.named(name).streams()) for name in {lane.system(stream) for stream in lane.outputs}}
     outputs = {
         stream: count

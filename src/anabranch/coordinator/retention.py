@@ -1,4 +1,4 @@
-"""How much of a job's past the store keeps: events, and the code of former versions."""
+"""How much history of a job the store keeps: events, and the code of former versions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Retain:
 
 
 class Retention:
-    """Sweeps the store once an hour. Only the coordinator that leads may. For one thread at a time.
+    """Sweeps the store once an hour. Only the leading coordinator may do that. For one thread at a time.
 
     Args:
         clock: seconds.
@@ -45,13 +45,13 @@ class Retention:
         self._clock = clock
         self._due = clock() + _FIRST
         self._unused: frozenset[str] = frozenset()
-        """Code that no deployment had an hour ago: code is stored before the deployment that has it."""
+        """Code that no deployment had an hour ago. Code is stored before the deployment that has it."""
 
     def look(self) -> None:
-        """Sweep, if it is time.
+        """Sweep the store, if it is due.
 
         Raises:
-            StoreUnavailableError: it can't be done now; it is done another time.
+            StoreUnavailableError: it isn't possible at the moment; it is done later.
         """
         if self._clock() < self._due:
             return

@@ -1,4 +1,4 @@
-"""How much a factor has helped a lane's functions so far, as it was seen when the factor changed. Pure."""
+"""How much the factor has helped a lane's functions so far, observed whenever it changed. Pure."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from dataclasses import dataclass, field, replace
 __all__ = ["UNKNOWN", "Scalability"]
 
 _ENOUGH, _MOST = 5, 30
-"""So many looks make a figure; later ones may be of other records."""
+"""How many looks make a figure; later ones may concern other records."""
 _NEWEST = 0.3
 """What the newest look counts."""
 _CROWDED = 1.5
 _AS_FORETOLD = 0.8
-"""From this exponent on, functions became as much faster as they should: the rest is chance."""
+"""From this exponent on, functions became as much faster as they should; the rest is chance."""
 
 
 @dataclass(frozen=True)
 class Scalability:
-    """``seconds``: by factor, those that functions take for a record, as multiples of one another; ``at``: when that
-    was seen, by any clock.
+    """``seconds``: the time that functions take for a record, by factor, as multiples of one another; ``at``: when it
+    was observed, by any clock.
 
-    ``factor`` is the present one, ``hot`` the seconds a record with it, after so many ``looks``; ``former`` and
-    ``former_hot`` those that the job had before. ``crowd``: how many times as long functions take, where records wait,
-    as their busiest bucket is worked on: above 1, partitions wait for one another's cores.
+    ``factor``: the present one; ``hot``: the seconds per record with it, after this many ``looks``; ``former`` and
+    ``former_hot``: the same for the previous factor. ``crowd``: by which multiple of the work on their busiest bucket
+    functions take time, where records wait: above 1, partitions wait for one another's cores.
     """
 
     factor: int = 0
@@ -38,7 +38,7 @@ class Scalability:
     crowd_looks: int = 0
 
     def seen(self, factor: int, hot: float, now: float) -> Scalability:
-        """After a look at a lane whose functions take ``hot`` seconds a record."""
+        """This experience, after a look at a lane whose functions take ``hot`` seconds a record."""
         if factor != self.factor:
             enough = self.looks >= _ENOUGH
             former, former_hot = (self.factor, self.hot) if enough else (self.former, self.former_hot)
@@ -52,24 +52,24 @@ class Scalability:
         return replace(after, seconds=seconds, at={**self.at, self.former: self.at.get(self.former, now), factor: now})
 
     def crowded(self, times: float) -> Scalability:
-        """After a look at a lane where records wait."""
+        """This experience, after a look at a lane where records wait."""
         mean = self.crowd + max(_NEWEST, 1 / (self.crowd_looks + 1)) * (times - self.crowd)
         return replace(self, crowd=mean, crowd_looks=self.crowd_looks + 1)
 
     @property
     def crowding(self) -> float:
-        """``crowd``, if that is no chance."""
+        """``crowd``, unless it is only chance."""
         return self.crowd if self.crowd_looks >= _ENOUGH and self.crowd >= _CROWDED else 1.0
 
     def since(self, then: float) -> Scalability:
-        """Without what was seen before ``then``; what is known of the present factor stays."""
+        """This experience, without what was observed before ``then``; figures of the present factor stay."""
         if all(at >= then for factor, at in self.at.items() if factor != self.factor):
             return self
         kept = {factor: at for factor, at in self.at.items() if at >= then or factor == self.factor}
         return replace(self, seconds={factor: self.seconds[factor] for factor in kept}, at=kept)
 
     def exponent(self, factor: int) -> float:
-        """1: functions became as much faster as this factor is larger than the one before; 0: no faster."""
+        """1: functions became faster in proportion to the factor, compared with the one before; 0: no faster."""
         smaller = max((known for known in self.seconds if known < factor), default=0)
         if not smaller or factor not in self.seconds:
             return 1.0

@@ -1,4 +1,4 @@
-"""What an autosizer goes by: how the lanes of a job cope."""
+"""What an autosizer needs: how well the lanes of a job keep up."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ __all__ = ["of"]
 
 
 def of(status: JobStatus, scalable: bool, autoscale: str, look: Assessment, lag: float) -> Sizing:
-    """The figures of a job, and what the autosizer found in them, with a target ``lag`` in seconds. ``scalable``: its
-    graph and grouper allow other factors than 1."""
+    """The figures of a job, and the autosizer's findings, for a target ``lag`` in seconds. ``scalable``: its graph and
+    grouper allow factors other than 1.
+    """
     needs = {load.lane: (load, need) for load, need in zip(look.loads, look.needs, strict=True)}
     lanes = [lane for lane in status.lanes if lane.lane.state is not LaneState.CLOSING]
     return Sizing(

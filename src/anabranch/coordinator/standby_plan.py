@@ -1,4 +1,6 @@
-"""Which process keeps which standby of which lane's folder, and whether a lane that moves has what it needs. Pure."""
+"""Which process maintains which standby of which lane's folder, and whether a moving lane has the standbys that it
+needs. Pure.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,14 @@ StandbyOrders = Mapping[str, tuple[StandbyOrder, ...]]
 """What each process should do with standbys, by its execution."""
 
 _NEAR = 10
-"""A standby that lacks no more batches is up to date: the rest is copied while its lane doesn't run."""
+"""A standby that lacks at most this many batches is up to date: the rest is copied while its lane doesn't run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """A process of a job. ``container``: as which it has a seat; empty: it stands by. ``copies``: what it keeps."""
+    """A process of a job. ``container``: its id if it has a seat; empty if it stands by. ``copies``: the standbys that
+    it maintains.
+    """
 
     rack: str | None
     container: str = ""
@@ -38,11 +42,12 @@ def told(
     """What each process should do with standbys.
 
     Args:
-        lanes: all that there are.
-        runners: of each stateful lane that runs in a folder, its process.
+        lanes: all lanes.
+        runners: the process of each stateful lane that runs in a folder.
         members: the processes, by execution.
-        count: standbys of each lane.
-        moving: of a lane that is to end, the process of each lane that will go on from it: these keep a copy each.
+        count: the number of standbys of each lane.
+        moving: for a lane that is to end, the processes of the lanes that will continue it; each of these maintains a
+            standby.
     """
     former: dict[str, dict[str, int]] = {}
     for name, member in members.items():
@@ -77,20 +82,21 @@ def _placed(
     count: int,
     former: tuple[tuple[str, tuple[str, ...]], ...],
 ) -> dict[str, tuple[str, ...]]:
-    """It is asked again at every beat that brings news, mostly with the same words."""
+    """Cached, because it is asked again at every heartbeat with news, mostly with the same arguments."""
     return standbys.place(dict(lanes), dict(processes), count, dict(former))
 
 
 def is_warm(lane: Lane, batch: int, needed: int, members: Iterable[Member]) -> bool:
-    """Whether nothing is to be waited for: there are so many standbys of a lane, none of them far behind ``batch``, but
-    for those that can't be brought up to date."""
+    """Whether there is nothing to wait for: a lane has enough standbys, none of them far behind ``batch``, except those
+    that can't be brought up to date.
+    """
     its = [has for member in members for has in member.copies if (has.lane, has.epoch) == (lane.id, lane.folder_epoch)]
     near = {has.number for has in its if has.error or 0 <= has.batch >= batch - _NEAR}
     return near >= {*range(needed)}
 
 
 def _awaited(lanes: Iterable[Lane]) -> frozenset[str]:
-    """The lanes whose folders others have still to go on from."""
+    """The lanes from whose folders others still have to continue."""
     over = (LaneState.CLOSED, LaneState.FAILED)
     return frozenset(
         name for lane in lanes if not lane.folder_epoch and lane.state not in over for name in lane.predecessors
@@ -100,7 +106,9 @@ def _awaited(lanes: Iterable[Lane]) -> frozenset[str]:
 def _left(
     has: StandbyReport, lanes: Mapping[str, Lane], keepers: Mapping[str, Mapping[int, str]], awaited: frozenset[str]
 ) -> list[StandbyOrder]:
-    """What becomes of a standby that its process need not keep; nothing: another one does, or this one does."""
+    """What happens to a standby that its process no longer has to maintain; empty: another process maintains it, or
+    this one does.
+    """
     lane = lanes.get(has.lane)
     copy = StandbyOrder(lane=has.lane, epoch=has.epoch, number=has.number, to=StandbyAction.REMOVE)
     if lane is None:

@@ -1,4 +1,4 @@
-"""Where a job is to begin reading its streams again: a user's words, turned into offsets."""
+"""The start offsets of a rewind: what the user asked for, as offsets."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _EXAMPLE = "2026-11-22T10:00:00Z"
 
 
 def offsets(to: str | Mapping[str, int], job: str, sources: Sequence[SSP], systems: Systems) -> dict[str, int]:
-    """The next offsets to read, by the texts of SSPs.
+    """The next offsets to read, by SSP in text form.
 
     Args:
-        to: "earliest", a time (see :func:`instant`), or offsets by the texts of whole SSPs.
+        to: "earliest", a time (see :func:`instant`), or offsets by whole SSPs in text form.
         sources: the partitions that the job reads and doesn't write.
 
     Raises:
-        UsageError: ``to`` is none of these, or no place in the streams.
-        NotFoundError: the job reads no such partition, or a stream is gone.
+        UsageError: ``to`` is none of these, or isn't within the streams.
+        NotFoundError: the job doesn't read such a partition, or a stream is gone.
         AnabranchError: a system doesn't answer.
     """
     if not isinstance(to, str):
@@ -41,15 +41,18 @@ def offsets(to: str | Mapping[str, int], job: str, sources: Sequence[SSP], syste
 
 
 def ends(sources: Sequence[SSP], systems: Systems) -> dict[str, int]:
-    """Where partitions end now, by the texts of SSPs: beyond all that anybody was told to be in them. Raises as
-    :func:`offsets`."""
+    """The present ends of partitions, by SSP in text form: beyond every record that anybody knows to be in them. Raises
+    the same errors as :func:`offsets`.
+    """
     asked = {(ssp.system, ssp.stream) for ssp in sources}
     found = {each: systems.named(each[0]).high_watermarks(each[1]) for each in asked}
     return {str(ssp): found[ssp.system, ssp.stream][ssp.partition] for ssp in sources}
 
 
 def instant(text: str) -> int:
-    """A time in ISO 8601, with its offset from UTC, in Unix ms. UsageError if it isn't one, or is yet to come."""
+    """A time in ISO 8601, with its offset from UTC, in Unix ms. Raises UsageError if it isn't one, or is in the
+    future.
+    """
     try:
         at = datetime.fromisoformat(text)
     except ValueError:

@@ -1,4 +1,6 @@
-"""The token that a coordinator makes for itself, in a file that only its user can read: who can read it may operate."""
+"""The token that a coordinator makes for itself, in a file that only its user can read: anyone who can read it may
+operate the coordinator.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,16 @@ _CURE = "set [coordinator] token_file to a path that this user can write, or [co
 
 
 def of(settings: CoordinatorSettings) -> Path:
-    """Where a coordinator with these settings keeps the token that it makes. ConfigError if nobody has said."""
+    """Where a coordinator with these settings stores the token that it makes. Raises ConfigError if the settings don't
+    say.
+    """
     if settings.token_file is None:
         raise ConfigError("no file is named for the token of the coordinator", _CURE)
     return settings.token_file
 
 
 def sibling(token_file: Path, suffix: str) -> Path:
-    """Another file for the coordinator's user alone: with this suffix in place of ``.token``."""
+    """Another file that only the coordinator's user can read, with this suffix in place of ``.token``."""
     return token_file.with_name(token_file.name.removesuffix(".token") + suffix)
 
 
@@ -43,10 +47,10 @@ def read(path: Path) -> str | None:
 
 
 def made(path: Path) -> str:
-    """The token in a file that only this user can read. A new one, if there is none or others may have seen it.
+    """The token in a file that only this user can read. It is created if there is none, or if others may have seen it.
 
     Raises:
-        ConfigError: the file is another user's, or can't be made.
+        ConfigError: the file belongs to another user, or can't be created.
     """
     address.make_folder(path.parent)
     try:
@@ -63,7 +67,7 @@ def made(path: Path) -> str:
 
 
 def _write(path: Path) -> str:
-    """Another process may make it at the same time: the first one wins."""
+    """Another process may create it at the same time: the first one wins."""
     temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

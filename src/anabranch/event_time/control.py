@@ -1,4 +1,4 @@
-"""The control record that a lane writes in band, into every partition of an intermediate stream, with each batch."""
+"""The control record that a lane writes with each batch into every partition of an intermediate stream."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class Control:
-    """What a lane says of itself to those who read its output.
+    """What a lane reports about itself to the readers of its output.
 
-    ``watermark`` (Unix ms; None: not known yet) is the lane's after the batch before the one it travels with, so
-    none of the rows after it is older, but for late ones. ``predecessors`` are the lanes that it goes on from;
-    ``beside`` has all lanes that write the stream together with it, itself included, each with its own
-    predecessors: one of them may have nothing to write for long. ``open`` false: it writes no more. ``idle``: it has
-    nothing to read, and wants to hold nobody back.
+    ``watermark`` (Unix ms; None: not known yet): the lane's after the batch before the one that the record travels
+    with, so no later row is older, except for late ones. ``predecessors``: the lanes from which it continues;
+    ``beside``: all lanes that write the stream together with it, including itself, each with its own predecessors,
+    because one of them may have nothing to write for long. ``open`` false: it writes no more. ``idle``: it has nothing
+    to read, and doesn't want to hold anybody back.
     """
 
     lane: str
@@ -30,7 +30,7 @@ class Control:
     idle: bool = False
 
     def to_builtins(self) -> dict[str, Any]:
-        """As it stands in the log."""
+        """The form in the log."""
         return {
             "version": _VERSION,
             "lane": self.lane,
@@ -43,10 +43,10 @@ class Control:
 
 
 def from_builtins(value: Mapping[str, Any], where: str) -> Control:
-    """The inverse; fields that it doesn't know are passed over.
+    """The inverse; unknown fields are ignored.
 
     Raises:
-        UnsupportedFormatError: of another version, or not a control record; names ``where``.
+        UnsupportedFormatError: it has another version, or isn't a control record. The message names ``where``.
     """
     if value.get("version") != _VERSION:
         raise UnsupportedFormatError(

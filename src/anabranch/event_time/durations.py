@@ -19,7 +19,7 @@ def parse(text: object) -> int:
     """Milliseconds. Months and years have no fixed length and are refused.
 
     Raises:
-        ValueError: not a duration; says which forms are.
+        ValueError: it isn't a duration; the message lists the allowed forms.
     """
     told = f"{text!r} is no duration: write a number and {', '.join(f'{unit}s' for unit in _UNITS)}, as in '10 minutes'"
     if not isinstance(text, str) or not _WHOLE.fullmatch(text.lower()):

@@ -8,16 +8,16 @@ __all__ = ["closed"]
 
 _TICK = 1_000
 _PART = 10
-"""Sessions end at any time: they are looked at so many times in a gap, but not more often than each tick."""
+"""Sessions can end at any time: they are checked this many times per gap, but at most once per tick."""
 
 
 def closed(window: Window, newest: int, now: int) -> int:
-    """The time before which all windows can be closed: each ends by then, or isn't begun. It rises only as long as
-    there may be windows to close, so that a lane without records comes to rest.
+    """The time before which all windows can be closed: each has ended by then, or hasn't begun. It only rises as long
+    as there may be windows to close, so that a lane without records becomes quiet.
 
     Args:
         newest: when the last record was taken in.
-        now: not before that.
+        now: the present time, not before ``newest``.
     """
     match window:
         case Tumbling(size):

@@ -1,4 +1,4 @@
-"""How far a lane is in event time, and what follows from each of its batches."""
+"""How far a lane has come in event time, and what follows from each of its batches."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from anabranch.event_time.control import Control
 
 SOURCE = "event-time"
-"""How a control offset is told from those of streams."""
+"""Distinguishes a control offset from those of streams."""
 
 
 @dataclass(frozen=True)
 class Upstream:
-    """What one SSP of an intermediate stream has told so far.
+    """The reports about one SSP of an intermediate stream so far.
 
-    ``heard`` is the last watermark of each lane that writes it (None: named by another lane, or without one yet).
-    ``gone`` are lanes that others have gone on from; ``resting`` those that said last that they are idle. ``cursor`` is
+    ``heard``: the last watermark of each lane that writes it (None: only named by another lane, or without one yet).
+    ``gone``: lanes from which others have continued; ``resting``: lanes that last said that they are idle. ``cursor``:
     the place in the log up to which control records were taken, as the system counts it (-1: none).
     """
 
@@ -27,9 +27,9 @@ class Upstream:
     resting: frozenset[str] = frozenset()
 
     def after(self, controls: Iterable[Control], cursor: int) -> Upstream:
-        """With more control records, in the order of the log.
+        """This, with more control records, in the order of the log.
 
-        A lane that was named by another, and hasn't spoken yet, is where those were that it goes on from.
+        A lane that was named by another one, but hasn't reported yet, has the watermark of its predecessors.
         """
         heard, gone, resting = dict(self.heard), set(self.gone), set(self.resting)
         for control in controls:
@@ -46,12 +46,12 @@ class Upstream:
 
     @property
     def idle(self) -> bool:
-        """Whether all lanes that write here are."""
+        """Whether all lanes that write here are idle."""
         return bool(self.heard) and self.heard.keys() <= self.resting
 
     @property
     def watermark(self) -> int | None:
-        """None while a lane that writes here, and isn't idle, hasn't told one."""
+        """None while a lane that writes here, and isn't idle, hasn't reported one."""
         return _reached({lane: at for lane, at in self.heard.items() if lane not in self.resting}, self.heard)
 
 
@@ -59,9 +59,9 @@ class Upstream:
 class Progress:
     """A lane's event time after some batch. SSPs are written ``system/stream/partition``; times are Unix ms.
 
-    ``watermark``: no row that is older should come any more (None: not known yet). ``maxima``: the greatest event
-    time of each SSP that was read. ``upstream``: of each SSP of an intermediate stream. ``idle``: the other SSPs that
-    have been read to their ends, got nothing for long, and hold the watermark back no more until they do.
+    ``watermark``: no older row is expected any more (None: not known yet). ``maxima``: the greatest event time of each
+    SSP that was read. ``upstream``: by SSP of an intermediate stream. ``idle``: the other SSPs that have been read to
+    their ends and have received nothing for long; they don't hold the watermark back until they receive something.
     """
 
     watermark: int | None = None
@@ -70,7 +70,7 @@ class Progress:
     idle: frozenset[str] = frozenset()
 
     def to_builtins(self) -> dict[str, Any]:
-        """As it stands in a lane's offset log."""
+        """The form in a lane's offset log."""
         return {
             "source": SOURCE,
             "version": 1,
@@ -104,13 +104,13 @@ def after(
     maxima: Mapping[str, int],
     upstream: Mapping[str, Upstream],
 ) -> Progress:
-    """The progress after a batch: the least of its SSPs that aren't idle, or the greatest if all are. An SSP that the
-    batch had an event time of is idle no more.
+    """The progress after a batch: the minimum of its SSPs that aren't idle, or the maximum if all are. An SSP with an
+    event time in the batch is no longer idle.
 
     Args:
-        delays: of every SSP that the lane reads, the declared watermark delay in ms; None: an intermediate stream's.
-        maxima: the greatest event time that the batch had of an SSP.
-        upstream: what the SSPs of intermediate streams have told up to the end of the batch.
+        delays: the declared watermark delay in ms of every SSP that the lane reads; None: an intermediate stream's.
+        maxima: the greatest event time of each SSP in the batch.
+        upstream: the reports of the SSPs of intermediate streams up to the end of the batch.
     """
     seen = dict(progress.maxima)
     for ssp, at in maxima.items():
@@ -123,18 +123,19 @@ def after(
 
 
 def all_idle(progress: Progress, delays: Mapping[str, int | None]) -> bool:
-    """Whether a lane has nothing that its watermark waits for. ``delays`` as in :func:`after`."""
+    """Whether there is nothing that a lane's watermark waits for. ``delays`` as in :func:`after`."""
     return bool(delays) and len(resting(progress, delays)) == len(delays)
 
 
 def resting(progress: Progress, delays: Mapping[str, int | None]) -> list[str]:
-    """The SSPs that don't hold the watermark back, for they are idle."""
+    """The SSPs that don't hold the watermark back because they are idle."""
     return [ssp for ssp, delay in delays.items() if _rests(progress, ssp, delay)]
 
 
 def joined(several: Iterable[tuple[Progress, Collection[str]]]) -> Progress:
-    """Where a lane begins in event time that goes on from others, each with the SSPs that it has read: of each SSP,
-    where the one is that is least far."""
+    """The initial event time of a lane that continues from others, each with the SSPs that it has read: for each SSP,
+    that of the lane that is furthest behind.
+    """
     readers: dict[str, list[Progress]] = {}
     found = list(several)
     for each, ssps in found:
@@ -155,12 +156,12 @@ def joined(several: Iterable[tuple[Progress, Collection[str]]]) -> Progress:
 
 
 def cleared(left: Progress, ssps: Iterable[str], writers: Iterable[str]) -> Progress:
-    """Where a lane begins in event time that takes nothing over from the one before it.
+    """The initial event time of a lane that takes nothing over from its predecessor.
 
     Args:
         left: where that one ended.
-        ssps: of intermediate streams, those that it reads.
-        writers: the lanes that wrote them so far: what they tell, or have told, counts no more.
+        ssps: the SSPs of intermediate streams that it reads.
+        writers: the lanes that have written these so far: their reports no longer count.
     """
     found = {}
     for ssp in ssps:
@@ -170,7 +171,7 @@ def cleared(left: Progress, ssps: Iterable[str], writers: Iterable[str]) -> Prog
 
 
 def of_ssp(progress: Progress, ssp: str, delay: int | None) -> int | None:
-    """The watermark of one SSP, None while nothing is known of it."""
+    """The watermark of one SSP; None while nothing is known about it."""
     if delay is None:
         told = progress.upstream.get(ssp)
         return None if told is None else told.watermark
@@ -178,8 +179,9 @@ def of_ssp(progress: Progress, ssp: str, delay: int | None) -> int | None:
 
 
 def held_by(progress: Progress, delays: Mapping[str, int | None]) -> str | None:
-    """The SSP that holds the watermark back; the first of those of which nothing is known, if there are. None if all
-    are idle."""
+    """The SSP that holds the watermark back; if there are SSPs about which nothing is known, the first of them. None if
+    all are idle.
+    """
     active = {ssp: delay for ssp, delay in delays.items() if not _rests(progress, ssp, delay)}
     if not active:
         return None
@@ -195,7 +197,7 @@ def _rests(progress: Progress, ssp: str, delay: int | None) -> bool:
 
 
 def _reached(active: Mapping[str, int | None], known: Mapping[str, int | None]) -> int | None:
-    """The least of the active ones; if there are none, the greatest of all that are known."""
+    """The minimum of the active ones; if there are none, the maximum of all known ones."""
     return _lowest(active.values()) if active else max((at for at in known.values() if at is not None), default=None)
 
 

@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 START_AND_END = ("window_start", "window_end")
-"""The columns that say which window a row is of. Both are timestamps; the end isn't in the window."""
+"""The columns that identify a row's window. Both are timestamps; the end is exclusive."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ _KINDS: dict[str, type[Window]] = {"tumbling": Tumbling, "sliding": Sliding, "se
 
 
 def to_builtins(window: Window) -> dict[str, Any]:
-    """As it stands in a job's graph."""
+    """The form in a job's graph."""
     return {"kind": next(kind for kind, of in _KINDS.items() if isinstance(window, of)), **asdict(window)}
 
 

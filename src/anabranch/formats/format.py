@@ -1,4 +1,4 @@
-"""How the values of one stream are written, as a job keeps it from its first start on."""
+"""How the values of one stream are encoded, as a job stores it from its first start on."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["JSON", "Format"]
 class Format(Document, frozen=True, kw_only=True):
     """``name``: json, string, raw, avro, protobuf or confluent.
 
-    ``schema``: of avro and confluent, the Avro schema by which values are read and written, as JSON; of protobuf, a
-    descriptor set in base64, in which ``message`` is one. ``writers``: of confluent, the schemas that values may have
-    been written with, by their id in the registry; ``id``: the one that the job writes with.
+    ``schema``: for avro and confluent, the Avro schema with which values are read and written, as JSON; for protobuf, a
+    descriptor set in base64 that contains ``message``. ``writers``: for confluent, the schemas with which values may
+    have been written, by their ids in the registry; ``id``: the one with which the job writes.
     """
 
     name: str = "json"
@@ -23,4 +23,4 @@ class Format(Document, frozen=True, kw_only=True):
 
 
 JSON = Format()
-"""Of streams that settings say nothing of, and of those between two stages."""
+"""For streams that the settings don't mention, and those between two stages."""

@@ -1,4 +1,4 @@
-"""Where Spark's modules for binary formats come from: a folder, the cache of ``anabranch jars fetch``, Maven."""
+"""Where Spark's modules for binary formats come from: a folder, the cache of ``anabranch jars fetch``, or Maven."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from anabranch.errors import ConfigError
 __all__ = ["AVRO", "MODULES", "conf", "found", "jars", "needed"]
 
 AVRO = "4.1.1"
-"""The version of Spark's module for Avro that ``anabranch jars fetch avro`` fetches."""
+"""The version of Spark's Avro module that ``anabranch jars fetch avro`` fetches."""
 
 MODULES = {"avro": "spark-avro", "confluent": "spark-avro"}
-"""Of Spark, by the formats that take one."""
+"""Spark's modules, by the formats that need one."""
 
 
 def needed(settings: Settings) -> list[str]:
-    """The modules that the formats of streams take, by their names: spark-avro."""
+    """The names of the modules that the formats of streams need: spark-avro."""
     return sorted({MODULES[each.format] for each in settings.streams.values() if each.format in MODULES})
 
 
 def found(settings: FormatsSettings, module: str) -> Path | str:
-    """A module's jar; else the Maven coordinates by which Spark gets it itself.
+    """A module's jar, or else the Maven coordinates with which Spark gets it.
 
     Raises:
-        ConfigError: the folder that is set lacks it.
+        ConfigError: the configured folder lacks it.
     """
     if settings.jars is not None:
         files = sorted(settings.jars.glob(f"{module}_*.jar")) if settings.jars.is_dir() else []
@@ -44,12 +44,12 @@ def found(settings: FormatsSettings, module: str) -> Path | str:
 
 
 def jars(settings: FormatsSettings, module: str) -> str:
-    """The set of :data:`anabranch.jars.pinned.SETS` that would bring a module; empty: none is needed."""
+    """The set of :data:`anabranch.jars.pinned.SETS` that contains a module; empty: none is needed."""
     return "avro" if module == "spark-avro" and isinstance(found(settings, module), str) else ""
 
 
 def conf(settings: Settings, held: Mapping[str, str]) -> dict[str, str]:
-    """Spark settings that bring the modules into a session beside what it already gets, ``held``."""
+    """Spark settings that add the modules to a session, in addition to what it already gets, ``held``."""
     files = [held["spark.jars"]] if "spark.jars" in held else []
     packages = [held["spark.jars.packages"]] if "spark.jars.packages" in held else []
     for module in needed(settings):

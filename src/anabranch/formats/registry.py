@@ -1,4 +1,4 @@
-"""What a job needs of a schema registry, by Confluent's client: that has TLS, logins and retries."""
+"""What a job needs from a schema registry, through Confluent's client, which has TLS, logins and retries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # the client is an extra, and is imported where a registry is
 __all__ = ["Registry", "Version"]
 
 _CLIENT = {"timeout": 15, "max.retries": 3, "retries.wait.ms": 200, "retries.max.wait.ms": 2000}
-"""Seconds for an answer, and how it is asked again when it can't be reached or is busy."""
+"""How many seconds to wait for an answer, and how to retry when the registry can't be reached or is busy."""
 
 _NOT_FOUND = 404
 _REFUSED = (401, 403)
@@ -30,18 +30,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Version:
-    """A schema of a subject. ``id`` is what values carry."""
+    """A schema of a subject. ``id``: the one in values."""
 
     id: int
     schema: str
 
 
 class Registry:
-    """A registry that is asked once: it remembers its answers for as long as it is open. Use it as a context manager.
+    """A registry whose answers are remembered for as long as it is open. Use it as a context manager.
 
     Raises:
-        ConfigError: settings name no registry, a reference that leads nowhere, or what the client doesn't know; or the
-            client isn't installed.
+        ConfigError: the settings name no registry, or contain a reference that can't be resolved or a property that the
+            client doesn't know; or the client isn't installed.
     """
 
     def __init__(self, settings: FormatsSettings) -> None:
@@ -64,7 +64,7 @@ class Registry:
         return self._ask("GET /subjects", self._client.get_subjects) or []
 
     def versions(self, subject: str) -> list[Version]:
-        """The schemas of a subject, oldest first; none if nobody has registered any.
+        """The schemas of a subject, oldest first; empty if nobody has registered any.
 
         Raises:
             ConfigError: one of them isn't Avro, or refers to others.
@@ -78,16 +78,16 @@ class Registry:
         return [_version(subject, each) for each in found if each is not None]
 
     def id(self, subject: str, schema: str) -> int | None:
-        """The id of a schema of a subject; None if it isn't registered there."""
+        """The id of a schema of a subject; None if it isn't registered."""
         path = f"POST /subjects/{quote(subject, '')}"
         found = self._ask(path, lambda: self._client.lookup_schema(subject, _avro(schema)))
         return None if found is None else _id(found)
 
     def register(self, subject: str, schema: str) -> int:
-        """Make a schema one of a subject's, if it isn't yet; gives its id.
+        """Register a schema for a subject, if it isn't registered yet, and return its id.
 
         Raises:
-            ConfigError: the registry holds it for incompatible with the ones before.
+            ConfigError: the registry considers it incompatible with earlier ones.
         """
         path = f"POST /subjects/{quote(subject, '')}/versions"
         number = self._ask(path, lambda: self._client.register_schema(subject, _avro(schema)))
@@ -96,7 +96,7 @@ class Registry:
         return int(number)
 
     def _ask(self, what: str, call: Callable[[], T]) -> T | None:
-        """The answer; None if there is no such thing. ``what``: the method and path, for messages."""
+        """The answer; None if it doesn't exist. ``what``: the method and path, for messages."""
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
         try:

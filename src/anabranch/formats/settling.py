@@ -1,4 +1,4 @@
-"""Settles the formats of a job's streams: from settings, schema files and the registry to what the job keeps."""
+"""Determines the formats of a job's streams, as the job stores them, from settings, schema files and the registry."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from anabranch.formats.registry import Registry
 __all__ = ["declared", "settled"]
 
 _WITH_SCHEMA = ("avro", "confluent", "protobuf")
-"""The formats whose schema is the stream's, not the job's."""
+"""The formats whose schema belongs to the stream, not to the job."""
 
 
 def declared(settings: Settings, streams: Iterable[str]) -> dict[str, str]:
-    """By stream, what tells its format from another that settings and schema files could declare.
+    """By stream, a text that distinguishes its format from others that settings and schema files could declare.
 
-    A job can't go on with another one. What a registry says isn't in it, and JSON, text and bytes aren't listed.
+    A job can't continue with a different format. The registry's answers aren't included, and JSON, text and bytes
+    aren't listed.
     """
     found: dict[str, str] = {}
     for stream in streams:
@@ -41,17 +42,17 @@ def settled(
     kept: Mapping[str, Format] = {},
     register: bool = False,
 ) -> dict[str, Format]:
-    """The formats of a job's streams, as they are now; those that aren't listed are JSON.
+    """The present formats of a job's streams; those that aren't listed are JSON.
 
     Args:
         read, written: the streams of the job.
-        kept: what the job has, if it has run: the registry isn't asked again. A batch that is run once more must find
-            the same records readable.
-        register: register the schemas that the job writes with, where they aren't yet. Without it their ids may be
-            missing (-1), which is enough to plan a job.
+        kept: the job's formats, if it has run: the registry isn't asked again, because a repeated batch must find the
+            same records readable.
+        register: register the schemas with which the job writes, if they aren't registered yet. Otherwise their ids may
+            be missing (-1), which is enough to plan a job.
 
     Raises:
-        ConfigError: a schema is missing, or is none.
+        ConfigError: a schema is missing, or isn't valid.
         AnabranchError: the registry doesn't answer.
     """
     bound = {name: settings.streams[name] for name in sorted({*read, *written}) if name in settings.streams}
@@ -102,7 +103,7 @@ def _of_registry(registry: Registry, stream: str, bound: StreamSettings, written
 
 
 def _file(stream: str, bound: StreamSettings) -> str:
-    """What the schema file holds: Avro as text, a descriptor set in base64; '' if there is none."""
+    """The content of the schema file: Avro as text, a descriptor set in base64; '' if there is none."""
     path = bound.schema_file
     if path is None:
         return ""
@@ -117,7 +118,7 @@ def _file(stream: str, bound: StreamSettings) -> str:
 
 
 def _avro(stream: str, path: Path, content: bytes) -> str:
-    """An Avro schema without the blanks that mean nothing."""
+    """An Avro schema without insignificant whitespace."""
     try:
         schema: Any = json.loads(content)
     except ValueError as error:

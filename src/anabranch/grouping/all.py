@@ -1,4 +1,4 @@
-"""The grouper ``all``: one task per container, each with every SSP, so n of them process a record n times."""
+"""The grouper ``all``: one task per container, each with every SSP, so n tasks process a record n times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def group(request: Request) -> tuple[Task, ...]:
     """Samza's AllSspToSingleTask.
 
     Raises:
-        ConfigError: a factor above 1, or a broadcast input: every task has every SSP already.
+        ConfigError: a factor above 1, or a broadcast input: every task already has every SSP.
     """
     if request.factor > 1:
         raise ConfigError(

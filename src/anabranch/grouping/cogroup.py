@@ -1,4 +1,4 @@
-"""The grouper ``cogroup``: as many tasks as the GCD of the partition counts, and a key in one of them."""
+"""The grouper ``cogroup``: as many tasks as the GCD of the partition counts, with each key in one of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def group(request: Request) -> tuple[Task, ...]:
 
 
 def into(request: Request, count: int) -> tuple[Task, ...]:
-    """Partition p of every stream to task p mod ``count``, which divides all partition counts."""
+    """Partition p of every stream goes to task p mod ``count``, which divides all partition counts."""
     return virtual.cut(
         request,
         (
@@ -31,5 +31,5 @@ def into(request: Request, count: int) -> tuple[Task, ...]:
 
 
 def task_count(inputs: Iterable[Input]) -> int:
-    """How many base tasks ``cogroup`` makes; 1 for several streams is worth a warning with their counts."""
+    """How many base tasks ``cogroup`` makes; 1 for several streams deserves a warning with their counts."""
     return math.gcd(*(stream.partitions for stream in inputs))

@@ -1,7 +1,7 @@
-"""What becomes of a stage's tasks when its streams have more partitions, or others are there (SEP-5).
+"""What happens to a stage's tasks when its streams have more partitions, or there are other streams (SEP-5).
 
 State stays where it is: partition p of a stream whose state was first written with n partitions has the keys of
-partition p mod n, if producers put them where the hash of the key modulo the count says.
+partition p mod n, if producers assign keys by hash modulo the partition count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["base_partitions", "expanded", "partitions"]
 
 
 def partitions(stage: StageModel) -> dict[str, int]:
-    """How many partitions each of a stage's streams has for its tasks, by ``system/stream``."""
+    """How many partitions each of a stage's streams has according to its tasks, by ``system/stream``."""
     found: dict[str, int] = {}
     for task in stage.tasks:
         for each in (*task.ssps, *task.broadcast):
@@ -30,7 +30,7 @@ def partitions(stage: StageModel) -> dict[str, int]:
 
 
 def base_partitions(stage: StageModel) -> dict[str, int]:
-    """With how many partitions state of each stream was first written: of those that left, too."""
+    """The partition count of each stream when its state was first written, including streams that have left."""
     found: dict[str, int] = {}
     for base in stage.base.values():
         name = f"{base.system}/{base.stream}"
@@ -41,16 +41,16 @@ def base_partitions(stage: StageModel) -> dict[str, int]:
 def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: int, containers: int) -> StageModel:
     """A stage with these inputs, which may have more partitions than it knows, and with this factor.
 
-    What it gives depends on nothing but what the stage was, so on its history. With the same inputs, it has the same
-    tasks cut by another factor.
+    The result depends only on the present stage, so not on its history. With the same inputs, it has the same tasks,
+    divided by another factor.
 
     Args:
         inputs: in the job's order.
-        before: the factor that the stage has.
+        before: the stage's present factor.
 
     Raises:
-        ConflictError: a stream has fewer partitions than before, or not a multiple of those that state was first
-            written with; or the inputs have another order.
+        ConflictError: a stream has fewer partitions than before, or not a multiple of the count when its state was
+            first written; or the inputs have another order.
     """
     known = partitions(stage)
     for each in inputs:
@@ -102,7 +102,7 @@ def _with(stage: StageModel, inputs: tuple[str, ...], tasks: tuple[Task, ...], b
 
 
 def _extend(stage: StageModel, base: dict[str, SSP], stream: Input) -> None:
-    """Give each partition of a stream its base."""
+    """Record the base of each partition of a stream."""
     first = base_partitions(stage).get(str(stream))
     if first is None:
         base.update({str(whole): whole for whole in stream.ssps})
@@ -117,7 +117,7 @@ def _extend(stage: StageModel, base: dict[str, SSP], stream: Input) -> None:
 
 
 def _groups(stage: StageModel, factor: int) -> int:
-    """How many tasks ``cogroup`` has made, at factor 1."""
+    """How many tasks ``cogroup`` made, at factor 1."""
     return len(stage.tasks) // factor
 
 
@@ -131,7 +131,7 @@ def _task(grouper: str, base: SSP, groups: int) -> TaskName:
 
 
 def _regrouped(stage: StageModel, request: Request, before: int) -> tuple[Task, ...]:
-    """The tasks of a stage without state: new partitions make new ones, but for those of ``cogroup``."""
+    """The tasks of a stateless stage: new partitions make new tasks, except with ``cogroup``."""
     groups = _groups(stage, before)
     if stage.grouper != "cogroup" or any(each.partitions % groups for each in request.grouped):
         return groupers.named(stage.grouper)(request)

@@ -1,4 +1,4 @@
-"""The groupers that anabranch ships, by the name that configuration gives them."""
+"""The groupers that anabranch ships, by their names in the configuration."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ GROUPERS: dict[str, Grouper] = {
 
 
 def named(name: str) -> Grouper:
-    """The grouper of that name. A user's own, ``module:function``, is imported by the caller.
+    """The grouper with that name. The caller imports a user's own, ``module:function``.
 
     Raises:
-        ConfigError: nobody knows the name; says which there are and which is nearest.
+        ConfigError: the name is unknown; the message lists the known ones and the nearest one.
     """
     if name in GROUPERS:
         return GROUPERS[name]

@@ -1,4 +1,4 @@
-"""Whether tasks keep a key of several streams together, which joins and merges by key need."""
+"""Whether tasks keep a key of several streams together, as joins and merges by key require."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["SeparatedKey", "SingleGroup", "apart", "single_group"]
 
 @dataclass(frozen=True)
 class SeparatedKey:
-    """A key of two streams can be in different tasks; ``cogroup_tasks`` is what ``cogroup`` would make."""
+    """A key of two streams can be in different tasks; ``cogroup_tasks``: how many tasks ``cogroup`` would make."""
 
     left: Input
     right: Input
@@ -26,16 +26,16 @@ class SeparatedKey:
 
 @dataclass(frozen=True)
 class SingleGroup:
-    """``cogroup`` makes one task of all: the counts have no common divisor but 1. Worth a warning."""
+    """``cogroup`` makes a single task: the counts have no common divisor except 1. Deserves a warning."""
 
     counts: tuple[tuple[str, int], ...]
 
 
 def apart(tasks: Iterable[Task], keyed: Sequence[Input]) -> SeparatedKey | None:
-    """The first two streams, keyed alike, whose keys these tasks don't keep together; None when they all are.
+    """The first two streams with the same key columns whose keys these tasks don't keep together; None when all are.
 
-    It looks at what the tasks hold, so it judges a user's own grouper and an expanded job too. Partitions p
-    and q of two streams can share a key, when producers write to hash mod count, if p = q modulo the GCD.
+    It examines what the tasks contain, so it also judges a user's own grouper and an expanded job. Partitions p and q
+    of two streams can share a key, when producers write to hash mod count, if p = q modulo the GCD.
     """
     owners: defaultdict[tuple[str, str, int, int], set[str]] = defaultdict(set)
     for task in tasks:
@@ -56,7 +56,7 @@ def apart(tasks: Iterable[Task], keyed: Sequence[Input]) -> SeparatedKey | None:
 
 
 def single_group(keyed: Sequence[Input]) -> SingleGroup | None:
-    """A warning, as data, when ``cogroup`` makes one task of all for want of a common divisor."""
+    """A warning, as data, when ``cogroup`` makes a single task for lack of a common divisor."""
     if cogroup.task_count(keyed) > 1 or all(stream.partitions == 1 for stream in keyed):
         return None
     return SingleGroup(tuple((str(stream), stream.partitions) for stream in keyed))

@@ -1,4 +1,4 @@
-"""Which records of a partition are a lane's own: by bucket, and from where on."""
+"""Which records of a partition belong to a lane: by bucket, and from which offset on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NEVER = 2**63 - 1
 
 
 def floors(lane: Lane, whole: SSP) -> tuple[int, ...]:
-    """For each bucket of some factor, the offset from which on its records are the lane's; NEVER: they aren't.
+    """For each bucket of some factor, the offset from which its records belong to the lane; NEVER: they don't.
 
     Args:
         whole: a partition that the lane reads.
@@ -31,8 +31,9 @@ def floors(lane: Lane, whole: SSP) -> tuple[int, ...]:
 
 
 def owned(lane: Lane) -> dict[int, frozenset[int]]:
-    """By the number of a task (at factor 1), the buckets of the lane's factor that are the lane's own: of its records,
-    and of its state. With a broadcast, that is of all its tasks; else of those that have an SSP here."""
+    """By the number of a task (at factor 1), the buckets of the lane's factor that belong to the lane, with their
+    records and state. With a broadcast input, this covers all its tasks; otherwise those with an SSP here.
+    """
     found: dict[int, set[int]] = {}
     for ssp, whole in zip(lane.ssps, wholes(lane.ssps), strict=True):
         buckets = range(lane.factor) if ssp.key_bucket == WHOLE else (ssp.key_bucket,)

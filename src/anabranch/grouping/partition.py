@@ -1,4 +1,4 @@
-"""The grouper ``partition``, the default: task i holds partition i of every stream."""
+"""The grouper ``partition``, the default: task i has partition i of every stream."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from anabranch.model.task import Task
 
 
 def group(request: Request) -> tuple[Task, ...]:
-    """As many tasks as the widest stream has partitions; keys of several meet when all counts are equal."""
+    """As many tasks as the widest stream has partitions; the keys of several streams meet when all counts are equal."""
     count = max(stream.partitions for stream in request.grouped)
     return virtual.cut(
         request,

@@ -1,6 +1,7 @@
-"""Where an SSP begins when the factor has changed: each part of its keys where the one that had them ended.
+"""Where an SSP begins when the factor has changed: each part of its keys at the position of its former owner.
 
-A bucket of a factor is a bucket of every smaller one, so whoever has keys in common has all of the narrower bucket.
+A bucket of a factor is contained in a bucket of every smaller one, so two owners with keys in common have all keys of
+the narrower bucket in common.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["FormerPosition", "KeyPart", "after", "begin", "lowered", "parts_of",
 
 @dataclass(frozen=True)
 class FormerPosition:
-    """Where a lane that has ended left an SSP of its own, of a model with this factor."""
+    """Where a lane that has ended left one of its SSPs, in a model with this factor."""
 
     position: Position
     factor: int
@@ -25,7 +26,7 @@ class FormerPosition:
 
 @dataclass(frozen=True, order=True)
 class KeyPart:
-    """The keys of one bucket of ``factor``; 0 of 1 are all keys."""
+    """The keys of one bucket of ``factor``; bucket 0 of 1 has all keys."""
 
     factor: int
     bucket: int
@@ -45,11 +46,12 @@ def begin(ssp: SSP, factor: int, former: Iterable[FormerPosition], start: int) -
     """Where an SSP of a model with ``factor`` begins.
 
     Args:
-        former: final positions of SSPs of the same partition; those that share no keys with ``ssp`` don't matter.
-        start: of the stream, as configured: for keys that nobody had.
+        former: final positions of SSPs of the same partition; those that have no keys in common with ``ssp`` don't
+            matter.
+        start: the configured start of the stream, for keys that nobody had.
 
     Raises:
-        StateError: two of them had the same keys.
+        StateError: two of them have the same keys.
     """
     own = _part_of(ssp, factor)
     found: dict[KeyPart, int] = {}
@@ -74,13 +76,15 @@ def after(position: Position, factor: int, read: int) -> Position:
 
 
 def lowered(position: Position, factor: int, to: int) -> Position:
-    """The position of an SSP that is to be at the offset ``to``: what was before that stays where it was."""
+    """The position of an SSP that is moved back to the offset ``to``: parts that were before that stay where
+    they were.
+    """
     parts = {part: min(offset, to) for part, offset in parts_of(position, factor)}
     return _position(position.ssp, _part_of(position.ssp, factor), parts)
 
 
 def takes(position: Position, factor: int, hashed: int, offset: int) -> bool:
-    """Whether the owner of an SSP that begins there takes a message of its partition.
+    """Whether the owner of an SSP with that position takes a message of its partition.
 
     Args:
         hashed: the hash of the message's key, or its offset if the key is null.
@@ -93,7 +97,7 @@ def _part_of(ssp: SSP, factor: int) -> KeyPart:
 
 
 def parts_of(position: Position, factor: int) -> list[tuple[KeyPart, int]]:
-    """The parts of an SSP's keys, each with the offset from which on its messages are still to be read."""
+    """The parts of an SSP's keys, each with the offset from which its messages have yet to be read."""
     if not position.parts:
         return [(_part_of(position.ssp, factor), position.offset)]
     named = ((*map(int, name.split("/")), offset) for name, offset in position.parts.items())
@@ -101,7 +105,7 @@ def parts_of(position: Position, factor: int) -> list[tuple[KeyPart, int]]:
 
 
 def _gaps(own: KeyPart, found: Iterable[KeyPart]) -> Iterator[KeyPart]:
-    """What of a part nobody had, in as few pieces as can be."""
+    """The keys of a part that nobody had, in as few pieces as possible."""
     within = [part for part in found if part.has(own) or own.has(part)]
     if not within:
         yield own
@@ -117,7 +121,7 @@ def _position(ssp: SSP, own: KeyPart, parts: dict[KeyPart, int]) -> Position:
 
 
 def _joined(own: KeyPart, parts: dict[KeyPart, int]) -> dict[KeyPart, int]:
-    """The same with as few parts as can be."""
+    """The same with as few parts as possible."""
     if own in parts:
         return {own: parts[own]}
     left, right = (_joined(half, parts) for half in own.halves)

@@ -1,4 +1,4 @@
-"""What a grouper is asked: the inputs of a stage with their partition counts, the factor, what was before."""
+"""A request to a grouper: the inputs of a stage with their partition counts, the factor, and the previous tasks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Request:
 
     Raises:
         GraphError: no input makes a task, or a stream is named twice.
-        ConfigError: the factor isn't an allowed one.
+        ConfigError: the factor isn't allowed.
     """
 
     stage: str
@@ -74,16 +74,16 @@ class Request:
 
     @property
     def grouped(self) -> tuple[Input, ...]:
-        """The inputs that make tasks: all that aren't broadcast."""
+        """The inputs that make tasks: all except broadcast ones."""
         return tuple(stream for stream in self.inputs if not stream.broadcast)
 
     @property
     def broadcast(self) -> tuple[SSP, ...]:
-        """What every task reads besides its own SSPs."""
+        """What every task reads in addition to its own SSPs."""
         return tuple(ssp for stream in self.inputs if stream.broadcast for ssp in stream.ssps)
 
     def buckets(self, ssp: SSP) -> Iterator[SSP]:
-        """The parts that a partition is cut into, in order: itself when the factor is 1."""
+        """The buckets of a partition, in order; with factor 1, the partition itself."""
         system, stream, partition = ssp.system, ssp.stream, ssp.partition
         for key_bucket in range(self.factor) if self.factor > 1 else (WHOLE,):
             yield SSP(system=system, stream=stream, partition=partition, key_bucket=key_bucket)

@@ -12,7 +12,7 @@ from anabranch.model.task import Task
 
 
 def group(request: Request) -> tuple[Task, ...]:
-    """As many tasks as the streams have partitions together; keys of several streams never meet."""
+    """As many tasks as the streams have partitions in total; keys of several streams never meet."""
     return virtual.cut(
         request,
         (
@@ -27,10 +27,10 @@ def group(request: Request) -> tuple[Task, ...]:
 
 
 def check_order(stage: str, previous: Sequence[str], inputs: Sequence[str]) -> None:
-    """Refuse to reorder the inputs between generations: tasks are numbered by it, so new ones come last.
+    """Refuse to reorder the inputs between generations: tasks are numbered by their order, so new inputs come last.
 
     Raises:
-        ConflictError: names the first stream that isn't where it was.
+        ConflictError: names the first stream that isn't in its place.
     """
     kept = [name for name in previous if name in inputs]
     for was, now in zip(kept, inputs, strict=False):

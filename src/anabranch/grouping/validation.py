@@ -1,4 +1,4 @@
-"""What the tasks of a user's own grouper must be: each SSP in exactly one of them, broadcast in all."""
+"""The conditions for the tasks of a user's own grouper: each SSP in exactly one of them, broadcast SSPs in all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CURE = "correct the grouper's function: every bucket of every SSP belongs to ex
 
 
 def check(request: Request, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
-    """Return ``tasks`` if every bucket of every SSP is in exactly one, and each has a name and a number.
+    """Return ``tasks`` if every bucket of every SSP is in exactly one, and each task has a name and a number.
 
     Raises:
         GraphError: names the SSP or the task at fault.

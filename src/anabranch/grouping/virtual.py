@@ -1,4 +1,4 @@
-"""Virtual tasks: each base task cut into as many tasks as the factor says, one a key bucket."""
+"""Virtual tasks: each base task divided into as many tasks as the factor says, one for each key bucket."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["cut"]
 
 
 def cut(request: Request, bases: Iterable[tuple[TaskName, Sequence[SSP]]]) -> tuple[Task, ...]:
-    """The tasks of a stage from its base tasks with their whole SSPs; ``index`` numbers them in order.
+    """The tasks of a stage, from its base tasks with their whole SSPs; ``index`` numbers them in order.
 
-    A base task without SSPs makes none, and keeps its numbers.
+    A base task without SSPs makes none, but keeps its numbers.
     """
     stage, broadcast = request.stage, request.broadcast
     tasks: list[Task] = []

@@ -1,1 +1,1 @@
-"""Java artifacts that aren't in Python packages: which ones, by their sums, and how they get into the cache."""
+"""Java artifacts that aren't in Python packages: which ones, with their checksums, and how they get into the cache."""

@@ -1,4 +1,4 @@
-"""Gets jars from a Maven repository into the cache, over HTTPS, each compared with its sum. No Maven is needed."""
+"""Fetches jars from a Maven repository into the cache, over HTTPS, and verifies their checksums. Maven isn't needed."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _CURE = f"name another Maven repository: --repository URL, or {VARIABLE}"
 
 
 def fetch(wanted: JarSet, repository: Repository, say: Callable[[str], None]) -> Path:
-    """The folder with the jars of a set. What isn't in the cache is fetched; a folder there is whole, or isn't there.
+    """The folder with the jars of a set. Missing ones are fetched; a folder in the cache is complete, or doesn't exist.
 
     Raises:
-        AnabranchError: a jar can't be had, or isn't the one that it should be. The cache is as it was.
+        AnabranchError: a jar can't be fetched, or has the wrong checksum. The cache is unchanged.
     """
     if wanted.is_there:
         return wanted.folder
@@ -69,7 +69,7 @@ def _fetch_one(client: httpx.Client, repository: Repository, jar: Jar, folder: P
 
 
 def _trusted() -> ssl.SSLContext:
-    """Whom this machine trusts; httpx alone would trust only those of its own list."""
+    """The certificates that this machine trusts; httpx alone would only trust its own list."""
     context = ssl.create_default_context()
     if not context.get_ca_certs() and not os.environ.get("SSL_CERT_FILE"):
         import certifi

@@ -1,4 +1,4 @@
-"""The jars that anabranch was tried with, in sets: ``connector``, ``broker`` and ``avro``."""
+"""The jars with which anabranch was tested, in sets: ``connector``, ``broker`` and ``avro``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SETS = {
     "broker": "a Kafka broker, for anabranch demo --kafka and for tests",
     "avro": "Spark's module for Avro",
 }
-"""By name, what they are for."""
+"""The purpose of each set, by name."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Jar:
 
     @property
     def path(self) -> str:
-        """Where a Maven repository has it."""
+        """Its path in a Maven repository."""
         return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.file}"
 
 
@@ -49,17 +49,17 @@ class JarSet:
 
     @property
     def folder(self) -> Path:
-        """Where the cache has them. It may not be there."""
+        """Its place in the cache. It may not exist."""
         return cache_dir.folder() / self.folder_name
 
     @property
     def is_there(self) -> bool:
-        """Whether the cache has all of them. Their sums were compared when they were fetched."""
+        """Whether the cache has all of them. Their checksums were verified when they were fetched."""
         return all((self.folder / jar.file).is_file() for jar in self.jars)
 
 
 def jar_set(name: str) -> JarSet:
-    """A set by its name, which is one of ``SETS``."""
+    """A set by its name, one of ``SETS``."""
     (folder_name,) = (folder for folder in _lines() if folder.rpartition("-")[0] == name)
     return JarSet(name, folder_name, _lines()[folder_name])
 

@@ -14,13 +14,13 @@ __all__ = ["VARIABLE", "Repository", "chosen"]
 
 VARIABLE = "ANABRANCH_MAVEN_REPOSITORY"
 _CENTRAL = "https://repo.maven.apache.org/maven2"
-"""The one that Maven itself asks where nobody has named another."""
+"""Maven's own default."""
 _MIRRORED = {"*", "central", "external:*"}
 
 
 @dataclass(frozen=True)
 class Repository:
-    """A Maven repository, and who has named it."""
+    """A Maven repository, and where its URL comes from."""
 
     url: str
     origin: str
@@ -30,11 +30,11 @@ class Repository:
 
 
 def chosen(url: str | None = None, environment: Mapping[str, str] = os.environ, home: Path | None = None) -> Repository:
-    """The repository that is given; else that of ``ANABRANCH_MAVEN_REPOSITORY``; else the mirror of Maven Central in
+    """The given repository; else that of ``ANABRANCH_MAVEN_REPOSITORY``; else the mirror of Maven Central in
     ``~/.m2/settings.xml``; else Maven Central.
 
     Raises:
-        UsageError: what is named isn't a URL of HTTP, or the file can't be read.
+        UsageError: it isn't an HTTP URL, or the file can't be read.
     """
     settings = (home or Path.home()) / ".m2" / "settings.xml"
     if url is not None:

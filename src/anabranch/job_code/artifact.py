@@ -1,7 +1,7 @@
 """The code of a job as one file with a hash: packed where it is written, unpacked where it runs.
 
-Both sides trust the hash for what the content *is* and nobody for what it *does*: an archive that this module
-wouldn't have written is refused before a byte of it reaches the cache.
+Both sides trust the hash for what the content *is*, but nobody for what it *does*: an archive that this module wouldn't
+have written is refused before a byte of it reaches the cache.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MAX_FILES = 10_000
 """In an artifact."""
 
 MAX_UNPACKED = 200_000_000
-"""Bytes of all files of an artifact together."""
+"""The size limit of an artifact's files together, in bytes."""
 
 _MARKER = ".whole"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -57,7 +57,9 @@ _CURE = "send it again: anabranch start JOB.py"
 
 @dataclass(frozen=True)
 class Artifact:
-    """A zip of a job's files, the hash of its bytes, and the files' names, relative to the job's folder, sorted."""
+    """A zip file of a job's files, the hash of its bytes, and the files' names, relative to the job's folder,
+    sorted.
+    """
 
     sha256: str
     content: bytes
@@ -67,14 +69,16 @@ class Artifact:
 def pack(home: Path) -> Artifact:
     """The files below ``home``, the job file's folder. The same files give the same hash on every machine.
 
-    In a git work tree: those that git doesn't ignore, committed or not. In a folder that :func:`unpack` has made: all
-    that it has put there. Elsewhere: ``*.py`` and ``*.toml``. Everywhere without what begins with a dot, environments,
-    ``__pycache__`` and data, see :data:`anabranch.job_code.listing.DATA`. Submodules and links to folders are left out;
-    a link to a file that is packed too becomes a copy of it. Nothing is compressed: compressors differ.
+    In a git work tree: the files that git doesn't ignore, committed or not. In a folder that :func:`unpack` has made:
+    everything that it has written there. Elsewhere: ``*.py`` and ``*.toml``. Always excluded are names that begin with
+    a dot, environments, ``__pycache__`` and data, see :data:`anabranch.job_code.listing.DATA`. Submodules and links to
+    folders are left out; a link to a file that is packed too becomes a copy of it. Nothing is compressed, because
+    compressors differ.
 
     Raises:
-        NotFoundError: ``home`` is no folder.
-        UsageError: nothing to pack, too much of it, a name that other machines can't have, a link that leads out.
+        NotFoundError: ``home`` isn't a folder.
+        UsageError: there is nothing to pack, or too much; a name isn't possible on other machines; or a link leads out
+            of the folder.
         OutOfTimeError: git didn't answer.
         AnabranchError: a file can't be read, or git fails.
     """
@@ -99,10 +103,10 @@ def pack(home: Path) -> Artifact:
 
 
 def fingerprint(home: Path) -> str:
-    """A hash of the Python files below a folder, whatever git says of them: of code that is in place already.
+    """A hash of the Python files below a folder, whatever git says about them: for code that is installed already.
 
     Raises:
-        NotFoundError: ``home`` is no folder.
+        NotFoundError: ``home`` isn't a folder.
         UsageError: there are none.
         AnabranchError: a file can't be read.
     """
@@ -116,16 +120,16 @@ def fingerprint(home: Path) -> str:
 
 
 def packed_package(folder: Path) -> bytes:
-    """An archive of an importable package, in a folder of its name."""
+    """An archive of an importable package, in a folder with its name."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".pyc")
     return _zip((path.relative_to(folder.parent).as_posix(), _read(path)) for path in files)
 
 
 def unpack(content: bytes, sha256: str, cache: Path) -> Path:
-    """``cache/<sha256>``, whole, with the files of ``content``. Several processes may do it at once.
+    """The complete folder ``cache/<sha256>`` with the files of ``content``. Several processes may call this at once.
 
     Raises:
-        UsageError: ``content`` hasn't this hash, or is no archive of ``pack``'s.
+        UsageError: ``content`` doesn't have this hash, or isn't an archive made by ``pack``.
         AnabranchError: the cache can't be written.
     """
     check(sha256, content)
@@ -150,17 +154,17 @@ def unpack(content: bytes, sha256: str, cache: Path) -> Path:
 
 
 def unpacked(sha256: str, cache: Path) -> Path | None:
-    """The folder that ``unpack`` has made; None: there is none, or a file of it is missing or changed.
+    """The folder that ``unpack`` has made; None: there is none, or one of its files is missing or changed.
 
     Raises:
-        UsageError: ``sha256`` is no hash.
+        UsageError: ``sha256`` isn't a hash.
     """
     folder = cache / check_sha(sha256)
     return folder if _unpacked_files(folder) is not None else None
 
 
 def check(sha256: str, content: bytes) -> None:
-    """Whether ``content`` has this hash, and no more bytes than it may. UsageError if not."""
+    """Raises UsageError unless ``content`` has this hash and isn't too large."""
     check_sha(sha256)
     if len(content) > MAX_BYTES:
         raise UsageError(f"artifact {sha256}: {len(content)} bytes, at most {MAX_BYTES} may be", _CURE)
@@ -170,7 +174,7 @@ def check(sha256: str, content: bytes) -> None:
 
 
 def check_sha(text: str) -> str:
-    """``text``, if it is a sha256 in 64 lower-case hexadecimal digits. What it names may then be a path.
+    """``text``, if it is a sha256 in 64 lower-case hexadecimal digits, so that it may be used in a path.
 
     Raises:
         UsageError: it isn't.
@@ -229,7 +233,7 @@ def _zip(files: Iterable[tuple[str, bytes]]) -> bytes:
 
 
 def _extract(content: bytes, sha256: str, folder: Path) -> None:
-    """Writes the files of ``content`` and, last of all, the marker that says what they are."""
+    """Write the files of ``content`` and, last of all, the marker that lists them."""
     files: dict[str, str] = {}
     left = MAX_UNPACKED
     folder.mkdir()
@@ -292,7 +296,7 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """One process at a time. The lock goes with the process, however that ends."""
+    """One process at a time. The lock is released when the process ends, in whatever way."""
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,7 +1,7 @@
-"""The modules of a job: its file, under a name of its own, and what lies beside it, importable here and on workers.
+"""The modules of a job: its file, under a unique name, and the modules next to it, importable here and in workers.
 
-Python workers import a job's modules, as any program would; nothing in them is copied from the user's process. What
-they import is what the user's process has run: a file that was edited since then is read as it was.
+Python workers import a job's modules like any program; nothing in them is copied from the user's process. They import
+what the user's process has run: a file that was edited since is read as it was.
 """
 
 from __future__ import annotations
@@ -54,11 +54,12 @@ VARIABLE = "ANABRANCH_JOB_CODE"
 """The environment variable by which Python workers get a session's :class:`JobCode`, as JSON."""
 
 SHELF = "ANABRANCH_JOB_SHELF"
-"""The environment variable that names a folder with what :func:`register` was told in the user's process, for workers
-that run on its machine."""
+"""The environment variable with a folder in which the user's process records what :func:`register` was given, for
+workers on the same machine.
+"""
 
 _INSTALLED = ("anabranch", "pyspark", "py4j", "pandas", "numpy", "pyarrow", "msgspec", "xxhash", "confluent_kafka")
-"""What workers import before anything of a job, besides Python's own modules."""
+"""The packages that workers import before anything of a job, in addition to Python's own modules."""
 
 RESERVED = frozenset(sys.stdlib_module_names) | frozenset(_INSTALLED)
 
@@ -67,10 +68,10 @@ RESERVED = frozenset(sys.stdlib_module_names) | frozenset(_INSTALLED)
 class JobCode:
     """Where the modules of a job are.
 
-    ``name``: of the job file's module ('': no job file); ``home``: the folder that modules are imported from; ``file``:
-    the job file, relative to that; ``sha256`` of its content.
-    ``sources``: a file with the text of the modules as the user's process has run them ('': they are as on disk).
-    ``path``: folders that the user's process imports from, besides.
+    ``name``: the job file's module ('': there is no job file); ``home``: the folder from which modules are imported;
+    ``file``: the job file, relative to it; ``sha256``: that of its content. ``sources``: a file with the text of the
+    modules as the user's process has run them ('': as on disk). ``path``: further folders from which the user's process
+    imports.
     """
 
     name: str
@@ -85,7 +86,7 @@ class JobCode:
         return json.dumps(asdict(self))
 
     def on_this_machine(self) -> JobCode:
-        """For workers that can import whatever this process can."""
+        """For workers that can import everything that this process can."""
         return replace(
             snapshot(self), path=tuple(os.path.abspath(each) for each in sys.path if os.path.exists(each or "."))
         )
@@ -98,7 +99,7 @@ class _Loaded:
 
 
 class _Loader(SourceFileLoader):
-    """Reads each file once: what was read is what other processes get. Writes no compiled file beside a job's."""
+    """Reads each file once, so that other processes get the same text. Writes no compiled files next to a job's."""
 
     def __init__(self, name: str, path: str, sources: dict[str, bytes]) -> None:
         super().__init__(name, path)
@@ -115,10 +116,10 @@ class _Loader(SourceFileLoader):
 
 @dataclass
 class _Finder(MetaPathFinder):
-    """Finds the modules in a job's folder before those that are installed, but for :data:`RESERVED` names.
+    """Finds modules in a job's folder before installed ones, except for :data:`RESERVED` names.
 
     ``sources``: the text of modules, by path; ``served``: the names of the modules that were found. ``snapshot``: see
-    :func:`snapshot`; None: nobody has asked.
+    :func:`snapshot`; None: nobody has asked for one.
     """
 
     code: JobCode
@@ -138,7 +139,7 @@ class _Finder(MetaPathFinder):
         return found
 
     def has(self, name: str) -> bool:
-        """Whether a module of the job has this name, which is one without dots."""
+        """Whether the job has a module of this name, which has no dots."""
         return "." not in name and self._found(name, None) is not None
 
     def _found(self, fullname: str, path: Sequence[str] | None) -> ModuleSpec | None:
@@ -161,7 +162,7 @@ class _Finder(MetaPathFinder):
 
     @property
     def changed(self) -> bool:
-        """Whether a file isn't what was read of it."""
+        """Whether a file has changed since it was read."""
         return any(_text(Path(path)) != text for path, text in self.sources.items())
 
 
@@ -172,7 +173,9 @@ _shelves: list[str] = []
 
 
 def new_code(file: Path) -> JobCode:
-    """Of a job file that is loaded here: its module has a name that no other file's has, nor another text's."""
+    """The code of a job file that is loaded here: its module gets a name that no other file, nor another text of it,
+    has.
+    """
     content = file.read_bytes()
     stem = re.sub(r"\W", "_", file.stem)
     place = hashlib.sha256(os.fsencode(file) + b"\0" + content).hexdigest()[:8]
@@ -180,7 +183,7 @@ def new_code(file: Path) -> JobCode:
 
 
 def enter(code: JobCode) -> None:
-    """Let the modules of a job be imported here. Of several jobs, the last one's come first."""
+    """Make the modules of a job importable here. Of several jobs, the last one's come first."""
     with _entering:
         others = [each for each in _finders() if each.code.home != code.home]
         finder = next((each for each in _finders() if each.code.home == code.home), None)
@@ -200,7 +203,9 @@ def enter(code: JobCode) -> None:
 
 @dataclass(frozen=True)
 class _Shelf(MetaPathFinder):
-    """Finds modules that nobody else does, in jobs that were loaded since the session was started: the last first."""
+    """Finds modules that nobody else finds, in jobs that were loaded since the session was started, the last
+    one first.
+    """
 
     folder: Path
 
@@ -221,7 +226,7 @@ class _Shelf(MetaPathFinder):
 
 
 def enter_from_environment() -> None:
-    """In a daemon of Python workers: let them import what the session's job has."""
+    """In a daemon of Python workers: make the modules of the session's job importable."""
     if SHELF in os.environ:
         sys.meta_path.append(_Shelf(Path(os.environ[SHELF])))
     told = os.environ.get(VARIABLE)
@@ -237,9 +242,9 @@ def _read_code(dumped: str) -> JobCode:
 
 
 def importing(code: JobCode) -> ModuleType:
-    """The module of a job file, imported if it isn't yet. What it prints goes to stderr: stdout is for what we say.
+    """The module of a job file, imported if necessary. Its output goes to stderr, because stdout is ours.
 
-    ``code`` as the user's process has it; where workers were given another place of it, that counts.
+    ``code``: the user's process's; if workers were given another place for it, that one is used.
     """
     with _entering:
         here = _given.get(code.name, code)
@@ -253,7 +258,7 @@ def importing(code: JobCode) -> ModuleType:
 
 
 def jobs_in(module: ModuleType) -> list[Job]:
-    """The jobs that a module has at its top level, each once."""
+    """The jobs at the top level of a module, each once."""
     return list({id(value): value for value in vars(module).values() if isinstance(value, Job)}.values())
 
 
@@ -269,7 +274,7 @@ def raised_at(error: BaseException, code: JobCode) -> str:
 
 
 def register(code: JobCode, functions: Mapping[int, Any]) -> None:
-    """A job file was loaded here. ``functions`` of its job, by node."""
+    """Record that a job file was loaded here. ``functions``: its job's, by node."""
     _loaded.pop(code.name, None)
     _loaded[code.name] = _Loaded(code, functions)
     if _shelves:
@@ -277,7 +282,7 @@ def register(code: JobCode, functions: Mapping[int, Any]) -> None:
 
 
 def shelf() -> str:
-    """A folder of this process's, for :data:`SHELF`."""
+    """This process's folder for :data:`SHELF`."""
     if not _shelves:
         _shelves.append(str(scratch.folder("job-shelf")))
         for each in _loaded.values():
@@ -293,7 +298,7 @@ def _put_on_shelf(code: JobCode) -> None:
 
 
 def code_of(node: int, function: Any) -> JobCode | None:
-    """The job file that gives an operator its function; None: it didn't come from one that was loaded here."""
+    """The job file that an operator's function comes from; None: it doesn't come from one that was loaded here."""
     for each in reversed(_loaded.values()):
         if each.functions.get(node) is function:
             return each.code
@@ -306,7 +311,7 @@ def code_named(name: str) -> JobCode | None:
 
 
 def code_of_module(module: ModuleType) -> JobCode | None:
-    """Of a module that was imported here by its own name; None if others can't import it so."""
+    """The code of a module that was imported here by its own name; None if others can't import it by that name."""
     file, parts = getattr(module, "__file__", None), module.__name__.split(".")
     if file is None or module.__name__ == "__main__" or not Path(file).is_file():
         return None
@@ -319,14 +324,15 @@ def code_of_module(module: ModuleType) -> JobCode | None:
 
 
 def code_in(home: str) -> JobCode:
-    """The job that was loaded last from a folder; one without a job file if none was."""
+    """The job that was last loaded from a folder; if none was, code without a job file."""
     found = (each.code for each in reversed(_loaded.values()) if each.code.home == home)
     return next(found, JobCode("", home))
 
 
 def snapshot(code: JobCode) -> JobCode:
-    """The code with its ``sources``, for processes of this machine as long as this one lives. It stays the same: what
-    is imported later is read from where it is."""
+    """The code with its ``sources``, for processes on this machine as long as this one lives. It doesn't change:
+    modules that are imported later are read from disk.
+    """
     with _entering:
         finder = next((each for each in _finders() if each.code == code), None)
         if finder is None or not finder.sources:
@@ -349,7 +355,9 @@ def _finders() -> list[_Finder]:
 
 
 def _forget(finder: _Finder, names: Collection[str]) -> None:
-    """These modules, and what is in them, are imported anew: they have changed, or another job has some of the name."""
+    """Have these modules, and those within them, imported anew: they have changed, or another job has some of the same
+    name.
+    """
     for name in tuple(names):
         for each in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:
             del sys.modules[each]

@@ -20,15 +20,18 @@ DATA = frozenset({
     ".pyc",
 })
 # fmt: on
-"""Endings of files that are no part of a job's code. Schemas are: ``.avsc``, ``.proto``, ``.desc``, ``.json`` …"""
+"""Suffixes of files that aren't part of a job's code. Schemas are part of it: ``.avsc``, ``.proto``, ``.desc``,
+``.json`` …
+"""
 
 GIT_SECONDS = 60
 _GIT_PLACES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 
 
 def listed_by_git(root: Path) -> list[str] | None:
-    """The files below a folder that git doesn't ignore, committed or not. None: there is no git, this is no work tree
-    of it, or one of which git ignores all."""
+    """The files below a folder that git doesn't ignore, committed or not. None: git isn't installed, the folder isn't
+    in a work tree, or git ignores all of it.
+    """
     command = ["git", "-c", "core.fsmonitor=false", "ls-files", "-z", "-co", "--exclude-standard"]
     env = {name: value for name, value in os.environ.items() if name not in _GIT_PLACES}
     env |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
@@ -64,7 +67,7 @@ def walked(root: Path) -> Iterator[str]:
 
 
 def packed(root: Path, listed: Iterable[str]) -> tuple[str, ...]:
-    """Those of the listed names that are the job's, sorted."""
+    """Those of the listed names that belong to the job, sorted."""
     foreign = functools.cache(_foreign)
     names = {
         name
@@ -87,7 +90,7 @@ def packed(root: Path, listed: Iterable[str]) -> tuple[str, ...]:
 
 
 def _foreign(folder: Path) -> bool:
-    """Nothing below it is the job's: hidden, compiled, or an environment."""
+    """Whether nothing below it belongs to the job: it is hidden, compiled, or an environment."""
     return (
         folder.name.startswith(".")
         or folder.name == "__pycache__"
@@ -97,7 +100,7 @@ def _foreign(folder: Path) -> bool:
 
 
 def _there(path: Path) -> bool:
-    """A file or a link to one: git lists also what was removed, and submodules."""
+    """Whether it is a file or a link to one: git also lists removed files, and submodules."""
     try:
         path.lstat()
         return not path.is_dir()
@@ -118,7 +121,7 @@ def fault(name: str) -> str | None:
 
 
 def unreadable(error: OSError) -> AnabranchError:
-    """What to raise for a file of the job that can't be read."""
+    """The error for a file of the job that can't be read."""
     return AnabranchError(
         f"{error.filename}: can't be read: {error.strerror}", "let this user read it, or put it into .gitignore"
     )

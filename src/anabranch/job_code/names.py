@@ -1,4 +1,4 @@
-"""Names of a job's modules that would hide those of Python, or of packages that workers need."""
+"""Names of a job's modules that would hide Python's own, or packages that workers need."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ __all__ = ["check"]
 
 
 def check(code: JobCode) -> None:
-    """Whether each module that the job's own modules import is the one that they mean.
+    """Check that each module that the job's own modules import is the intended one.
 
     Raises:
-        UsageError: a module beside the job file has a name of Python's own, or of a package that workers need.
+        UsageError: a module next to the job file has the name of one of Python's own, or of a package that workers
+            need.
     """
     for path, text in sources_of(code).items():
         for line, name in _imported(text, path):
@@ -32,7 +33,7 @@ def check(code: JobCode) -> None:
 
 
 def _imported(text: bytes, path: str) -> Iterator[tuple[int, str]]:
-    """The lines of a source that import something, with the first part of its name."""
+    """The lines of a source that import something, with the first part of the module's name."""
     try:
         tree = ast.parse(text, path)
     except (SyntaxError, ValueError):

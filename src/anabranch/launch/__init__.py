@@ -1,1 +1,1 @@
-"""From a job file to what a coordinator starts: for the verbs, for tests of users, and for previews in notebooks."""
+"""From a job file to what a coordinator starts: for the verbs, for users' tests, and for previews in notebooks."""

@@ -1,4 +1,4 @@
-"""Loads a job file: finds its Job, and tells a user's own mistake by the lines of his file."""
+"""Loads a job file: finds its Job, and reports a user's own mistakes with the lines of the file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class JobFile:
 
 
 def of(job: Job) -> JobFile:
-    """A Job object as if it came from the file of its first function, else from the working folder."""
+    """A Job object, treated as if it came from the file of its first function, or else from the working folder."""
     files = (_file(function) for function in job.functions.values())
     file = next((file for file in files if file and Path(file).is_file()), "job.py")
     _register(job)
@@ -39,7 +39,7 @@ def of(job: Job) -> JobFile:
 
 
 def _register(job: Job) -> None:
-    """Let workers import the module that has built the job, if that is a job file: it has this job, and no other."""
+    """Let workers import the module that built the job, if it is a job file: it contains this job, and no other."""
     module = sys.modules.get(job.module)
     if module is None or job_modules.jobs_in(module) != [job] or job_modules.code_named(job.module) is not None:
         return
@@ -59,8 +59,8 @@ def load(path: Path) -> JobFile:
     """Import a job file and find its one Job.
 
     Raises:
-        NotFoundError: there is no such file.
-        UsageError: it doesn't import (with its traceback, cut to the user's lines), or holds no Job or several.
+        NotFoundError: the file doesn't exist.
+        UsageError: it can't be imported (with its traceback, cut to the user's lines), or contains no Job or several.
     """
     if not path.is_file():
         raise NotFoundError(f"there is no job file {path}", "name a Python file that builds a Job")

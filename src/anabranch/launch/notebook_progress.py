@@ -1,4 +1,4 @@
-"""A bar in a notebook, while Spark computes what a cell asks for. Elsewhere there is none."""
+"""A progress bar in a notebook, while Spark computes what a cell asks for. There is none elsewhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EVERY = 0.3
 
 @contextmanager
 def shown(spark: SparkSession) -> Iterator[None]:
-    """Show how many tasks of Spark are done, of all known so far, for what this thread does inside ``with``."""
+    """Show how many of Spark's tasks are done, of all known so far, for the work of this thread inside ``with``."""
     if not _is_notebook():
         yield
         return
@@ -51,7 +51,7 @@ def shown(spark: SparkSession) -> Iterator[None]:
 
 
 def _is_notebook() -> bool:
-    """Whether this process is the kernel of a notebook: who calls from a terminal sees Spark's own bar."""
+    """Whether this process is the kernel of a notebook: on a terminal, Spark shows its own bar."""
     module: Any = sys.modules.get("IPython")
     shell = None if module is None else module.get_ipython()
     return type(shell).__name__ == "ZMQInteractiveShell"

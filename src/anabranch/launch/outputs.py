@@ -1,4 +1,4 @@
-"""The streams and tables that a job writes: made when the job is new, and checked before it starts."""
+"""The streams and tables that a job writes: created when the job is new, and checked before it starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["check", "check_writers", "create", "prepare_tables"]
 
 
 def create(plan: Plan, settings: Settings) -> None:
-    """Make the streams that a new job writes and that don't exist."""
+    """Create the streams that a new job writes and that don't exist."""
     systems = Systems(settings, plan.model.job)
     for output in plan.outputs:
         if output.stream is not None and not systems.is_table(output.stream):
@@ -23,11 +23,12 @@ def create(plan: Plan, settings: Settings) -> None:
 
 
 def prepare_tables(prepared: Prepared, create: bool) -> None:
-    """See that the tables that a job writes take its rows. ``create``: the job is new: make those that aren't there.
+    """Check that the tables that a job writes accept its rows. ``create``: the job is new: create those that don't
+    exist.
 
     Raises:
-        NotFoundError: one isn't there.
-        ConflictError: one has other columns.
+        NotFoundError: a table doesn't exist.
+        ConflictError: a table has other columns.
     """
     from anabranch.spark.operators.labels import label
     from anabranch.spark.query import tables
@@ -41,7 +42,8 @@ def prepare_tables(prepared: Prepared, create: bool) -> None:
 
 
 def check(plan: Plan, settings: Settings, known: Collection[str] | None = None) -> None:
-    """Refuse to go on with a job one of whose output streams is gone: of all, or of those that are known of it.
+    """Refuse to continue a job if one of its output streams is gone; ``known``: which output streams to check, default
+    all.
 
     Raises:
         StateError: names the stream.
@@ -60,13 +62,13 @@ def check(plan: Plan, settings: Settings, known: Collection[str] | None = None) 
 
 
 def check_writers(plan: Plan, settings: Settings, known: Collection[str]) -> None:
-    """Refuse to start where output streams hold records of a lane that the store doesn't know.
+    """Refuse to start if output streams contain records of a lane that the store doesn't know.
 
     Args:
-        known: the lanes that the store has of this job.
+        known: the job's lanes in the store.
 
     Raises:
-        StateError: an output holds records of a lane that the store has never heard of.
+        StateError: an output contains records of a lane that the store doesn't know.
     """
     systems = Systems(settings, plan.model.job)
     written: dict[str, list[str]] = {}

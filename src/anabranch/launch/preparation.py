@@ -1,4 +1,4 @@
-"""A job that can be started: its file and settings, the plan, and the schemas, which Spark finds."""
+"""A job that can be started: its file and settings, the plan, and the schemas that Spark determines."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Prepared:
     formats: Mapping[str, Format]
 
     def loaded(self, spark: Any) -> LoadedJob:
-        """The job as lanes run it in a session of Spark."""
+        """The job in the form in which lanes run it in a Spark session."""
         from anabranch.spark.query.plan import LoadedJob
 
         file = self.file
@@ -50,7 +50,7 @@ class Prepared:
 
 
 def settings_of(job: Path, file: Path | None) -> Settings:
-    """The settings for a job file, checked as far as they can be without it."""
+    """The settings for a job file, checked as far as possible without it."""
     settings = config.load(file, beside=job)
     check_factor(settings.job.factor)
     if ":" not in settings.job.grouper:
@@ -65,8 +65,9 @@ def plan(
     kept: JobModel | None = None,
     replaces: bool = False,
 ) -> Plan:
-    """Plan the job on the streams as they are now. ``known``: what it has been so far; ``kept``: what was drained, and
-    has its factor and containers still. ``replaces``: it takes the place of what runs, with the streams of that."""
+    """Plan the job on the present streams. ``known``: its present generation; ``kept``: a drained job, whose factor and
+    containers are kept. ``replaces``: it replaces the running version, with its streams.
+    """
     systems = Systems(settings, file.graph.job)
     lives = stages.systems(file.graph, systems.bound(), systems.default)
     patterns.check(file.graph, settings.patterns)
@@ -98,8 +99,9 @@ def plan(
 
 
 def _check_tables(graph: Graph, systems: Systems) -> None:
-    """Raises ConfigError where settings bind something to a table that no table can be, or are wrong for it; and
-    NotFoundError where a stream isn't there that is a table to the job."""
+    """Raises ConfigError where settings bind something to a table that can't be one, or are wrong for it; and
+    NotFoundError where a stream doesn't exist that the job uses as a table.
+    """
     for stream in stages.read_streams(graph):
         if systems.is_table(stream) or systems.is_table(stages.dead_letters_of(stream)):
             what = "reads" if systems.is_table(stream) else "puts dead letters aside in"
@@ -129,7 +131,7 @@ def _real_time(settings: Settings, systems: Systems) -> RealTime | None:
 
 
 def cores(plan: Plan, settings: Settings) -> int:
-    """How many tasks must be able to run at once (0: any number will do)."""
+    """How many tasks must be able to run at once (0: any number is enough)."""
     return planning.task_slots(plan, settings.job.state_partitions) if settings.job.trigger == "real-time" else 0
 
 
@@ -142,7 +144,7 @@ def formats(
 
 
 def resolved(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
-    """The schema after each operator, found by Spark on empty frames."""
+    """The schema after each operator, determined by Spark on empty frames."""
     from anabranch.spark.query import resolution
 
     return resolution.columns(file.graph, file.functions, formats)
@@ -151,7 +153,7 @@ def resolved(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
 def checked(
     file: JobFile, settings: Settings, formats: Mapping[str, Format], say: Callable[[str], None]
 ) -> Mapping[int, Any]:
-    """As :func:`resolved`, in a small session that is made for it, which ``say`` is told."""
+    """Like :func:`resolved`, in a small session that is made for it; ``say`` is told about that."""
     from anabranch.spark.session import session
 
     say("checking schemas with Spark ...")
@@ -169,10 +171,10 @@ def start_message(
     reset_state: bool = False,
     settings: Settings | None = None,
 ) -> StartRequest:
-    """The hand-over to the coordinator, with new lane ids.
+    """The request to the coordinator, with new lane ids.
 
     Args:
-        settings: what the job is to have, if it was planned with others.
+        settings: those that the job gets, if it was planned with others.
     """
     lanes = planning.lanes_of(prepared.plan, prepared.settings.job.state_partitions, lambda: secrets.token_hex(4))
     return StartRequest(
@@ -203,7 +205,7 @@ def _grouper(name: str) -> Grouper:
 
 
 def check_reset(job: str, reset_state: bool, drained: bool) -> None:
-    """Raises ConflictError if state is to go of a job that wasn't drained."""
+    """Raises ConflictError if state is to be dropped although the job wasn't drained."""
     if reset_state and not drained:
         raise ConflictError(
             f"job {job!r} was not drained: its state can't be reset", f"drain it first: anabranch drain {job}"
@@ -211,7 +213,7 @@ def check_reset(job: str, reset_state: bool, drained: bool) -> None:
 
 
 def refuse_several(settings: Settings) -> None:
-    """Raises ConfigError for a job of several containers, where there is one process."""
+    """Raises ConfigError for a job of several containers if there is only one process."""
     if settings.job.containers > 1:
         raise ConfigError(
             f"[job] containers = {settings.job.containers}, and this is one process",

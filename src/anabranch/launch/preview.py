@@ -1,4 +1,4 @@
-"""A job as batch frames over what is in its inputs now, for notebooks. Nothing is written anywhere."""
+"""A job as batch frames over the present contents of its inputs, for notebooks. Nothing is written anywhere."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def to_dataframe(job: Job, spark: SparkSession, output: str | None, config: Conf
 
 
 class _Batch:
-    """A job that was planned on the streams as they are."""
+    """A job that was planned on the present streams."""
 
     def __init__(self, job: Job, config: Config) -> None:
         self.settings: Settings = configuration.load(Path(config) if config is not None else None)
@@ -89,7 +89,7 @@ class _Batch:
                 self.written.setdefault(stages.stream_of(self._graph, node), []).append(node)
 
     def input(self, spark: SparkSession, stream: str, most: int) -> DataFrame:
-        """The first records of a stream, partition after partition, as the job's read declares them."""
+        """The first records of a stream, partition by partition, as the job's read declares them."""
         node = self.reads[stream]
         frame = resolution.explained(node, lambda: self._read(spark, node, lambda _: _virtual(F.lit(0)), most))
         return frame.drop(meta_column.NAME)
@@ -168,7 +168,9 @@ class _Batch:
         return moved.where(F.when(null, failing).otherwise(F.lit(True)))
 
     def _rejecting(self, spark: SparkSession, policy: str) -> Rejecting | None:
-        """What can't be processed is left out, whether the job would drop it or put it aside; None: it fails."""
+        """Records that can't be processed are left out, whether the job would drop them or write dead letters; None:
+        they are errors.
+        """
         if policy == _FAIL:
             return None
         said = dead_letters.listening(spark.sparkContext)
@@ -176,14 +178,14 @@ class _Batch:
         return partial(aside.rejects, keep=False)
 
     def _into_state(self) -> Column:
-        """Whether a row goes into state: of a broadcast's, those for the virtual tasks that have their keys."""
+        """Whether a row enters state: of a broadcast record's rows, those for the virtual tasks that own its key."""
         own = ownership.bucket_of_row(self._plan.model.factor) == meta_column.field("bucket")
         return meta_column.field("bucket").isNull() | own
 
     def _read(
         self, spark: SparkSession, node: Node, virtual: Callable[[str], Column], most: int | None = None
     ) -> DataFrame:
-        """The records of all streams of a ``read``. ``virtual``: the tasks that one of a stream goes to."""
+        """The records of all streams of a ``read``. ``virtual``: the tasks that a broadcast stream's records go to."""
         matched = patterns.of_model(self._plan.model)
         name = node.args["stream"]
         streams = matched[name].streams if name in matched else (name,)
@@ -212,7 +214,9 @@ class _Batch:
 
 
 def _task(node: Node, stream: str, model: StageModel, factor: int) -> Column:
-    """The task that reads a record, by its number at factor 1; a broadcast record is one row for each virtual task."""
+    """The task that reads a record, by its number at factor 1; a broadcast record becomes one row for each virtual
+    task.
+    """
     if node.args.get("broadcast"):
         every = [divmod(task.index, factor) for task in model.tasks]
         return F.explode(F.array(*[_virtual(F.lit(n), F.lit(b) if factor > 1 else None) for n, b in every]))
@@ -222,5 +226,5 @@ def _task(node: Node, stream: str, model: StageModel, factor: int) -> Column:
 
 
 def _virtual(task: Column, bucket: Column | None = None) -> Column:
-    """``bucket`` None: that of a record's key."""
+    """``bucket`` None: the bucket of the record's key."""
     return F.struct(task.alias("task"), (F.lit(None) if bucket is None else bucket).cast("int").alias("bucket"))

@@ -1,1 +1,3 @@
-"""The plain data everything is decided on: SSPs, tasks, containers, job models, lanes, graphs; and their JSON."""
+"""The plain data on which all decisions are based: SSPs, tasks, containers, job models, lanes, graphs; and
+their JSON.
+"""

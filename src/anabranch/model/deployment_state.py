@@ -1,4 +1,4 @@
-"""Where a deployment is in its life (docs/contributing/architecture.md, "The states of a deployment")."""
+"""The states of a deployment (docs/contributing/architecture.md, "The states of a deployment")."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["DeploymentState"]
 
 
 class DeploymentState(enum.StrEnum):
-    """The store, status and events have these texts."""
+    """These texts appear in the store, in status and in events."""
 
     PLANNED = "planned"
     STARTING = "starting"

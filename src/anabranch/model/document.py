@@ -16,12 +16,15 @@ FORMAT_VERSION = 1
 T = TypeVar("T", bound="Document")
 
 first_use = threading.Lock()
-"""What msgspec finds out about a type when that is first used, other threads see half-done: the process crashes. So
-decoders are made under this lock, or when their module is imported."""
+"""Other threads see msgspec's information about a type half-finished when the type is first used, which crashes the
+process. So decoders are made under this lock, or when their module is imported.
+"""
 
 
 class Unknown(dict[str, Any]):
-    """The fields of a document that this program doesn't know. Never changed, so a document with some has a hash."""
+    """The fields of a document that this program doesn't know. Immutable, so that a document with some can be
+    hashed.
+    """
 
     def __hash__(self) -> int:  # type: ignore[override]
         return len(self)
@@ -33,14 +36,14 @@ class Document(
     """A frozen record that round-trips through JSON and keeps the fields it doesn't know in ``extra``.
 
     Only the outermost document of a file or message carries ``version``; see :func:`encode`. There may be millions of
-    them, so the garbage collector doesn't look at any: none can hold itself.
+    them, so the garbage collector ignores them: none can contain itself.
     """
 
     extra: Unknown | msgspec.UnsetType = msgspec.UNSET
 
     @classmethod
     def from_builtins(cls, value: Any) -> Self:
-        """Build from parsed JSON. Raises msgspec.ValidationError naming the path of what doesn't fit."""
+        """Build from parsed JSON. Raises msgspec.ValidationError with the path of what doesn't fit."""
         _decoder(cls)
         return msgspec.convert(_collect_extra(cls, value), cls)
 
@@ -69,7 +72,7 @@ def decode(raw: bytes | str, kind: type[T]) -> T:
     """The inverse of :func:`encode`.
 
     Raises:
-        UnsupportedFormatError: not JSON, a version this program doesn't know, or fields of another shape.
+        UnsupportedFormatError: it isn't JSON, has an unknown version, or its fields have another shape.
     """
     try:
         found: T = _decoder(kind)(raw)
@@ -97,7 +100,7 @@ def _decode_slowly(raw: bytes | str, kind: type[T]) -> T:
 
 @functools.cache
 def _decoder(kind: type[T]) -> Callable[[bytes | str], T]:
-    """Reads a document in which all fields are known. Raises msgspec.DecodeError for any other."""
+    """A decoder for documents in which all fields are known. It raises msgspec.DecodeError for any other."""
     names = [field.name for field in msgspec.structs.fields(kind)]
     version = ("version", Literal[1], FORMAT_VERSION)
     versioned = msgspec.defstruct(kind.__name__, [version], bases=(kind,), kw_only=True, frozen=True)
@@ -114,7 +117,7 @@ def _decoder(kind: type[T]) -> Callable[[bytes | str], T]:
 
 @functools.cache
 def _fields(kind: type[Document]) -> dict[str, msgspec.structs.FieldInfo]:
-    """The fields of a document by their names in JSON."""
+    """The fields of a document, by their names in JSON."""
     return {field.encode_name: field for field in msgspec.structs.fields(kind)}
 
 
@@ -156,7 +159,7 @@ def _holds_document(annotation: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A field as JSON has it. Unknown fields are a document's: a dict may well have a key ``extra``."""
+    """A field in its JSON form. Only documents have unknown fields: a dict may well have a key ``extra``."""
     if isinstance(value, Document):
         return value.to_builtins()
     if isinstance(value, list | tuple):

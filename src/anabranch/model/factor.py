@@ -8,10 +8,10 @@ FACTORS = tuple(1 << power for power in range(11))
 
 
 def check_factor(factor: int) -> int:
-    """Return ``factor`` if it is an allowed elasticity factor.
+    """Return ``factor`` if it is allowed.
 
     Raises:
-        ConfigError: names the value and the two allowed factors nearest to it.
+        ConfigError: names the value and the two nearest allowed factors.
     """
     if factor in FACTORS:
         return factor

@@ -10,7 +10,7 @@ from anabranch.model.document import Document
 class Node(Document, frozen=True, kw_only=True):
     """One operator: ``inputs`` are node ids; ``args`` are the operator's own (see ``anabranch.operators``).
 
-    ``where`` is ``file:line`` in the job file, for messages. ``named`` tells a name the user gave from a derived one.
+    ``where``: ``file:line`` in the job file, for messages. ``named``: the user gave the name, and it isn't derived.
     """
 
     id: int
@@ -23,7 +23,7 @@ class Node(Document, frozen=True, kw_only=True):
 
 
 class Graph(Document, frozen=True, kw_only=True):
-    """All operators of a job in the order they were written; inputs come before their readers."""
+    """All operators of a job in the order in which they were written; inputs come before their readers."""
 
     job: str
     nodes: tuple[Node, ...]

@@ -27,7 +27,7 @@ _Offsets = npt.NDArray[np.int64]
 
 
 def bucket(key: bytes | None, offset: int, factor: int) -> int:
-    """A message's key bucket, ``pmod(xxhash64(key, seed 42), factor)``; a null key takes the offset.
+    """A message's key bucket, ``pmod(xxhash64(key, seed 42), factor)``; for a null key, the offset replaces the hash.
 
     Spark's ``pmod(xxhash64(key), factor)`` on a binary column gives the same number.
     """
@@ -58,7 +58,7 @@ def partition_for(key: bytes, count: int) -> int:
 
 
 def partitions_for(keys: pa.Array | pa.ChunkedArray, count: int) -> npt.NDArray[np.int32]:
-    """:func:`partition_for` of millions of keys at once; -1 where a key is null.
+    """:func:`partition_for` for millions of keys at once; -1 where a key is null.
 
     ``keys`` is an Arrow array, whole or chunked, of a binary or string type.
     """
@@ -81,7 +81,7 @@ def _partitions_of(keys: pa.Array, count: int) -> npt.NDArray[np.int32]:
 
 
 def _murmur2_of(data: npt.NDArray[np.uint8], bounds: _Offsets) -> _Hashes:
-    """Unsigned hashes of the keys between ``bounds``: all take a word at a time, short ones leave first."""
+    """Unsigned hashes of the keys between ``bounds``: all are processed word by word, and short ones drop out first."""
     padded = np.concatenate([data[bounds[0] : bounds[-1]], np.zeros(4, np.uint8)])
     word_at = np.ndarray((len(padded) - 3,), "<u4", padded.data, strides=(1,))
     starts, lengths = bounds[:-1] - bounds[0], np.diff(bounds)

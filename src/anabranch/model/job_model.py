@@ -10,7 +10,7 @@ from anabranch.model.task import Task
 
 
 class ContainerModel(Document, frozen=True, kw_only=True):
-    """A seat: the place in the job that successive container processes take. ``tasks`` are task names per stage."""
+    """A seat: the place in the job that successive container processes take. ``tasks``: task names per stage."""
 
     seat: str
     tasks: dict[str, tuple[str, ...]]
@@ -18,9 +18,9 @@ class ContainerModel(Document, frozen=True, kw_only=True):
 
 
 class Matched(Document, frozen=True, kw_only=True):
-    """The streams of an input that is bound to a pattern, in the order in which they came.
+    """The streams of an input that is bound to a pattern, in the order in which they appeared.
 
-    ``pattern``: a regular expression for the whole of a name; all of them live in ``system``.
+    ``pattern``: a regular expression for the whole name; all streams are in ``system``.
     """
 
     system: str
@@ -28,7 +28,7 @@ class Matched(Document, frozen=True, kw_only=True):
     streams: tuple[str, ...]
 
     def matches(self, name: str) -> bool:
-        """Whether a stream, ``system/stream``, is one for this input."""
+        """Whether a stream, ``system/stream``, belongs to this input."""
         system, _, stream = name.partition("/")
         return system == self.system and re.fullmatch(self.pattern, stream) is not None
 
@@ -37,8 +37,7 @@ class StageModel(Document, frozen=True, kw_only=True):
     """A stage's tasks, its input streams in order, and its key columns (none: the raw message key).
 
     ``base``: for each partition, the one under which the state of its keys was first written. It stays when a stream
-    leaves; none in a stage without state. ``patterns``: the inputs that are bound to one, by the name that the job has
-    for them.
+    leaves; empty in a stateless stage. ``patterns``: the inputs that are bound to one, by the job's name for them.
     """
 
     stage: str
@@ -52,14 +51,13 @@ class StageModel(Document, frozen=True, kw_only=True):
 
 
 class JobModel(Document, frozen=True, kw_only=True):
-    """All of a generation. ``run_id`` in JSON is the deployment (SEP-31's name for it).
+    """The model of a generation. ``run_id`` in JSON is the deployment (SEP-31's name for it).
 
-    ``lanes``: how many a group of operators without state has in each container.
-    ``request``: the id that the wish for it had; ``undoes``: the generation from which it goes back to the one before.
-    ``rewound``: the lanes that are new in it because the job was rewound.
-    ``expands``: the streams that have more partitions in it than in the one before.
-    ``replaces``: the deployment whose lanes its first lanes go on from; 0: there is none.
-    ``again``: the deployment whose version it is once more; 0: it is a version of its own.
+    ``lanes``: how many lanes a group of stateless operators has in each container. ``request``: the id of the request
+    for it; ``undoes``: the generation that it undoes. ``rewound``: the lanes that are new in it because the job was
+    rewound. ``expands``: the streams that have more partitions than in the previous generation. ``replaces``: the
+    deployment from whose lanes its first lanes continue; 0: none. ``again``: the deployment whose version it repeats;
+    0: it is a version of its own.
     """
 
     job: str

@@ -1,4 +1,4 @@
-"""The lane record: one streaming query with one folder, immutable but for its state. The heart of the model."""
+"""The lane record: one streaming query with one folder, immutable except for its state. The core of the model."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from anabranch.model.document import Document
 from anabranch.model.ssp import SSP
 
 DEFAULT_SYSTEM = "embedded"
-"""The system of outputs for which a lane names none: stored lanes leave it out."""
+"""The system of outputs for which a lane names none: stored lanes omit it."""
 
 
 class LaneState(enum.StrEnum):
-    """What the coordinator holds to be true of a lane."""
+    """The coordinator's view of a lane's state."""
 
     PLANNED = "planned"
     RUNNING = "running"
@@ -23,9 +23,9 @@ class LaneState(enum.StrEnum):
 
 
 class Position(Document, frozen=True, kw_only=True):
-    """The offset of the next message to read of one SSP; ``parts`` holds bucket → offset after a merge.
+    """The offset of the next message to read from one SSP; ``parts`` has bucket → offset after a merge.
 
-    Of a broadcast SSP they are task → offset, of the tasks (at factor 1, and buckets of them) that are further.
+    For a broadcast SSP, ``parts`` has task → offset, for the tasks (at factor 1, with their buckets) that are further.
     """
 
     ssp: SSP
@@ -34,11 +34,11 @@ class Position(Document, frozen=True, kw_only=True):
 
 
 class Rewind(Document, frozen=True, kw_only=True):
-    """How a lane begins elsewhere than where the one ended that it goes on from.
+    """How a lane begins elsewhere than where its predecessor ended.
 
-    ``to``: the next offset to read, by the texts of whole SSPs; where that one wasn't as far, it goes on from there.
-    ``clear``: without its state; what lies between two stages is then left out, up to where it ended when all of
-    ``after`` were closed, which wrote it. ``back``: as if the rewound lane that it follows had never been.
+    ``to``: the next offset to read, by whole SSP in text form; if the predecessor wasn't that far, the lane continues
+    from there. ``clear``: without its state; records between two stages are then skipped up to where the stream ended
+    when all of its writers, ``after``, were closed. ``back``: as if the rewound lane that it follows had never existed.
     """
 
     to: dict[str, int] = {}
@@ -48,12 +48,9 @@ class Rewind(Document, frozen=True, kw_only=True):
 
 
 class AfterDrain(Document, frozen=True, kw_only=True):
-    """How a lane of a job that was drained before begins in event time: as if nothing had come before. ``state``: the
+    """The initial event time of a lane in a job that was drained before: as if nothing had come before. ``state``: the
     drained lane whose state it copies; empty: none. ``writers``: the lanes that have written the streams between stages
     so far; what they reported no longer counts.
-
-    ``state``: the drained lane of whose state it has a copy; empty: it has none. ``writers``: the lanes that have
-    written the streams between stages so far: what they told counts no more.
     """
 
     state: str = ""
@@ -63,43 +60,43 @@ class AfterDrain(Document, frozen=True, kw_only=True):
 class Lane(Document, frozen=True, kw_only=True):
     """One streaming query for a part of one stage and a fixed set of tasks (docs/contributing/architecture.md).
 
-    ``outputs``: the streams it writes, with the partition counts that it writes them by for all its life;
-    ``systems``: the system of each of them that isn't in the embedded one.
-    ``dead_letters``: for each stream that it reads, the stream that takes what could not be processed;
-    ``reports`` names the reads whose unreadable records this lane puts there: of all lanes that read them, one does.
-    ``put_aside``: how many records were there of it when it last ended, ``last_batch`` the last one committed then.
-    ``beside``: the lanes that write the same streams together with it, itself included, each with those in whose place
-    it speaks of event time: its predecessors, and where one of them never had a batch, those before that one.
-    ``group`` names the output group (``outputs``) or the stateful operator that the lane runs. ``slots`` is the
-    sorted list that slot numbers index. ``folder_epoch`` is the epoch under which its present folder was made,
-    0 while it has none; ``ran``: its query has run in it. ``begun``: it may have, so that something may be written.
+    ``outputs``: the streams that it writes, with the partition counts that it uses for its whole life; ``systems``: the
+    system of each of them that isn't in the embedded one. ``dead_letters``: for each stream that it reads, the stream
+    for records that could not be processed; ``reports`` names the reads whose unreadable records this lane writes
+    there: one of the lanes that read them does. ``put_aside``: how many dead letters it had written when it last ended;
+    ``last_batch``: the last batch committed then. ``beside``: the lanes that write the same streams together with it,
+    including itself, each with the lanes whose event time it reports: its predecessors, and in place of any that never
+    had a batch, that lane's own. ``group``: the output group (``outputs``) or the stateful operator that the lane runs.
+    ``slots``: the sorted list that slot numbers index. ``folder_epoch``: the epoch under which its present folder was
+    made, 0 while it has none; ``ran``: its query has run in it. ``begun``: it may have, so something may have been
+    written.
 
-    ``factor``: into how many buckets the partitions are cut that its SSPs are of. ``numbers`` has, for each whole
-    partition that it reads, the number of the task (at factor 1) that reads it, and ``bases`` those of its tasks; with
-    a broadcast, ``buckets`` has those that it doesn't have whole, each with the buckets that it has.
-    ``rejecting``: the operators that may put records aside.
+    ``factor``: how many buckets the partitions of its SSPs are divided into. ``numbers``: for each whole partition that
+    it reads, the number of the task (at factor 1) that reads it; ``bases``: those of its tasks. ``buckets``: with a
+    broadcast input, the tasks that it doesn't have completely, each with its buckets. ``rejecting``: the operators that
+    may write dead letters.
 
-    ``matched`` has the streams of its inputs that are bound to patterns, by the name that the job has for the input: in
-    the order in which they came, which is that of the offsets in its folder.
+    ``matched``: the streams of its inputs that are bound to patterns, by the job's name for the input, in the order in
+    which they appeared, which is that of the offsets in its folder.
 
-    ``base`` has, for each of its SSPs, the partition under which the state of its keys was first written. ``fresh``:
-    the whole partitions that nobody has read before it, which it reads from their beginning.
+    ``base``: for each of its SSPs, the partition under which the state of its keys was first written. ``fresh``: the
+    whole partitions that nobody has read before it, which it reads from their beginning.
 
-    A lane that goes on from others has ``predecessors``. Once they are closed, ``starting`` says where it begins, and
+    A lane that continues from others has ``predecessors``. Once they are closed, ``starting`` says where it begins, and
     ``inherits`` under which epochs their folders were made. A stateful one has a copy of its predecessor's folder: the
-    batches before ``first_batch`` are not its own.
+    batches before ``first_batch`` aren't its own.
 
     ``added``: the whole partitions that none of them has read, which begin where the ``read`` says. ``afresh``: it does
-    what none of them has done: without state, it begins where the furthest of them ended.
+    what none of them has done: it has no state, and begins where the furthest of them ended.
 
-    ``drained``: of a lane of the deployment after a drain; it has no predecessors, and ``starting`` and ``inherits``
-    are known from the first.
+    ``drained``: it belongs to the deployment after a drain; it has no predecessors, and ``starting`` and ``inherits``
+    are known from the start.
 
-    ``rewind``: how it begins elsewhere than there. ``wrote``: where the streams between stages ended that it writes, by
-    the texts of SSPs, when it ended itself.
+    ``rewind``: how it begins elsewhere than at ``starting``. ``wrote``: where the intermediate streams that it writes
+    ended when it ended, by SSP in text form.
 
-    ``unfenced``: the process that had the lane may still write; nobody may go on before it is fenced at the outputs.
-    ``abandoned``: that process may still write to the folder, too: who goes on does so in a copy.
+    ``unfenced``: the process that had the lane may still write; nobody may continue before the lane is fenced at its
+    outputs. ``abandoned``: that process may still write to the folder, too, so the lane continues in a copy.
     """
 
     id: str
@@ -153,27 +150,31 @@ class Lane(Document, frozen=True, kw_only=True):
 
     @property
     def waits_for(self) -> tuple[str, ...]:
-        """The lanes that must be closed before it is known where it begins."""
+        """The lanes that must be closed before its start is known."""
         return self.predecessors if self.rewind is None else (*self.predecessors, *self.rewind.after)
 
     @property
     def speaks_for(self) -> tuple[str, ...]:
-        """The lanes in whose place it speaks of event time."""
+        """The lanes whose event time it reports in their place."""
         return self.beside.get(self.id, self.predecessors)
 
     @property
     def was_silent(self) -> bool:
-        """Of one that is closed: whether it has committed no batch of its own, so that nobody has heard of it."""
+        """For a closed lane: whether it has committed no batch of its own, so that nobody has received a report from
+        it.
+        """
         return self.last_batch < self.first_batch
 
     @property
     def may_start(self) -> bool:
-        """Whether it is known where it begins, as far as that goes by other lanes."""
+        """Whether its start is known, as far as that depends on other lanes."""
         return not self.predecessors or bool(self.starting)
 
     @property
     def begins(self) -> dict[SSP, int]:
-        """Where it begins to read whole partitions, as far as that goes by other lanes; some SSPs may begin later."""
+        """Where it begins to read whole partitions, as far as that depends on other lanes; some SSPs may begin
+        later.
+        """
         found: dict[SSP, int] = {}
         for position in self.starting:
             whole = position.ssp.whole
@@ -181,7 +182,7 @@ class Lane(Document, frozen=True, kw_only=True):
         return found
 
     def streams_of(self, stream: str) -> tuple[str, ...]:
-        """The streams that a ``read`` is of, by the name that the job has for it."""
+        """The streams of a ``read``, by the job's name for it."""
         return self.matched.get(stream, (stream,))
 
     def system(self, stream: str) -> str:

@@ -1,4 +1,4 @@
-"""Task names: what each grouper calls its tasks, and how a name is read back (docs/reference/glossary.md, "task")."""
+"""Task names: what each grouper calls its tasks, and how a name is parsed (docs/reference/glossary.md, "task")."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAME = re.compile(
 
 
 class TaskKind(enum.StrEnum):
-    """The word a task's name begins with: one for each grouper that anabranch ships."""
+    """The word with which a task's name begins: one for each grouper that anabranch ships."""
 
     PARTITION = "Partition"
     GROUP = "Group"
@@ -34,11 +34,11 @@ class TaskKind(enum.StrEnum):
 class TaskName:
     """A task's name in its parts; ``str`` writes it and :func:`parse` reads it.
 
-    ``number`` is the partition, group or ordinal. Only ``TaskKind.SSP`` has ``system`` and ``stream``.
-    A task that isn't virtual has no bucket (-1) and factor 1.
+    ``number``: the partition, group or ordinal. Only ``TaskKind.SSP`` has ``system`` and ``stream``. A task that isn't
+    virtual has no bucket (-1) and factor 1.
 
     Raises:
-        UsageError: parts that no task has, such as a bucket that isn't below the factor.
+        UsageError: the parts aren't valid, such as a bucket that isn't below the factor.
     """
 
     kind: TaskKind
@@ -81,13 +81,13 @@ class TaskName:
 
     @property
     def order(self) -> tuple[str, str, str, int, int, int]:
-        """What names are sorted by: by number, so that ``Partition_10`` comes after ``Partition_9``."""
+        """The sort key of names: by number, so that ``Partition_10`` comes after ``Partition_9``."""
         return (self.kind, self.system, self.stream, self.number, self.factor, self.bucket)
 
 
 @functools.lru_cache(maxsize=1 << 16)  # names come again and again, in each plan of a job
 def parse(text: str) -> TaskName:
-    """The exact inverse of ``str``: what it accepts is written back letter for letter.
+    """The exact inverse of ``str``: accepted texts are reproduced letter for letter.
 
     Raises:
         UsageError: any other text.

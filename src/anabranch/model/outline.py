@@ -1,4 +1,4 @@
-"""A plan in few bytes: which lanes it closes and starts, and what it was made for."""
+"""A compact plan: which lanes it closes and starts, and what it was made for."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ _DIGITS = 16
 
 
 class Basis(Document, frozen=True, kw_only=True):
-    """What a plan was made for: a generation of a deployment. ``digest``: of what comes of it; empty: that isn't
-    compared."""
+    """What a plan was made for: a generation of a deployment. ``digest``: that of the result; empty: it isn't
+    compared.
+    """
 
     deployment: int
     generation: int
@@ -27,8 +28,9 @@ class Basis(Document, frozen=True, kw_only=True):
 
 
 class Outline(Document, frozen=True, kw_only=True):
-    """The lanes that a plan closes and starts, as rows of ``columns``: tasks and SSPs are counts. The ids of those to
-    start are examples: they get others when the plan is applied. ``kept``: so many open lanes run on."""
+    """The lanes that a plan closes and starts, as rows of ``columns``; tasks and SSPs are counts. The ids of new lanes
+    are examples: they get others when the plan is applied. ``kept``: how many open lanes keep running.
+    """
 
     columns: tuple[str, ...] = COLUMNS
     closing: tuple[tuple[Any, ...], ...] = ()
@@ -42,8 +44,9 @@ def outlined(closing: Iterable[Lane], starting: Iterable[Lane], kept: int) -> Ou
 
 
 def digest(closing: Iterable[Lane], starting: Iterable[Lane], *rest: Any) -> str:
-    """A hash of a plan that is the same whenever the same comes of it, whatever its new lanes are called. ``rest``:
-    what else comes of it, as JSON takes it."""
+    """A hash of a plan that is the same whenever the result is, regardless of the names of new lanes. ``rest``: the
+    rest of the result, in JSON form.
+    """
     lanes = [
         (lane.stage, lane.group, lane.seat, lane.tasks, lane.ssps, lane.broadcast, lane.factor, lane.predecessors)
         for lane in starting

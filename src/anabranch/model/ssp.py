@@ -1,4 +1,4 @@
-"""SSP: system, stream, partition and key bucket: the smallest unit a task can own."""
+"""SSP: system, stream, partition and key bucket, the smallest unit that a task can own."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SSP(Document, frozen=True, kw_only=True):
 
     @property
     def order(self) -> tuple[str, str, int, int]:
-        """What SSPs are sorted by: partitions and buckets by number, not by text."""
+        """The sort key of SSPs: partitions and buckets by number, not by text."""
         return in_order(self)
 
     @property
@@ -56,7 +56,7 @@ class SSP(Document, frozen=True, kw_only=True):
 
 
 def wholes(ssps: Iterable[SSP]) -> list[SSP]:
-    """The whole partition of each SSP, in their order: one object for all the buckets of one."""
+    """The whole partition of each SSP, in their order: a single object for all buckets of one."""
     known: dict[tuple[str, str, int], SSP] = {}
     found = []
     for ssp in ssps:
@@ -68,10 +68,10 @@ def wholes(ssps: Iterable[SSP]) -> list[SSP]:
 
 
 def texts(offsets: Mapping[SSP, int]) -> dict[str, int]:
-    """Offsets as messages have them: by the texts of the SSPs, in order."""
+    """Offsets in the form for messages: by SSP in text form, in order."""
     return {str(ssp): offsets[ssp] for ssp in sorted(offsets, key=lambda ssp: ssp.order)}
 
 
 def parsed(offsets: Mapping[str, int]) -> dict[SSP, int]:
-    """The inverse of :func:`texts`. UsageError for what isn't an SSP."""
+    """The inverse of :func:`texts`. Raises UsageError for texts that aren't SSPs."""
     return {SSP.parse(text): offset for text, offset in offsets.items()}

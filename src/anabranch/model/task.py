@@ -7,7 +7,7 @@ from anabranch.model.ssp import SSP
 
 
 class Task(Document, frozen=True, kw_only=True):
-    """A named set of SSPs of one stage. ``index`` is SAMZA-71's number; ``broadcast`` SSPs are read by every task."""
+    """A named set of SSPs of one stage. ``index`` is SAMZA-71's number; every task reads the ``broadcast`` SSPs."""
 
     name: str
     index: int

@@ -1,4 +1,4 @@
-"""How many partitions are read by whom, rack by rack."""
+"""How many partitions are read by which rack from which rack."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ class Traffic(Document, frozen=True, kw_only=True):
 
     @property
     def across(self) -> int:
-        """Those that come from another rack."""
+        """The partitions that come from another rack."""
         return self.total - sum(row.get(rack, 0) for rack, row in self.read.items())

@@ -1,4 +1,4 @@
-"""What each operator means, apart from Spark: where it runs, what it does to the key, what it owns."""
+"""The meaning of each operator, independent of Spark: where it runs, what it does to the key, what it owns."""
 
 from anabranch.operators.rules import RULES, Rule, rule
 

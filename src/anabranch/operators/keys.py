@@ -1,4 +1,6 @@
-"""What operators do to the columns of the stage key: all state belongs to it, so none may change it unseen."""
+"""What operators do to the columns of the stage key: all state belongs to the key, so no operator may change it
+unnoticed.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from anabranch.model.graph import Node
 
 @dataclass(frozen=True)
 class KeyColumns:
-    """The columns that hold the stage key, or why none do (``lost``: an operator and what it did)."""
+    """The columns that contain the stage key, or why none do (``lost``: an operator and what it did)."""
 
     columns: tuple[str, ...] = ()
     lost: str = ""
@@ -54,20 +56,20 @@ def partitioned(node: Node, _key: KeyColumns) -> KeyColumns:
 
 
 def selected(node: Node, key: KeyColumns) -> KeyColumns:
-    """``select`` keeps a key column when it is taken as it is, by name or by ``*``."""
+    """``select`` keeps a key column that is selected unchanged, by name or by ``*``."""
     taken = {expression.strip().strip("`") for expression in node.args["expressions"]}
     gone = [column for column in key.columns if column not in taken and "*" not in taken]
     return _without(node, key, gone)
 
 
 def not_replaced(node: Node, key: KeyColumns) -> KeyColumns:
-    """``with_columns`` must not give a key column another value."""
+    """``with_columns`` must not change a key column's value."""
     replaced = {name.lower() for name in node.args["columns"]}  # as Spark compares names
     return _without(node, key, [column for column in key.columns if column.lower() in replaced])
 
 
 def resulting(node: Node, key: KeyColumns) -> KeyColumns:
-    """A function whose result is declared keeps a key column when it is one of the result's."""
+    """A function with a declared result keeps a key column if it is in the result."""
     if "schema" not in node.args:
         return key
     result = field_names(node.args["schema"])

@@ -1,4 +1,4 @@
-"""One rule an operator kind: JVM or Python, stateless or stateful, and what becomes of the stage key."""
+"""One rule for each kind of operator: JVM or Python, stateless or stateful, and what happens to the stage key."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Rule:
-    """``sql``: composed of SQL expressions, so branches of them can share one pass. ``sink``: ends a branch.
+    """``sql``: composed of SQL expressions, so several branches can share one pass. ``sink``: ends a branch.
 
-    ``function``: calls Python functions of the job, row by row or batch by batch.
-    ``key``: from the node and the key columns before it to those after it, or why they are lost; ``time``: the
-    same for the column of event time.
+    ``function``: calls Python functions of the job, row by row or batch by batch. ``key``: from the node and the key
+    columns before it to those after it, or why they are lost; ``time``: the same for the event-time column.
     """
 
     sql: bool = False
@@ -50,7 +49,7 @@ RULES: dict[str, Rule] = {
 
 
 def rule(node: Node) -> Rule:
-    """The rule of a node. A ``partition_by`` through Spark ends no branch: it is a shuffle inside the query."""
+    """The rule of a node. A ``partition_by`` through Spark doesn't end a branch: it is a shuffle inside the query."""
     if is_shuffle(node):
         return Rule(key=keys.partitioned)
     return RULES[node.kind]
@@ -62,7 +61,7 @@ def is_windowed(node: Node) -> bool:
 
 
 def is_by_intake(node: Node) -> bool:
-    """Whether this is an ``agg`` over windows of processing time: of when the job takes records in."""
+    """Whether this is an ``agg`` over windows of processing time, the time at which the job takes records in."""
     return node.kind == "agg" and node.args.get("window", {}).get("time") == "processing"
 
 
@@ -72,12 +71,12 @@ def is_timed(node: Node) -> bool:
 
 
 def on_late(node: Node) -> str:
-    """What becomes of rows that come too late for an operator's windows: "drop", "dead-letter" or "fail"."""
+    """What happens to rows that come too late for an operator's windows: "drop", "dead-letter" or "fail"."""
     return str(node.args.get("window", {}).get("on_late", "drop"))
 
 
 def late_of(node: Node) -> str:
-    """How the part of an operator is called that puts late rows aside."""
+    """The name of the part of an operator that rejects late rows."""
     return f"{node.name}-late"
 
 
@@ -87,5 +86,5 @@ def is_shuffle(node: Node) -> bool:
 
 
 def is_boundary(node: Node) -> bool:
-    """Whether a stage ends and another begins here: ``partition_by`` through a durable stream."""
+    """Whether a stage ends and another begins here: ``partition_by`` through an intermediate stream."""
     return node.kind == "partition_by" and node.args["via"] == "stream"

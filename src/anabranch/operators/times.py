@@ -1,4 +1,4 @@
-"""What operators do to the column of event time: windows need it, so none may change it unseen."""
+"""What operators do to the event-time column: windows need it, so no operator may change it unnoticed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anabranch.operators import keys
 
 @dataclass(frozen=True)
 class EventTime:
-    """The column that holds a row's event time, or why none does (``lost``)."""
+    """The column that contains a row's event time, or why none does (``lost``)."""
 
     column: str = ""
     lost: str = ""
@@ -26,7 +26,7 @@ def kept(_node: Node, time: EventTime) -> EventTime:
 
 
 def lost(node: Node, _time: EventTime) -> EventTime:
-    """Rows of state are of many times."""
+    """Rows of state have no single event time."""
     return EventTime("", f"{node.kind} ({node.where}) gives rows of its own, which have no event time")
 
 
@@ -37,7 +37,7 @@ def declared(node: Node, _time: EventTime) -> EventTime:
 
 
 def as_key(effect: keys.Effect) -> Effect:
-    """What an operator does to the columns of a key, it does to this one, too."""
+    """What an operator does to key columns, it also does to this one."""
 
     def run(node: Node, time: EventTime) -> EventTime:
         if not time.column:

@@ -1,1 +1,1 @@
-"""How many records a batch may have, so that it takes about as long as it is to take."""
+"""How many records a batch may have, so that it takes about as long as it should."""

@@ -1,10 +1,10 @@
-"""From how long batches took to how many records the next one may have. No clock, no Spark.
+"""From the duration of batches to the number of records that the next one may have. No clock, no Spark.
 
-A batch takes a fixed time (its tasks start, it is committed, one message takes as long as it takes), and some time for
-each record. A batch that is far shorter than it is to be says little of the latter: the next ones grow, by at most ten
-times each. One that comes near the target says how many records would just reach it. Of the last few that said so, the
-slowest one doesn't count, unless it was the very last: whatever slows one batch (a broker that is away, a frozen
-process) makes the next one small, and no other.
+A batch takes a fixed time (starting tasks, committing, the duration of one message), and some time for each record. A
+batch that is far shorter than it should be says little about the latter: the next ones grow, by a factor of at most ten
+each. One that comes near the target shows how many records would just reach it. Of the last few that did, the slowest
+doesn't count, unless it was the very last: whatever slows a single batch (an unreachable broker, a frozen process)
+makes only the next one small.
 """
 
 from __future__ import annotations
@@ -18,24 +18,27 @@ __all__ = ["BatchRun", "BatchTarget", "Pace"]
 _MEMORY = 6
 """So many batches count."""
 _FIXED = 3
-"""So many estimates of the fixed time, and batches that it can't be longer than."""
+"""How many estimates of the fixed time are kept, and how many batches it can't exceed."""
 _OLD = 8
-"""After so many batches of much the same size, what is known of the fixed time must be told once more: it may have
-changed meanwhile."""
+"""After this many batches of about the same size, the fixed time must be estimated again: it may have changed
+meanwhile.
+"""
 _FASTEST = 10.0
-"""A batch grows by at most so much,"""
+"""The largest factor by which a batch grows,"""
 _CAREFUL = 0.8
-"""by this part of what seems right,"""
+"""by this share of what seems right,"""
 _OUTLASTS = 3.0
-"""and so that it takes at most so many times the target, if it goes at the pace of the last one with no fixed time."""
+"""and so that it takes at most this multiple of the target, if it goes at the pace of the last one without a fixed
+time.
+"""
 _NEAR = 0.5
-"""From this part of the target on, a batch says how fast its records are."""
+"""From this share of the target on, a batch shows how fast its records are."""
 _OF_TRANSACTION = 0.25
-"""A batch is to take at most this part of the time that it may take at all."""
+"""The largest share of the allowed time that a batch should take."""
 _TIMES_FIXED = 4
 _SOME = 1.25
 _APART = 2
-"""Two batches say something of the fixed time if one has so many times the records of the other."""
+"""Two batches reveal the fixed time if one has this many times the records of the other."""
 _UNHELPED = 0.7
 _FEWER = 4
 _NO_TIME = 0.01
@@ -43,8 +46,9 @@ _NO_TIME = 0.01
 
 @dataclass(frozen=True)
 class BatchTarget:
-    """What batches are to be like: they take about ``target`` seconds (inf: as long as they take), with ``least`` to
-    ``most`` records; ``allowed`` seconds at most, or they fail."""
+    """The target for batches: they take about ``target`` seconds (inf: any time), with ``least`` to ``most`` records;
+    if they take longer than ``allowed`` seconds, they fail.
+    """
 
     target: float
     least: int
@@ -54,7 +58,7 @@ class BatchTarget:
 
 @dataclass(frozen=True)
 class BatchRun:
-    """A batch of so many ``rows`` that took so many ``seconds``. ``bound``: its limit kept it from having more."""
+    """A batch of ``rows`` rows that took ``seconds`` seconds. ``bound``: its limit prevented it from having more."""
 
     rows: int
     seconds: float
@@ -63,11 +67,11 @@ class BatchRun:
 
 @dataclass(frozen=True)
 class Pace:
-    """How many records the next batch may have (``limit``), and what it goes by.
+    """How many records the next batch may have (``limit``), and the measurements behind it.
 
-    ``ran``: the last batches that count, oldest first, and ``before`` the last one of all; ``estimates`` of the fixed
-    time, of which the last one was made ``age`` batches ago, and ``shortest``: seconds of the last batches, which it
-    can't be longer than.
+    ``ran``: the last batches that count, oldest first; ``before``: the very last one; ``estimates``: of the fixed time,
+    the last of which was made ``age`` batches ago; ``shortest``: the durations of the last batches, which the fixed
+    time can't exceed.
     """
 
     aim: BatchTarget
@@ -80,7 +84,7 @@ class Pace:
 
     @property
     def fixed(self) -> float:
-        """The seconds of a batch that don't go by its records; 0.0 while nothing is known."""
+        """The seconds of a batch that don't depend on its records; 0.0 while unknown."""
         if not self.estimates:
             return 0.0
         fixed = min(statistics.median_low(self.estimates), *self.shortest)
@@ -89,12 +93,12 @@ class Pace:
 
     @property
     def target(self) -> float:
-        """The seconds that a batch is to take: three quarters of them are to go into records, and some in any case."""
+        """The seconds that a batch should take: three quarters of them for records, and in any case some."""
         wanted = min(max(self.aim.target, _TIMES_FIXED * self.fixed), self.aim.allowed * _OF_TRANSACTION)
         return max(wanted, _SOME * self.fixed)
 
     def after(self, ran: BatchRun) -> Pace:
-        """The pace after a batch. One without records says nothing."""
+        """The pace after a batch. One without records provides no information."""
         if ran.rows <= 0:
             return self
         learned = self._learned(ran)
@@ -106,9 +110,9 @@ class Pace:
         return replace(counted, limit=counted._next())
 
     def failed(self, rows: int, told: BatchRun | None = None) -> Pace:
-        """The pace after a batch of so many rows that takes longer than it may: the next one has far fewer.
+        """The pace after a batch of this many rows that takes longer than it may: the next one has far fewer.
 
-        ``told``: how far it was when it was broken off; None: nobody knows.
+        ``told``: its progress when it was broken off; None: unknown.
         """
         told = BatchRun(rows, self.aim.allowed) if told is None else told
         slow = replace(self, aim=replace(self.aim, least=1)).after(told)
@@ -131,7 +135,7 @@ class Pace:
         return max(self.aim.least, min(self.aim.most, round(min(wanted, self.aim.most))))
 
     def _wanted(self, ran: BatchRun) -> float:
-        """How many rows seem right, by a batch; inf: it was too short to tell."""
+        """How many rows seem right, judging by a batch; inf: it was too short to tell."""
         target, fixed = self.target, self.fixed
         if self._is_short(ran):
             return math.inf
@@ -139,8 +143,9 @@ class Pace:
         return max(1.0, ran.rows * min(more, _OUTLASTS * target / ran.seconds))
 
     def _grown(self) -> float:
-        """How many rows may be tried: more than the last batch had, by as much as it was short; or as many as went well
-        not long ago."""
+        """How many rows may be tried: more than in the last batch, in proportion to how short it was; or as many as
+        went well recently.
+        """
         target, last = self.target, self.ran[-1]
         if math.isinf(target):
             return math.inf
@@ -151,13 +156,13 @@ class Pace:
         return max(well, last.rows * by)
 
     def _is_short(self, ran: BatchRun) -> bool:
-        """Whether a batch was too short to tell how fast its records are."""
+        """Whether a batch was too short to show how fast its records are."""
         target, fixed = self.target, self.fixed
         return math.isinf(target) or ran.seconds - fixed < _NEAR * (target - fixed)
 
 
 def _fixed(before: BatchRun, ran: BatchRun) -> float | None:
-    """The fixed time of two batches one after the other, if they tell it."""
+    """The fixed time, from two consecutive batches, if they reveal it."""
     small, large = sorted((before, ran), key=lambda each: each.rows)
     if large.rows < _APART * small.rows:
         return None

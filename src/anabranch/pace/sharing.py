@@ -8,12 +8,14 @@ from dataclasses import dataclass
 __all__ = ["SourceShare", "is_bound", "shares"]
 
 _LEAST = 8
-"""No source has less than that part of an even share: what comes to it next can't be known."""
+"""No source gets less than this fraction of an even share: what arrives next can't be known."""
 
 
 @dataclass(frozen=True)
 class SourceShare:
-    """What a source gave to a batch: ``rows`` of the ``most`` that it might, and from how many ``partitions``."""
+    """What a source contributed to a batch: ``rows`` of the ``most`` that it might have, from this many
+    ``partitions``.
+    """
 
     rows: int
     most: int
@@ -21,18 +23,19 @@ class SourceShare:
 
     @property
     def is_hungry(self) -> bool:
-        """Whether it had more. Each partition may have been rounded down."""
+        """Whether it had more. Each partition's share may have been rounded down."""
         return self.rows >= max(1, self.most - self.partitions)
 
 
 def is_bound(taken: Mapping[str, SourceShare]) -> bool:
-    """Whether the limit kept a batch from having more records."""
+    """Whether the limit prevented a batch from having more records."""
     return any(each.is_hungry for each in taken.values())
 
 
 def shares(limit: int, most: int, taken: Mapping[str, SourceShare]) -> dict[str, int]:
-    """Of ``limit`` records in all, how many each source may give, at most ``most`` of each: those that had no more
-    than they gave get twice that, the others all the rest, evenly. Each gets one."""
+    """Of ``limit`` records in all, how many each source may contribute, at most ``most`` each: sources that had no more
+    than they contributed get twice that, the others share the rest evenly. Each gets at least one.
+    """
     count = len(taken)
     if not count:
         return {}

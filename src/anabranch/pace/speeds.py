@@ -1,4 +1,4 @@
-"""What is remembered of how many records a batch may have: by the factor, for a group of operators."""
+"""What is remembered about how many records a batch may have: by factor, for a group of operators."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ from dataclasses import dataclass
 __all__ = ["FIRST_PART", "Speed", "first", "from_builtins", "to_builtins"]
 
 FIRST_PART = 4
-"""Records may have become slower meanwhile: a batch begins with one part of so many of what is remembered, and is as
-large again after one."""
+"""Records may have become slower meanwhile: a batch begins with one part in this many of the remembered number, and
+reaches it after one batch.
+"""
 
 
 @dataclass(frozen=True)
 class Speed:
-    """A batch of a lane with so many ``partitions`` may have so many ``rows``."""
+    """A batch of a lane with this many ``partitions`` may have this many ``rows``."""
 
     rows: int
     partitions: int
 
 
 def first(speeds: Mapping[int, Speed], factor: int, partitions: int, *, quick: bool) -> int:
-    """The records of the first batch of a lane, 0 if nothing is known: what its factor had, or else the nearest one. A
-    lower factor may be as much slower as it is lower. ``quick``: without functions of a job's, records don't become
-    slower."""
+    """The number of records in a lane's first batch, 0 if nothing is known: based on its own factor, or else on the
+    nearest one. A lower factor may be proportionally slower. ``quick``: there are no functions of the job, so records
+    don't become slower.
+    """
     if not speeds:
         return 0
     near = min(speeds, key=lambda each: (abs(math.log2(each / factor)), each))
@@ -42,7 +44,7 @@ def from_builtins(told: object) -> dict[int, Speed]:
     """The inverse of :func:`to_builtins`.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: it isn't such a value.
     """
     if not isinstance(told, dict):
         raise ValueError(f"not an object: {told!r}")

@@ -1,4 +1,4 @@
-"""How the tasks of a job get their seats, as its settings say."""
+"""How a job's settings say that its tasks get their seats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["as_in", "lanes_reading", "rules", "settings_of"]
 
 
 def settings_of(settings: Mapping[str, Any]) -> AssignmentSettings:
-    """Those of a job's settings that are stored."""
+    """The assignment settings among a job's stored settings."""
     return AssignmentSettings(**settings.get("assignment", {}))
 
 
@@ -28,13 +28,13 @@ def rules(settings: AssignmentSettings) -> Rules:
 
 
 def as_in(model: JobModel) -> Placing:
-    """Places tasks where they are in another generation, which has the same tasks."""
+    """Places tasks where they are in another generation with the same tasks."""
     seats, racks = model.seats_of_tasks(), {each.seat: each.rack for each in model.containers}
     return lambda *_: Seating(seats=seats, racks=racks)
 
 
 def lanes_reading(lanes: Iterable[Lane]) -> dict[str, dict[str, int]]:
-    """By stage and ``system/stream``, how many lanes of a container read it each for itself."""
+    """By stage and ``system/stream``, how many lanes of a container read it separately."""
     groups: dict[str, dict[str, set[str]]] = {}
     for lane in lanes:
         for name in {f"{ssp.system}/{ssp.stream}" for ssp in lane.ssps}:

@@ -1,4 +1,4 @@
-"""Whether another version of a job can go on with the state and the positions of the present one. Pure."""
+"""Whether another version of a job can continue with the state and the positions of the present one. Pure."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ _OF_STATE = ("state_partitions", "watermark_scope", "trigger")
 
 @dataclass(frozen=True)
 class Version:
-    """A version of a job. ``schemas``: by operator, as text, the columns after it, as Spark's JSON; ``fingerprint`` as
-    in :class:`anabranch.protocol.deployment.StartRequest`."""
+    """A version of a job. ``schemas``: by operator in text form, the columns after it, as Spark's JSON;
+    ``fingerprint``: as in :class:`anabranch.protocol.deployment.StartRequest`.
+    """
 
     graph: Graph
     schemas: Mapping[str, str]
@@ -73,16 +74,16 @@ def check(found: Comparison, job: str) -> None:
 def compared(
     before: Version, after: Version, *, factor: int, containers: int, drop_state: Collection[str] = ()
 ) -> Comparison:
-    """What keeps ``after`` from following ``before`` without a drain.
+    """What prevents ``after`` from following ``before`` without a drain.
 
-    Function bodies aren't looked at: they may change.
+    Function bodies aren't compared: they may change.
 
     Args:
-        factor, containers: of the job as it runs, whatever its settings were.
-        drop_state: operators of ``before`` whose state may go.
+        factor, containers: those of the job as it runs, whatever its settings were.
+        drop_state: operators of ``before`` whose state may be dropped.
 
     Raises:
-        UsageError: one of ``drop_state`` keeps no state, or ``after`` has it.
+        UsageError: one of ``drop_state`` keeps no state, or is in ``after``.
     """
     state = _Stateful(before, after, drop_state)
     reasons = [
@@ -114,7 +115,7 @@ def _settings(before: Version, after: Version, factor: int, containers: int, sta
 
 
 def _streams(before: Version, after: Version) -> Iterator[Reason]:
-    """Streams of both versions that are bound, delivered or encoded in another way."""
+    """Streams of both versions that are bound, delivered or encoded differently."""
     old, new = _homes(before), _homes(after)
     for stream in sorted(old.keys() & new.keys()):
         if old[stream] != new[stream]:
@@ -139,7 +140,7 @@ def _named(graph: Graph) -> set[str]:
 
 
 def _boundaries(before: Version, after: Version) -> Iterator[Reason]:
-    """What lies between two stages is read by the version that follows: it must be as that one would write it."""
+    """The next version reads the records between two stages: they must be as it would write them."""
     old = {node.name: node for node in before.graph.nodes if is_boundary(node)}
     new = {node.name: node for node in after.graph.nodes if is_boundary(node)}
     for name, node in old.items():
@@ -176,13 +177,13 @@ def _boundaries(before: Version, after: Version) -> Iterator[Reason]:
 
 
 def _feeding(graph: Graph, node: Node) -> set[str]:
-    """The stateful operators of its stage that a boundary comes behind."""
+    """The stateful operators of its stage that precede a boundary."""
     stage = next(s for s in stages.cut(graph) if node in s.sinks)
     return {n.name for n in stages.upstream(graph, stage, node) if rule(n).stateful}
 
 
 class _Stateful:
-    """The operators that keep state, of both versions, by name."""
+    """The stateful operators of both versions, by name."""
 
     def __init__(self, before: Version, after: Version, drop: Collection[str]) -> None:
         self._before, self._after = before, after
@@ -269,8 +270,9 @@ def _stage_of(graph: Graph, node: Node) -> Stage:
 
 
 def _sources(stage: Stage) -> list[tuple[str, bool, str, object]]:
-    """What a stage reads, in the order that offsets are kept in: stream or boundary, whether it is broadcast, and its
-    event time."""
+    """What a stage reads, in the order in which offsets are stored: stream or boundary, whether it is broadcast, and
+    its event time.
+    """
     return [
         (
             f"partition_by {n.name}" if is_boundary(n) else str(n.args["stream"]),
@@ -292,7 +294,7 @@ def _sourced(sources: Sequence[tuple[str, bool, str, object]]) -> str:
 
 
 def _moved(before: Version, after: Version) -> Iterator[str]:
-    """Inputs and outputs that come and go."""
+    """Inputs and outputs that are added or removed."""
     for kind, verb in (("read", "read"), ("write", "written")):
         old, new = ({str(n.args["stream"]) for n in v.graph.nodes if n.kind == kind} for v in (before, after))
         for stream in sorted(new - old):
@@ -302,7 +304,7 @@ def _moved(before: Version, after: Version) -> Iterator[str]:
 
 
 def _changes(old: Mapping[str, str], new: Mapping[str, str], common: bool = False) -> str:
-    """What differs in columns; ``common``: in those that both have."""
+    """The differences in columns; ``common``: only in those that both have."""
     names = [name for name in {**old, **new} if not common or (name in old and name in new)]
     return ", ".join(
         f"{name} {old.get(name, 'none')} → {new.get(name, 'none')}" for name in names if old.get(name) != new.get(name)

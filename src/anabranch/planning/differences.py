@@ -1,4 +1,4 @@
-"""What differs between two versions of a job, in the words of its file. Pure."""
+"""The differences between two versions of a job, in the terms of its file. Pure."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _SETTINGS = (DELIVERY, FORMAT, PATTERN)
 def described(
     before: Graph, after: Graph, fingerprint: Mapping[str, str], following: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Each difference that keeps ``after`` from going on with the positions and the state of ``before``, as a part of a
-    sentence; none, and it can. Inputs may have other partition counts: a job that runs adapts to them.
+    """Each difference that prevents ``after`` from continuing with the positions and the state of ``before``, as part
+    of a sentence; empty if it can continue. Inputs may have other partition counts: a running job adapts to them.
 
     Args:
-        fingerprint: of ``before``, and ``following`` that of ``after``: see :mod:`anabranch.planning.fingerprints`.
+        fingerprint: that of ``before``; ``following``: that of ``after``: see :mod:`anabranch.planning.fingerprints`.
     """
     differing = [name for name in {**fingerprint, **following} if fingerprint.get(name) != following.get(name)]
     names = [name for name in differing if not (name.startswith(PARTITIONS) and name in fingerprint.keys() & following)]
@@ -63,7 +63,7 @@ def _operator(name: str, old: Node | None, new: Node | None, before: Graph, afte
 
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any], under: str = "") -> Iterator[str]:
-    """Arguments that differ; of those that are mappings, the entries that do."""
+    """Arguments that differ; for mappings, the entries that differ."""
     for name in dict.fromkeys((*old, *new)):
         was, is_now = old.get(name), new.get(name)
         label = f"{under}{name}"
@@ -80,7 +80,7 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any], under: str = "") ->
 
 
 def _other(name: str, old: str | None, new: str | None) -> str:
-    """A difference in anything but operators."""
+    """A difference in something other than operators."""
     for begin in (OUTPUT, TABLE):
         if name.startswith(begin) and old and new:
             return f"{name} was deleted and made again"

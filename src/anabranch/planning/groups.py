@@ -1,4 +1,6 @@
-"""Cuts a stage into groups: each becomes one lane a container. Stateless outputs share one, state has its own."""
+"""Divides a stage into groups: each becomes one lane per container. Stateless outputs share one, each stateful operator
+has its own.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ OUTPUTS = "outputs"
 
 @dataclass(frozen=True)
 class Group:
-    """What one lane runs: sources first, then operators, then sinks. ``stateful``: the operator that owns its state."""
+    """What one lane runs: first sources, then operators, then sinks. ``stateful``: the operator that owns its state."""
 
     name: str
     stage: str
@@ -28,7 +30,7 @@ class Group:
     stateful: Node | None
 
     def timed(self, graph: Graph) -> tuple[Node, ...]:
-        """The sources whose event time moves this group's watermark; none: it has no watermark."""
+        """The sources whose event time moves this group's watermark; empty: it has no watermark."""
         wanted = stages.timed(graph)
         ends = [n for n in self.nodes if is_timed(n) or (n in self.sinks and n.id in wanted)]
         before = {n.id for end in ends for n in self._before(graph, end)}
@@ -54,7 +56,7 @@ class Group:
         return any(len(self.readers(node)) > 1 for node in self.nodes)
 
     def rejoins(self, node: Node) -> bool:
-        """Whether rows of one source come to this operator in several ways."""
+        """Whether rows of one source reach this operator on several paths."""
         ways = [self._sources_of(i) for i in node.inputs] if node not in self.sources else []
         return len(set().union(*ways)) < sum(map(len, ways))
 
@@ -150,7 +152,7 @@ def _check_stateful(graph: Graph, stage: Stage, node: Node, keys: dict[int, KeyC
 
 
 def _check_key(graph: Graph, sink: Node, keys: dict[int, KeyColumns]) -> None:
-    """Rows whose number a function may change need a key that can be computed from their columns."""
+    """If a function may change how many rows there are, they need a key that can be computed from their columns."""
     if sink.kind != "write" or "key" in sink.args:
         return
     node = graph[sink.inputs[0]]

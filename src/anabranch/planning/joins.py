@@ -1,4 +1,4 @@
-"""What a join of two streams needs of the stage that it is in."""
+"""What a join of two streams requires of its stage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["check"]
 
 
 def check(graph: Graph, stage: Stage, join: Node, keys: Mapping[int, KeyColumns]) -> None:
-    """Raises GraphError if the sides have other keys, a broadcast, or a stream in common."""
+    """Raises GraphError if the sides have different keys, a broadcast, or a stream in common."""
     where = f"join {join.name!r} ({join.where})"
     left, right = (keys[i].columns for i in join.inputs)
     if left != right:

@@ -1,4 +1,4 @@
-"""``lanes = n``: the tasks of a stage without state, in one container, dealt to so many lanes."""
+"""``lanes = n``: divides the tasks of a stateless stage in one container among this many lanes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ __all__ = ["spread"]
 def spread(tasks: Sequence[Task], lanes: int, factor: int) -> list[list[Task]]:
     """The tasks of each lane: divided evenly among up to ``lanes`` lanes, with each partition in as few lanes as
     possible. Broadcast records go once to all tasks of a partition, so these tasks stay together.
-
-    What is broadcast goes once to all tasks of a partition: those stay together.
     """
     if lanes == 1 or len(tasks) < 2:
         return [list(tasks)] if tasks else []

@@ -1,4 +1,4 @@
-"""Inputs that are bound to patterns: the streams that each of them has, and those that come to them. Pure."""
+"""Inputs that are bound to patterns: the streams of each of them, and streams that appear later. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["check", "coming", "found", "of_model", "own", "widened"]
 
 
 def own(graph: Graph) -> frozenset[str]:
-    """The streams that a job writes or keeps for itself: whatever a pattern says, it never reads them by one."""
+    """The streams that a job writes or creates for itself, which it never reads through a pattern."""
     written = {stages.stream_of(graph, node) for node in graph.nodes if node.kind == "write" or is_boundary(node)}
     aside = {stages.dead_letters_of(stages.stream_of(graph, node)) for node in graph.nodes if node.kind == "read"}
     return frozenset({*written, *aside, f"{graph.job}-markers", f"{graph.job}-controls"})
@@ -30,17 +30,17 @@ def found(
     known: JobModel | None = None,
     new: bool = True,
 ) -> dict[str, Matched]:
-    """The streams of each input that is bound to a pattern, by the name that the job has for it.
+    """The streams of each input that is bound to a pattern, by the job's name for it.
 
     Args:
-        patterns: of all names that are bound to one.
-        systems: of the job's streams, by name.
-        there: the streams that each system has.
-        known: what the job has been so far: its streams come first, in the order that they have.
-        new: whether those count that it doesn't have yet.
+        patterns: those of all names that are bound to one.
+        systems: those of the job's streams, by name.
+        there: the existing streams of each system.
+        known: the job's present state: its streams come first, in their order.
+        new: whether streams count that the job doesn't have yet.
 
     Raises:
-        NotFoundError: no stream has such a name; or one that the job has is gone, or has no such name.
+        NotFoundError: no stream's name matches; or a stream of the job is gone, or its name doesn't match.
     """
     named = {str(node.args["stream"]) for node in graph.nodes if node.kind == "read"} - patterns.keys()
     before = {} if known is None else of_model(known)
@@ -71,7 +71,7 @@ def found(
 
 
 def of_model(model: JobModel) -> dict[str, Matched]:
-    """Those of all stages, by the name that the job has for the input."""
+    """Those of all stages, by the job's name for the input."""
     return {name: matched for stage in model.stages for name, matched in stage.patterns.items()}
 
 
@@ -89,10 +89,10 @@ def coming(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> list[str
 
 
 def widened(stage: StageModel, new: Collection[str]) -> StageModel:
-    """A stage whose inputs have streams, ``system/stream``, that have come; they are the last ones.
+    """A stage with new streams, ``system/stream``, in its inputs; they come last.
 
     Raises:
-        ConflictError: one is for two inputs.
+        ConflictError: one matches two inputs.
     """
     patterns = dict(stage.patterns)
     its = []
@@ -111,7 +111,7 @@ def widened(stage: StageModel, new: Collection[str]) -> StageModel:
 
 
 def check(graph: Graph, patterns: Mapping[str, str]) -> None:
-    """Raises GraphError if a broadcast, a table or an output is bound to a pattern: it can't be many streams."""
+    """Raises GraphError if a broadcast, a table or an output is bound to a pattern: it can't be several streams."""
     for node in graph.nodes:
         stream = node.args.get("of", node.args).get("stream")
         if stream not in patterns or (node.kind == "read" and not node.args.get("broadcast")):

@@ -1,4 +1,4 @@
-"""What a job in Spark's real-time mode may be made of: operators of the JVM, on records that come one by one."""
+"""What a job in Spark's real-time mode may consist of: JVM operators, on records that arrive one by one."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _CURE = 'set [job] trigger = "micro-batch"'
 
 @dataclass(frozen=True)
 class RealTime:
-    """The settings that matter, and what systems can do."""
+    """The relevant settings, and the abilities of systems."""
 
     on_error: str
     on_null_key: str
     watermark_scope: str
 
     systems: Collection[str]
-    """The systems whose records come one by one."""
+    """The systems whose records arrive one by one."""
 
 
 def check(graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], settings: RealTime) -> None:
-    """Refuse what real-time mode can't do.
+    """Refuse what real-time mode doesn't support.
 
     Raises:
         GraphError: names the operator.

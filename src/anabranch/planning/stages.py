@@ -1,4 +1,4 @@
-"""Cuts a graph into stages: what lies between two ``partition_by``s through durable streams."""
+"""Divides a graph into stages: the parts between two ``partition_by``s through intermediate streams."""
 
 from __future__ import annotations
 
@@ -35,34 +35,32 @@ class Stage:
 
     @property
     def keyed(self) -> bool:
-        """Whether null keys are refused: a stage with a stateful operator or made by ``partition_by``."""
+        """Whether null keys are refused: the stage has a stateful operator or was made by ``partition_by``."""
         return bool(self.stateful) or any(is_boundary(node) for node in self.sources)
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns of the stage's key, () for the raw message key."""
+        """The columns of the stage key, () for the raw message key."""
         first = rule(self.sources[0]).key(self.sources[0], KeyColumns())
         return first.columns
 
 
 def stream_of(graph: Graph, node: Node) -> str:
-    """The stream that a source or an output is about; a boundary has one of the job's own."""
+    """The stream of a source or an output; a boundary has one that belongs to the job."""
     if is_boundary(node):
         return f"{graph.job}-{node.name}-{LAYOUT_VERSION}"
     return str(node.args["stream"])
 
 
 def dead_letters_of(stream: str) -> str:
-    """The stream for what could not be processed of a stream."""
+    """The dead-letter stream of a stream."""
     return f"{stream}-dead-letters"
 
 
 def systems(graph: Graph, bound: Mapping[str, str], default: str) -> dict[str, str]:
     """The system of every stream of the job. ``bound``: the streams that settings bind; ``default``: the system of the
-    user's other streams. Streams that the job makes for itself live where its records come from, unless these come from
-    several systems.
-
-    What the job makes for itself lives where its records come from, unless they come from several systems.
+    user's other streams. Streams that the job creates for itself are in the system that its records come from, unless
+    these come from several systems.
     """
     found: dict[str, str] = {}
     origins: dict[int, set[str]] = {}
@@ -80,7 +78,7 @@ def systems(graph: Graph, bound: Mapping[str, str], default: str) -> dict[str, s
 
 
 def cut(graph: Graph) -> tuple[Stage, ...]:
-    """The stages, each after those it reads from.
+    """The stages, each after those from which it reads.
 
     Raises:
         GraphError: no operators, no output, an operator that leads nowhere, or a stage that feeds itself.
@@ -172,7 +170,7 @@ def key_columns(graph: Graph, stage: Stage) -> dict[int, KeyColumns]:
 
 
 def event_times(graph: Graph) -> dict[int, EventTime]:
-    """For every node, the column of event time in its rows, or why there is none. It goes on through boundaries."""
+    """For every node, the event-time column in its rows, or why there is none. Event time passes through boundaries."""
     found: dict[int, EventTime] = {}
     for node in graph.nodes:
         before = [found[i] for i in node.inputs] or [EventTime()]
@@ -186,7 +184,7 @@ def event_times(graph: Graph) -> dict[int, EventTime]:
 
 
 def changed(graph: Graph, stage: Stage) -> set[int]:
-    """The nodes of the stage after which a function may have given key and event time columns other values."""
+    """The nodes of the stage after which a function may have changed the values of key and event-time columns."""
     found: set[int] = set()
     for node in stage.nodes:
         if node in stage.sources:
@@ -197,7 +195,7 @@ def changed(graph: Graph, stage: Stage) -> set[int]:
 
 
 def timed(graph: Graph) -> set[int]:
-    """The boundaries whose readers need a watermark: those that lead to an operator that goes by it."""
+    """The boundaries whose readers need a watermark: those that lead to an operator that uses it."""
     needing = {node.id for node in graph.nodes if is_timed(node)}
     for node in reversed(graph.nodes):
         if any(reader.id in needing for reader in graph.readers(node.id)):
@@ -230,7 +228,7 @@ def written_streams(graph: Graph) -> list[str]:
 
 
 def table_streams(graph: Graph) -> list[str]:
-    """The streams that are tables to a job."""
+    """The streams that a job uses as tables."""
     return [node.args["of"]["stream"] for node in graph.nodes if "of" in node.args]
 
 

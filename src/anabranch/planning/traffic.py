@@ -14,7 +14,7 @@ __all__ = ["Reading", "of"]
 
 
 class Reading(Protocol):
-    """A lane, with an id or yet without."""
+    """A lane, with or without an id."""
 
     @property
     def seat(self) -> str: ...
@@ -27,10 +27,10 @@ class Reading(Protocol):
 
 
 def of(lanes: Iterable[Reading], where: Where) -> Traffic | None:
-    """The traffic of lanes in these seats; None if nothing is in racks, or it isn't known of a seat that has any,
-    or of a partition.
+    """The traffic of lanes in these seats; None if nothing is in racks, or if the rack of a seat or partition that
+    matters isn't known.
 
-    A partition comes from the container's own rack if it has a replica there, else from that of its leader.
+    A partition is read from the container's own rack if it has a replica there, otherwise from its leader's rack.
     """
     if not where.partitions:
         return None
@@ -51,7 +51,7 @@ def of(lanes: Iterable[Reading], where: Where) -> Traffic | None:
 
 
 def _source(mine: str, racks: Sequence[str | None]) -> str | None:
-    """The rack that a container in the rack ``mine`` reads a partition from."""
+    """The rack from which a container in the rack ``mine`` reads a partition."""
     if not racks or None in racks:
         return None
     return mine if mine in racks else racks[0]

@@ -21,7 +21,7 @@ __all__ = [
 
 
 class StateHandling(enum.StrEnum):
-    """What a rewind does with the state of the operators behind the streams that are read again."""
+    """What happens in a rewind to the state of the operators downstream of the streams that are read again."""
 
     KEEP = "keep"
     CLEAR = "clear"
@@ -39,11 +39,11 @@ class ScaleRequest(Document, frozen=True, kw_only=True):
     dry: bool = False
     """Only find out what would change."""
     now: bool = False
-    """Don't wait for batches that write at least once: their output comes twice then."""
+    """Don't wait for batches that write at least once: their output is written twice then."""
     brief: bool = False
     """Give the result as an outline, without whole lanes."""
     expect: Basis | None = None
-    """What the change was planned for. If the job isn't so any more, it isn't changed."""
+    """What the change was planned for. If the job has changed since, nothing is changed."""
 
 
 class ExpandRequest(Document, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ class ScaleResult(Document, frozen=True, kw_only=True):
     partitions: dict[str, int] = {}
     """The new partition counts of the streams that have more than before, by ``system/stream``."""
     closing: tuple[Lane, ...] = ()
-    """The lanes that are closed. Without any, the job is as requested already."""
+    """The lanes that are closed. If there are none, the job is already as requested."""
     lanes: tuple[Lane, ...] = ()
     """The lanes that continue them."""
     pause: float = 0.0
@@ -97,12 +97,12 @@ class ScaleResult(Document, frozen=True, kw_only=True):
 
 
 class RewindRequest(Document, frozen=True, kw_only=True):
-    """Read a job's source streams again from an earlier place. Other fields as in :class:`ScaleRequest`."""
+    """Read a job's source streams again from earlier offsets. Other fields as in :class:`ScaleRequest`."""
 
     to: str | dict[str, int]
-    """``earliest``, a time (ISO 8601 with its offset from UTC), or offsets by the texts of whole SSPs."""
+    """``earliest``, a time (ISO 8601 with its offset from UTC), or offsets by whole SSP in text form."""
     state: StateHandling | None = None
-    """None: there is no state behind the streams."""
+    """None: there is no state downstream of the streams."""
     request: str = ""
     dry: bool = False
     now: bool = False
@@ -115,7 +115,7 @@ class RewindResult(Document, frozen=True, kw_only=True):
 
     generation: int
     to: dict[str, int] = {}
-    """The offsets from which the streams are read again, by the texts of whole SSPs."""
+    """The offsets from which the streams are read again, by whole SSP in text form."""
     closing: tuple[Lane, ...] = ()
     """The lanes that are closed. None if the same request was carried out before."""
     lanes: tuple[Lane, ...] = ()

@@ -31,9 +31,9 @@ class Registration(Document, frozen=True, kw_only=True):
     deployment: int = 0
     """The deployment whose code the process has; 0: the present one."""
     copies: tuple[StandbyReport, ...] = ()
-    """The standbys that a process without a seat keeps."""
+    """The standbys that a process without a seat maintains."""
     warm: bool = True
-    """Whether its session has run all that it should run before lanes start in it."""
+    """Whether its session has run everything that should run in it before lanes start."""
 
 
 class RegistrationResponse(Document, frozen=True, kw_only=True):
@@ -59,14 +59,14 @@ class Heartbeat(Document, frozen=True, kw_only=True):
     container: str
     epoch: int
     number: int
-    """Rises with each heartbeat. The coordinator ignores the lanes of one that a later one has overtaken."""
+    """Rises with each heartbeat. The coordinator ignores the lanes in one that a later one has overtaken."""
     seen: int = -1
     """The ``revision`` of the last response. The coordinator answers at once if it has a newer one."""
     lanes: tuple[LaneReport, ...] = ()
     leaving: bool = False
-    """All lanes of the container have ended, and it gives its seat back."""
+    """All lanes of the container have ended, and it returns its seat."""
     copies: tuple[StandbyReport, ...] = ()
-    """The standbys that the container keeps."""
+    """The standbys that the container maintains."""
 
 
 class WantedLane(Document, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ class WantedLane(Document, frozen=True, kw_only=True):
 
     lane: Lane
     upstream_ended: bool = False
-    """All lanes that write its inputs have ended: it may end when it has read them to their ends."""
+    """All lanes that write its inputs have ended: it may end when it has read these to their ends."""
     closing: bool = False
     """The lane must end at a batch boundary. It first finishes, or takes back, the batch that it has started."""
     now: bool = False
@@ -92,8 +92,9 @@ class HeartbeatResponse(Document, frozen=True, kw_only=True):
     """Rises when what the container should do changes."""
     wanted: tuple[WantedLane, ...] = ()
     coming: tuple[Lane, ...] = ()
-    """Lanes that the container will run once the lanes before them are closed. It may prepare them, and reports nothing
-    of them."""
+    """Lanes that the container will run once the lanes before them are closed. It may prepare them, and doesn't report
+    them.
+    """
     copies: tuple[StandbyOrder, ...] = ()
     """The standbys to keep, or to remove."""
     until_caught_up: bool = False

@@ -15,7 +15,7 @@ __all__ = ["DeployRequest", "DeployResult", "Program", "RollbackRequest", "Runni
 
 
 class Program(Document, frozen=True, kw_only=True):
-    """What a container in another process needs to run a deployment, besides its model and lanes."""
+    """What a container in another process needs to run a deployment, in addition to its model and lanes."""
 
     artifact: str
     """The SHA-256 of the job's code."""
@@ -34,7 +34,7 @@ class StartRequest(Document, frozen=True, kw_only=True):
 
     graph: Graph
     model: JobModel
-    """With the run id 0: the coordinator gives the number."""
+    """With the run id 0: the coordinator assigns the number."""
     lanes: tuple[Lane, ...]
     """All of them are new."""
     fingerprint: dict[str, str]
@@ -74,11 +74,11 @@ class DeployRequest(Document, frozen=True, kw_only=True):
     dry: bool = False
     """Only find out what would change."""
     now: bool = False
-    """Don't wait for batches that write at least once: their output comes twice then."""
+    """Don't wait for batches that write at least once: their output is written twice then."""
     brief: bool = False
     """Give the result as an outline, without whole lanes."""
     expect: Basis | None = None
-    """What the change was planned for. If the job isn't so any more, it isn't changed."""
+    """What the change was planned for. If the job has changed since, nothing is changed."""
 
 
 class RollbackRequest(Document, frozen=True, kw_only=True):

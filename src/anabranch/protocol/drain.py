@@ -1,4 +1,4 @@
-"""A drain: the request, how far it is, and the order to each lane. Offsets are by the texts of whole SSPs."""
+"""A drain: the request, its progress, and the order to each lane. Offsets are by whole SSP in text form."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DrainNotification(Document, frozen=True, kw_only=True):
 
 
 class DrainProgress(Document, frozen=True, kw_only=True):
-    """How far a drain is. The store keeps it. Offsets are of the streams that the job doesn't write itself."""
+    """The progress of a drain, as the store has it. Offsets are of the streams that the job doesn't write itself."""
 
     notification: DrainNotification
     ends: dict[str, int] = {}
@@ -54,7 +54,7 @@ class DrainAccepted(Document, frozen=True, kw_only=True):
     stages: dict[str, tuple[str, ...]] = {}
     """The open lanes of each stage, in the order in which the stages drain."""
     seconds: float = 0.0
-    """The expected duration, if nothing more comes in that must be taken in."""
+    """The expected duration, if nothing more arrives that must be taken in."""
 
 
 class DrainOrder(Document, frozen=True, kw_only=True):
@@ -66,5 +66,6 @@ class DrainOrder(Document, frozen=True, kw_only=True):
     """Where the lane stops reading the streams that the job doesn't write itself. None: not known yet: the lane takes
     in only what it has planned, and reports where that ends."""
     last: bool = False
-    """All lanes have read up to there: this one reads its other inputs to their ends, fires all windows and timers, and
-    ends."""
+    """All lanes have read up to there: this one reads its other inputs to their ends, emits all windows, fires all
+    timers, and ends.
+    """

@@ -43,7 +43,7 @@ def payload_of(error: AnabranchError) -> dict[str, str]:
 
 
 def error_of(status: int, body: Any) -> AnabranchError:
-    """The inverse of the two above; an answer that isn't one of ours becomes an error too."""
+    """The inverse of the two functions above; an answer that isn't one of ours becomes an error too."""
     if not isinstance(body, dict) or not isinstance(body.get("error"), str):
         return AnabranchError(f"the coordinator answered with status {status}", "see whether the URL is its own")
     kind = _STATUSES.get(status, AnabranchError)

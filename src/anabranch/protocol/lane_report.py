@@ -1,4 +1,4 @@
-"""What a container reports of each of its lanes."""
+"""What a container reports about each of its lanes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["BatchPhase", "BatchProgress", "LanePhase", "LaneReport"]
 
 
 class LanePhase(enum.StrEnum):
-    """How far a lane is in its container."""
+    """How far a lane has come in its container."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -37,7 +37,7 @@ class BatchPhase(enum.StrEnum):
 
 
 class BatchProgress(Document, frozen=True, kw_only=True):
-    """How far a lane's batch is, from when it is planned until it is committed."""
+    """The progress of a lane's batch, from when it is planned until it is committed."""
 
     number: int
     """The batch."""
@@ -46,7 +46,7 @@ class BatchProgress(Document, frozen=True, kw_only=True):
     done: int = 0
     """The records that have passed the operator that is furthest behind."""
     phase: BatchPhase = BatchPhase.READING
-    """What the batch waits for now."""
+    """What the batch is waiting for now."""
     seconds: float = 0.0
     """The time since the batch was planned."""
     rows_per_second: float = 0.0
@@ -55,11 +55,11 @@ class BatchProgress(Document, frozen=True, kw_only=True):
     spent: dict[str, float] = {}
     """The seconds since the batch was planned, by phase."""
     buckets: dict[str, int] = {}
-    """The records done in the buckets that are furthest behind, by the text of the SSP with its bucket."""
+    """The finished records of the buckets that are furthest behind, by SSP with its bucket in text form."""
 
 
 class LaneReport(Document, frozen=True, kw_only=True):
-    """What a container reports of a lane. Positions and ends are offsets by the texts of whole SSPs."""
+    """What a container reports about a lane. Positions and ends are offsets by whole SSP in text form."""
 
     lane: str
     """The lane's id."""
@@ -69,7 +69,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
     fenced: bool = False
     """The lane failed because another process runs it."""
     warnings: tuple[str, ...] = ()
-    """What a user should look at; the lane runs on."""
+    """Problems that a user should look at, although the lane keeps running."""
 
     # The lane's life in this container
 
@@ -82,15 +82,15 @@ class LaneReport(Document, frozen=True, kw_only=True):
     attempt: int = 1
     """How often the container has started the lane."""
     trouble: str = ""
-    """Why the lane was started again last."""
+    """Why the lane was last restarted."""
     awaits: str = ""
     """What the lane waits for in its surroundings."""
     awaits_since: float = 0.0
     """Since when, in seconds since 1970."""
     stalls: int = 0
-    """How often it was started again because it made no progress."""
+    """How often it was restarted because it made no progress."""
     waits: str = ""
-    """What keeps a lane that is to end from ending."""
+    """What keeps a closing lane from ending."""
     stopped: bool = False
     """The lane ended because its container stops, and may have more to do."""
     pending: bool = False
@@ -104,15 +104,15 @@ class LaneReport(Document, frozen=True, kw_only=True):
     batch: int = -1
     """The last committed batch; -1: none."""
     batch_progress: BatchProgress | None = None
-    """How far the running batch is; None between two batches."""
+    """The progress of the running batch; None between two batches."""
     positions: dict[str, int] = {}
     """The next offsets to read."""
     ends: dict[str, int] = {}
     """The known ends of the inputs, for the lag."""
     ends_known: bool = True
-    """Whether ``ends`` are of now. False: they can't be looked up at present, and are those of before."""
+    """Whether ``ends`` are current. False: they can't be looked up at present, and are the last known ones."""
     wrote: dict[str, int] = {}
-    """Where the streams between stages that the lane writes ended, once the lane has ended."""
+    """Where the intermediate streams that the lane writes ended, once the lane has ended."""
     rows: int = 0
     """The records read since the lane started."""
     first_output: float = 0.0
@@ -122,7 +122,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
     dead_letters: int = 0
     """All dead letters that the lane ever wrote."""
     state_bytes: int = 0
-    """The size of the files that keep the lane's state."""
+    """The size of the files with the lane's state."""
 
     # Load
 
@@ -134,20 +134,21 @@ class LaneReport(Document, frozen=True, kw_only=True):
     usual_seconds: float = 0.0
     """The median duration of batches."""
     limit: int = 0
-    """How many records the next batch may have; 0: not known."""
+    """How many records the next batch may have; 0: unknown."""
     sequential: bool = False
     """The lane's functions process one key after another (``process``), so a higher factor doesn't speed them up."""
     repeats: str = ""
-    """What would be done twice if the running batch were run again, so that a change waits for it. Empty: the batch can
-    be taken back."""
+    """What would be written twice if the running batch were run again, so that a change waits for it. Empty: the batch
+    can be taken back.
+    """
     span: float = 0.0
-    """About half a minute: the seconds that ``busy``, ``working`` and ``arriving`` are measured over. 0: not yet."""
+    """The seconds, about half a minute, over which ``busy``, ``working`` and ``arriving`` are measured. 0: not yet."""
     busy: float = 0.0
     """The share of the span in which a batch ran."""
     working: float = 0.0
     """The share of the span in which Python functions worked on the bucket that kept them busiest."""
     arriving: float = 0.0
-    """The records that came in, per second."""
+    """The records that arrived, per second."""
     slowest: str = ""
     """The SSP that Python functions spent most time on in the last batches."""
     slowest_seconds: float = 0.0
@@ -162,7 +163,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
     held_by: str | None = None
     """The SSP that holds the watermark back."""
     idle: tuple[str, ...] = ()
-    """The SSPs that don't hold the watermark back because nothing comes from them."""
+    """The SSPs that don't hold the watermark back because nothing arrives from them."""
     dropped: int = 0
     """The late records that were dropped since the lane started."""
     late_groups: int = 0
@@ -173,12 +174,14 @@ class LaneReport(Document, frozen=True, kw_only=True):
     # Drain
 
     halted: str = ""
-    """The drain (its ``uuid``) for which the lane has taken in all that it should so far; ``positions`` are the end."""
+    """The drain (its ``uuid``) for which the lane has taken in everything that it should so far; ``positions`` are the
+    end.
+    """
     drained: bool = False
-    """The lane has ended for good."""
+    """The lane has ended permanently."""
     windows: int = 0
     """The rows of state that are still to be written at the end: one for each window and key, for example."""
     stuck: str = ""
-    """The message that a function has worked on for a second or more."""
+    """The message that a function has been working on for a second or more."""
     overdue: bool = False
-    """The function has worked on it for longer than it may."""
+    """The function has been working on it for longer than it may."""

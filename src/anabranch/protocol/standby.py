@@ -1,4 +1,4 @@
-"""Standbys: copies of lanes' folders that processes keep up to date, to take the lanes over quickly."""
+"""Standbys: copies of lanes' folders that processes keep up to date, to take over the lanes quickly."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class StandbyAction(enum.StrEnum):
 
 
 class StandbyReport(Document, frozen=True, kw_only=True):
-    """What a process reports of a standby that it keeps."""
+    """What a process reports about a standby that it maintains."""
 
     lane: str
     epoch: int
-    """The epoch of the lane's folder that this is a copy of."""
+    """The epoch of the lane's folder of which this is a copy."""
     number: int
     """Which of the folder's standbys this is."""
     batch: int = -1
@@ -35,7 +35,7 @@ class StandbyReport(Document, frozen=True, kw_only=True):
 
 
 class StandbyOrder(Document, frozen=True, kw_only=True):
-    """What a process should do with a standby. One that no order names belongs to another process: forget it."""
+    """What a process should do with a standby. A standby that no order names belongs to another process: forget it."""
 
     lane: str
     epoch: int
@@ -51,7 +51,7 @@ class StandbyStatus(Document, frozen=True, kw_only=True):
     number: int
     """Which of the standbys of the lane's folder this is."""
     container: str
-    """The container that keeps it; empty: a process without a seat does."""
+    """The container that maintains it; empty: a process without a seat does."""
     rack: str | None = None
     batch: int = -1
     """The last batch in it; -1: it isn't complete yet."""

@@ -60,14 +60,14 @@ class LaneStatus(Document, frozen=True, kw_only=True):
 
 
 class LaunchStatus(Document, frozen=True, kw_only=True):
-    """How the coordinator's own launcher fares with a job's containers."""
+    """The state of the coordinator's own launcher for a job's containers."""
 
     wanted: int
     """The containers that should run."""
     running: int
     """The containers that do."""
     failures: int = 0
-    """The containers that failed, one after another, since the last that worked."""
+    """The containers that failed in a row, since the last one that worked."""
     reason: str = ""
     """Why the last one failed."""
     gave_up: bool = False
@@ -99,14 +99,15 @@ class JobStatus(Document, frozen=True, kw_only=True):
     consumption: dict[str, float] = {}
     """In how many containers an SSP is read, on average, by stage."""
     rescale_seconds: float | None = None
-    """How long the last change took, since this coordinator serves the job; None: there was none."""
+    """How long the last change took, since this coordinator began to serve the job; None: there was none."""
     standing_by: int = 0
     """The number of processes that wait for a seat."""
     launching: LaunchStatus | None = None
     """None: the coordinator doesn't start the job's containers."""
     inputs: dict[str, int] = {}
-    """The partition counts that were last seen of the streams that the job reads, by ``system/stream``; 0: the stream
-    no longer exists."""
+    """The last seen partition counts of the streams that the job reads, by ``system/stream``; 0: the stream no longer
+    exists.
+    """
     warnings: tuple[str, ...] = ()
     """Warnings of the coordinator; those of lanes are in their reports."""
     drain: DrainProgress | None = None
@@ -116,8 +117,9 @@ class JobStatus(Document, frozen=True, kw_only=True):
 
 
 class LaneSizing(Document, frozen=True, kw_only=True):
-    """How a lane copes with its load. Fields that aren't explained: see
-    :class:`anabranch.protocol.lane_report.LaneReport`."""
+    """How well a lane keeps up with its load. Fields that aren't explained: see
+    :class:`anabranch.protocol.lane_report.LaneReport`.
+    """
 
     lane: str
     stage: str
@@ -141,16 +143,16 @@ class LaneSizing(Document, frozen=True, kw_only=True):
     needed_rate: float = 0.0
     """The records per second that it must process to have no backlog after the target lag."""
     catch_up: float | None = None
-    """The seconds until there is no backlog; None: the backlog grows, or it isn't known."""
+    """The seconds until there is no backlog; None: the backlog grows, or this isn't known."""
     then: float | None = None
     """``catch_up`` with the proposed factor, including the pause of the change."""
     batch_progress: BatchProgress | None = None
     spent: dict[str, float] = {}
-    """Where the time goes of the running batch, or of the last long one, in seconds by phase."""
+    """Where the time of the running batch goes, or that of the last long one, in seconds by phase."""
 
 
 class Sizing(Document, frozen=True, kw_only=True):
-    """What decides a job's factor and number of containers."""
+    """What determines a job's factor and number of containers."""
 
     job: str
     state: DeploymentState
@@ -163,7 +165,7 @@ class Sizing(Document, frozen=True, kw_only=True):
     autoscale: str = ""
     """What the coordinator's autosizer concludes; empty: it is off."""
     proposed: int = 0
-    """The factor that the present load asks for, without the autosizer's waiting times; 0: not known."""
+    """The factor that the present load requires, regardless of the autosizer's waiting times; 0: unknown."""
     target_lag_seconds: float = 0.0
     """The lag that ``proposed`` aims at."""
     advice: tuple[str, ...] = ()
@@ -171,7 +173,7 @@ class Sizing(Document, frozen=True, kw_only=True):
 
 
 class TaskAssignment(Document, frozen=True, kw_only=True):
-    """Where a task is, and where it should be by the present racks."""
+    """Where a task is, and where it should be according to the present racks."""
 
     seat: str
     should: str
@@ -190,12 +192,12 @@ class Assignment(Document, frozen=True, kw_only=True):
     tasks: dict[str, dict[str, TaskAssignment]]
     """By stage and task."""
     cost: float = 0.0
-    """The cost of what should be: see :class:`anabranch.assignment.assignor.Seating`."""
+    """The cost of the desired assignment: see :class:`anabranch.assignment.assignor.Seating`."""
     lower_bound: float = 0.0
     """The least cost that an assignment can have."""
     before: Traffic | None = None
-    """The traffic between racks as it is."""
+    """The present traffic between racks."""
     after: Traffic | None = None
-    """The traffic between racks as it should be."""
+    """The traffic between racks in the desired assignment."""
     why_not: str = ""
     """Why racks aren't taken into account although the settings ask for it."""

@@ -1,1 +1,1 @@
-"""Operators as DataFrame calls, and what surrounds them in a lane's query."""
+"""Operators as DataFrame calls, and the rest of a lane's query."""

@@ -1,1 +1,1 @@
-"""Where streams live: the contract of a system, the embedded log and Kafka."""
+"""Systems, where streams live: their contract, the embedded log and Kafka."""

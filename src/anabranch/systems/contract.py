@@ -1,6 +1,6 @@
-"""What every system gives to the rest: its streams, a lane's output into it, and what a session and a user need.
+"""What every system provides: its streams, a lane's output into it, and what a session and a user need.
 
-Nothing outside of ``anabranch.systems`` asks which system it has: what they do differently stands here.
+Nothing outside of ``anabranch.systems`` asks which system it has: the differences between systems are all here.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ __all__ = ["Appender", "Folder", "Offsets", "Range", "Records", "SessionNeeds", 
 Offsets = npt.NDArray[np.int64]
 
 Records = tuple[Offsets, pa.RecordBatch]
-"""The offsets of some records of one partition, rising, and the records in the columns of ``RECORD_SCHEMA``."""
+"""The rising offsets of some records of one partition, and the records in the columns of ``RECORD_SCHEMA``."""
 
 Range = tuple[int, int]
 """The first offset, and the one after the last."""
 
 
 class Appender(Protocol):
-    """Adds records to one stream from outside of any job. For one thread."""
+    """Adds records to one stream from outside any job. For one thread."""
 
     def append(self, batch: pa.RecordBatch) -> int:
-        """Add a batch in the columns of ``RECORD_SCHEMA``, each record to the partition that murmur2 of its key
-        says; null keys go anywhere. It is durable when this returns. Gives the number of records."""
+        """Add a batch in the columns of ``RECORD_SCHEMA``, each record to the partition given by murmur2 of its key;
+        null keys go anywhere. The batch is durable when this returns. Returns the number of records.
+        """
         ...
 
     def close(self) -> None: ...
@@ -46,13 +47,13 @@ class Appender(Protocol):
 
 @dataclass(frozen=True)
 class SessionNeeds:
-    """What a Spark session must be started with. ``conf``: Spark's settings; those of jars and packages are joined with
+    """What a Spark session needs at its start. ``conf``: Spark's settings; those for jars and packages are merged with
     what others need.
 
-    ``jars``: a set of :data:`anabranch.jars.pinned.SETS` that would do instead of packages, if it were fetched.
+    ``jars``: a set of :data:`anabranch.jars.pinned.SETS` that would serve instead of packages, if it were fetched.
 
-    In words: ``origin``: where that comes from; ``summary``: what the packages are; ``cure``: what to do where no Maven
-    repository has them.
+    For messages: ``origin``: where these needs come from; ``summary``: what the packages are; ``cure``: what to do if
+    no Maven repository has them.
     """
 
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -64,7 +65,7 @@ class SessionNeeds:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder that every process of a job must see. ``cure``: what to do where one doesn't."""
+    """A folder that every process of a job must see. ``cure``: what to do if one doesn't."""
 
     label: str
     path: Path
@@ -73,8 +74,9 @@ class Folder:
 
 @dataclass(frozen=True)
 class StreamFault:
-    """``path``: the file or folder that is damaged; ``problem``: the rest of a sentence that begins with it; ``lost``:
-    what can't be read without it."""
+    """``path``: the damaged file or folder; ``problem``: the rest of a sentence that begins with it; ``lost``: what
+    can't be read without it.
+    """
 
     path: str
     problem: str
@@ -82,53 +84,55 @@ class StreamFault:
 
 
 class System(Protocol):
-    """A place of named, partitioned, ordered logs. Answers are fresh: others may create streams, too.
+    """A place of named, partitioned, ordered logs. Answers are up to date: others may create streams, too.
 
-    Inherit from it: what is not abstract here says what is so of a system that has nothing to do for it.
+    Inherit from it: methods that aren't abstract have defaults for a system that has nothing to do for them.
 
-    All methods that take a stream raise NotFoundError if there is none of that name. An object may be shared by
-    threads and can be pickled: it travels to Python workers. It connects to nothing before it is asked something.
+    All methods that take a stream raise NotFoundError if there is none of that name. Threads may share an object, and
+    it can be pickled: it travels to Python workers. It doesn't connect before it is used.
     """
 
     spark: ClassVar[str] = "anabranch.systems.reading.spark"
-    """The module that is its :class:`anabranch.systems.reading.spark.SparkSide`: nothing else of it may import PySpark.
-    This one reads any system by ``ends`` and ``read``."""
+    """The module that is its :class:`anabranch.systems.reading.spark.SparkSide`: no other module of the system may
+    import PySpark. This default reads any system with ``ends`` and ``read``.
+    """
 
     stream_settings: ClassVar[tuple[str, ...]] = ()
-    """Which of ``delivery``, ``on_data_loss`` and ``topic`` a section ``[streams.NAME]`` may have."""
+    """Which of ``delivery``, ``on_data_loss`` and ``topic`` a section ``[streams.NAME]`` may contain."""
 
     real_time: ClassVar[bool] = False
-    """Whether records come one by one in Spark's real-time mode."""
+    """Whether records arrive one by one in Spark's real-time mode."""
 
     gapless: ClassVar[bool] = True
     """Whether every offset is a record. Never count records by subtraction where this is false."""
 
     foreign_producers: ClassVar[bool] = False
-    """Whether other programs may write streams, and put keys into partitions in another way than ours."""
+    """Whether other programs may write streams, and may assign keys to partitions differently."""
 
     connector: ClassVar[bool] = False
-    """Whether Spark reads and writes it by jars, which :meth:`session_needs` names."""
+    """Whether Spark reads and writes it with jars, which :meth:`session_needs` names."""
 
     begins_in_folder: ClassVar[bool] = False
-    """Whether Spark's source finds in its checkpoint folder where it begins, whatever it was told before: its query can
-    then be analyzed before that is known."""
+    """Whether Spark's source finds its start offsets in its checkpoint folder, whatever its options said before: its
+    query can then be analyzed before they are known.
+    """
 
     remote: ClassVar[bool] = True
-    """Whether it is asked over a network, so that it isn't asked at every batch where its streams end."""
+    """Whether it is asked over a network, so that it isn't asked for the ends of its streams at every batch."""
 
     error_cures: ClassVar[Sequence[tuple[str, str]]] = ()
-    """What helps against errors of clients and of Java: regular expressions for ``kind: message``, and the cures."""
+    """What helps against errors of clients and of Java: regular expressions for ``kind: message``, with the cures."""
 
     name: str
-    """As in SSPs, and in settings."""
+    """The system's name in SSPs and in settings."""
 
     @classmethod
     @abstractmethod
     def opened(cls, name: str, settings: Settings, job: str) -> Self:
-        """The system as settings have it, ``settings.systems.sections[name]``. ``job`` may be ''.
+        """The system configured by ``settings.systems.sections[name]``. ``job`` may be ''.
 
         Raises:
-            ConfigError: a setting that isn't allowed.
+            ConfigError: a setting isn't allowed.
         """
         ...
 
@@ -151,15 +155,15 @@ class System(Protocol):
 
     @abstractmethod
     def id(self, stream: str) -> str:
-        """What tells a stream from another one of the same name, made after it was deleted."""
+        """What distinguishes a stream from one of the same name that was created after it was deleted."""
         ...
 
     @abstractmethod
     def create(self, stream: str, partitions: int, internal: bool = False) -> None:
-        """Make a stream; one that is there with that count is left as it is. ``internal``: between two stages.
+        """Create a stream; an existing one with that count is left as it is. ``internal``: it is between two stages.
 
         Raises:
-            ConflictError: it is there with another count.
+            ConflictError: it exists with another count.
         """
         ...
 
@@ -183,24 +187,24 @@ class System(Protocol):
 
     @abstractmethod
     def high_watermarks(self, stream: str) -> dict[int, int]:
-        """Partition → the end with what readers can't see yet, and maybe never will: that of open transactions."""
+        """Partition → the end including what readers can't see yet, and may never see: records of open transactions."""
         ...
 
     def known_ends(self, stream: str) -> dict[int, int]:
-        """As :meth:`high_watermarks`, of a stream that this object asks for again and again."""
+        """Like :meth:`high_watermarks`, for a stream that this object asks for repeatedly."""
         return self.high_watermarks(stream)
 
     @abstractmethod
     def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
-        """Partition → the first offset whose record has this timestamp or a later one; the end if none has."""
+        """Partition → the first offset whose record has this timestamp or a later one; the end if there is none."""
         ...
 
     @abstractmethod
     def read(self, stream: str, partition: int, ranges: Sequence[Range]) -> Iterator[Records]:
-        """All records of these ranges, which rise and don't overlap, in order.
+        """All records in these ranges, which rise and don't overlap, in order.
 
         Raises:
-            LogError: some of the range isn't kept any more.
+            LogError: part of a range isn't kept any more.
         """
         ...
 
@@ -213,22 +217,27 @@ class System(Protocol):
     def controls(self, stream: str, partition: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
         """The control records of an intermediate stream that a reader at ``position`` of a partition must heed.
 
-        They are those after ``cursor`` before whose place all records were read; with the new cursor (-1: none).
+        These are the ones after ``cursor`` before whose place all records were read. Also returns the new cursor (-1:
+        none).
         """
         ...
 
     def offset(self, stream: str, id: str, positions: Mapping[int, int]) -> dict[str, Any]:
-        """Positions as the Spark source writes them to the offset log.
-        :class:`anabranch.container.checkpoint.offset_log.Entry` knows this form, and Spark's Kafka connector's."""
+        """Positions in the form in which the Spark source writes them to the offset log.
+        :class:`anabranch.container.checkpoint.offset_log.Entry` knows this form, and that of Spark's Kafka connector.
+        """
         return {"stream": stream, "id": id, "positions": {str(p): at for p, at in sorted(positions.items())}}
 
     def racks(self, stream: str) -> Mapping[int, tuple[str | None, ...]]:
-        """Partition → the racks that hold a replica of it, its leader's first; None: of a broker without one. Empty:
-        the system has no racks."""
+        """Partition → the racks of its replicas, the leader's first; None: for a broker without one. Empty: the system
+        has no racks.
+        """
         return {}
 
     def commit_positions(self, group: str, positions: Mapping[str, Mapping[int, int]]) -> None:
-        """Tell how far a group has read, stream → partition → offset, for tools that show lag. Nobody else reads it."""
+        """Report how far a group has read, stream → partition → offset, for tools that show lag. Nobody else reads
+        this.
+        """
         return
 
     def purge(self, stream: str, before: Mapping[int, int]) -> None:
@@ -248,7 +257,7 @@ class System(Protocol):
         """Stop every incarnation of a lane below ``epoch``: once this returns, none can publish any more. Idempotent;
         after an error, it is called again. The coordinator calls it, which has no Spark.
 
-        ``new``: no batch of the lane was ever planned; None: that isn't known.
+        ``new``: no batch of the lane was ever planned; None: unknown.
 
         Raises:
             ConflictError, FencedError: a process with a higher epoch has the lane.
@@ -256,40 +265,46 @@ class System(Protocol):
         ...
 
     def recover(self, lane: Lane, epoch: int, new: bool | None) -> None:
-        """End what a former process of the lane left open, before it is looked what the outputs hold. The lane's new
-        process calls it, which has the lane under ``epoch``."""
+        """End what a former process of the lane left open, before the outputs are asked what they contain. The lane's
+        new process, which has the lane under ``epoch``, calls it.
+        """
         return
 
     def withdraw(self, lane: Lane, epoch: int, new: bool | None) -> int:
-        """Let nobody write for a lane any more whose query has ended here, until it takes its outputs anew. Gives the
-        last batch of which an output holds anything then, -1 if that isn't known: :meth:`published` is asked, too."""
+        """Withdraw the right to write for a lane whose query has ended here, until it takes its outputs again. Returns
+        the last batch that is then in an output, at least in part, or -1 if that isn't known: :meth:`published` is
+        asked, too.
+        """
         return -1
 
     @abstractmethod
     def published(self, lane: Lane) -> int:
-        """The last batch of a lane of which any output here holds anything, -1 if none."""
+        """The last batch of a lane that is in any output here, at least in part, -1 if none."""
         ...
 
     def seen(self, lane: Lane) -> int:
-        """As :meth:`published`, while the lane is at work, of outputs whose writers make rows visible before the driver
-        publishes a batch; -1 if there are none. It may be a later one by now."""
+        """Like :meth:`published`, for a running lane and outputs whose writers make rows visible before the driver
+        publishes a batch; -1 if there are none. There may be later batches by now.
+        """
         return -1
 
     @abstractmethod
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that are remembered to have written any of these streams, and where, for a message.
-        Streams that aren't there are passed over."""
+        """The lanes of a job that are remembered as writers of any of these streams, each with the place, for a
+        message. Streams that don't exist are skipped.
+        """
         ...
 
     # What else a job and its user need
 
     def session_needs(self) -> SessionNeeds:
-        """What a session must be started with to read and write here."""
+        """What a session needs at its start to read and write here."""
         return SessionNeeds()
 
     def faults(self, stream: str) -> Sequence[StreamFault]:
-        """What is wrong with the files of a stream, as ``anabranch check`` tells it. Streams that others keep are
-        theirs to look at."""
+        """What is wrong with the files of a stream, for ``anabranch check``. Streams that others store are theirs to
+        check.
+        """
         return ()
 
     def archive(self) -> Archive | None:
@@ -297,9 +312,9 @@ class System(Protocol):
         return None
 
     def folders(self) -> Sequence[Folder]:
-        """The folders that it needs, which are made where they aren't there."""
+        """The folders that it needs, which are created if they don't exist."""
         return ()
 
     def checks(self) -> Mapping[str, Callable[[], str]]:
-        """What ``anabranch doctor`` looks at, by name: each says what it has found, or raises AnabranchError."""
+        """The checks of ``anabranch doctor``, by name: each returns what it found, or raises AnabranchError."""
         return {}

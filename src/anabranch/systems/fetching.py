@@ -1,4 +1,4 @@
-"""Single records by their offsets: for what is looked at again, such as a record that could not be processed."""
+"""Reading single records by their offsets, to look at them again, such as records that could not be processed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from anabranch.systems.contract import Records, System
 __all__ = ["NEAR", "fetch"]
 
 NEAR = 1000
-"""Offsets that are no further apart are read in one go."""
+"""Offsets that are at most this far apart are read together."""
 
 
 def fetch(system: System, stream: str, partition: int, offsets: Sequence[int]) -> Iterator[Records]:
-    """The records at these offsets, which rise.
+    """The records at these rising offsets.
 
     Raises:
-        LogError: they aren't all there.
+        LogError: not all of them are there.
     """
     wanted = np.asarray(offsets, dtype=np.int64)
     if not len(wanted):

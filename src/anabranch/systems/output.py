@@ -1,4 +1,4 @@
-"""How a lane's rows come into a system: what Spark's workers do with them, and what the driver does for each batch."""
+"""How a lane's rows get into a system: what Spark's workers do with them, and what the driver does for each batch."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Numbers = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Target:
-    """A stream that a lane writes to. ``partitions``: the count that it writes it by for all its life."""
+    """A stream that a lane writes to. ``partitions``: the count that the lane uses for its whole life."""
 
     stream: str
     partitions: int
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker has made durable of a batch. ``ref``: what the driver publishes ('': it is published already).
+    """What a worker has made durable of a batch. ``ref``: what the driver publishes ('': it is already published).
 
-    ``total``: how many records the slot has ever written (where the system counts them by slot).
+    ``total``: how many records the slot has ever written (if the system counts them by slot).
     """
 
     stream: str
@@ -45,7 +45,7 @@ read_written = msgspec.msgpack.Decoder(Written).decode
 
 
 class Writer(Protocol):
-    """Takes one Spark task's part of a batch. Not after :meth:`close` or :meth:`abort`."""
+    """Takes one Spark task's part of a batch. It isn't used after :meth:`close` or :meth:`abort`."""
 
     def write(self, target: Target, slot: int, partitions: Numbers, records: pa.RecordBatch) -> None:
         """Take records in the columns of ``RECORD_SCHEMA``, with the partition of each."""
@@ -62,11 +62,11 @@ class Output(Protocol):
     """Travels to workers."""
 
     def writer(self, task: int, batch: int) -> Writer:
-        """Opens what one Spark task writes of a batch."""
+        """Opens the writer for one Spark task's part of a batch."""
         ...
 
     def limit(self, stream: str) -> float:
-        """The bytes that a record of a stream may have, with some to spare for what it is sent with."""
+        """The size limit of a record of a stream, in bytes, with a margin for what is sent along with it."""
         ...
 
 
@@ -85,34 +85,36 @@ class Publisher(Protocol):
 
     @property
     def plannable(self) -> bool:
-        """Whether Spark can plan the write of a batch before the batch is there, by all that :attr:`output` needs."""
+        """Whether Spark can plan the write of a batch in advance, with everything that :attr:`output` needs."""
         ...
 
     @property
     def batch_seconds(self) -> float:
-        """How long a batch may take, from its first row to its end. Asked if it is ``slotted``: of others, any time."""
+        """How long a batch may take, from its first row to its end. Only asked if it is ``slotted``; otherwise there is
+        no limit.
+        """
         ...
 
     def take(self, new: bool) -> None:
-        """Make the lane's slots ours before its first batch: after that, no older incarnation can write any more.
+        """Take the lane's slots before its first batch: after that, no older incarnation can write any more.
 
         ``new``: no batch of the lane was ever planned.
 
         Raises:
-            FencedError: a newer one holds them.
+            FencedError: a newer one owns them.
             StateError: the lane is new and they aren't, or the other way round.
         """
         ...
 
     def publish(self, batch: int, written: Sequence[Written], controls: Mapping[Target, Control]) -> None:
-        """Let readers see what workers have written of a batch; a replay changes nothing.
+        """Make visible what workers have written of a batch; a replay changes nothing.
 
-        ``controls``: what to tell the readers of intermediate streams, in all of their partitions.
+        ``controls``: the control records for the readers of intermediate streams, in all of their partitions.
         """
         ...
 
     def settle(self) -> None:
-        """Wait a moment for what was published to be seen by readers: some systems take it there later."""
+        """Wait a moment until readers can see what was published: some systems complete this later."""
         ...
 
     def put_aside(self, streams: Sequence[str]) -> int:

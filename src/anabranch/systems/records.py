@@ -1,4 +1,4 @@
-"""Records as Arrow columns: what every system gives and takes."""
+"""Records as Arrow columns, the form that every system provides and takes."""
 
 from __future__ import annotations
 

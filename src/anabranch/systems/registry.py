@@ -1,4 +1,4 @@
-"""Which class a system has: those that are shipped, by name, and any other that settings name as ``module:Class``."""
+"""The class of a system: shipped ones by name, and any other that settings name as ``module:Class``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHIPPED = {
     "embedded": "anabranch.systems.embedded.system:EmbeddedSystem",
     "kafka": "anabranch.systems.kafka.system:KafkaSystem",
 }
-"""Each has a section of its own in :class:`anabranch.config.SystemsSettings`."""
+"""Each has its own section in :class:`anabranch.config.SystemsSettings`."""
 
 _loaded: dict[str, type[System]] = {}
 
@@ -24,7 +24,8 @@ def class_of(name: str, settings: Settings) -> type[System]:
     """The class of a system.
 
     Raises:
-        ConfigError: there is no such system, with those that there are; or its class can't be imported, or is none.
+        ConfigError: there is no such system, in which case the message lists those that exist; or its class can't be
+            imported, or isn't a system.
     """
     section = settings.systems.sections.get(name)
     if section is None:
@@ -36,8 +37,9 @@ def class_of(name: str, settings: Settings) -> type[System]:
 
 
 def error_cures() -> Iterator[tuple[str, str]]:
-    """What helps against errors of the clients of all systems that this process has met, and of those that are
-    shipped; see ``System.error_cures``."""
+    """Cures for errors of the clients of all systems that this process has used, and of the shipped ones; see
+    ``System.error_cures``.
+    """
     for name, where in SHIPPED.items():
         yield from _class(name, where).error_cures
     for where, each in list(_loaded.items()):

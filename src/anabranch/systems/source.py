@@ -1,4 +1,4 @@
-"""What the Spark sources of all systems have in common: columns, what holds a source back, how a batch is shared."""
+"""What the Spark sources of all systems share: columns, limits of a source, how a batch is divided."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ __all__ = ["BARE", "SCHEMA", "Limits", "Reading", "columns", "share"]
 
 SCHEMA = "key binary, value binary, headers string, timestamp timestamp, partition int, offset bigint"
 BARE = "key binary, value binary, partition int, offset bigint"
-"""Without headers and timestamps, which cost a reader some percent that doesn't need them."""
+"""Without headers and timestamps, which cost several percent and which some readers don't need."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What holds a lane's source back.
+    """The limits of a lane's source.
 
-    ``max_rows``: of a first batch, 0 in real time; later ones go by the query's read limits.
-    ``nothing``: none is read, and batches are as if there were none.
-    ``fail_on_loss``: when records are gone that were not read yet.
-    ``lane`` and ``commits`` (a lane's id and commit folder) are for the steps that tests stop at. ``line``: where
-    Python workers tell how far they are.
+    ``max_rows``: for a first batch, 0 in real time; later ones follow the query's read limits. ``nothing``: nothing is
+    read, as if there were no records. ``fail_on_loss``: fail when records are gone that were not read yet. ``lane`` and
+    ``commits`` (a lane's id and commit folder) are for tests that stop at a step. ``line``: where Python workers report
+    their progress.
     """
 
     max_rows: int
@@ -39,7 +38,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a lane reads of a stream: all records of the partitions that ``starting`` names, from there on.
+    """What a lane reads from a stream: all records of the partitions that ``starting`` names, from these offsets on.
 
     ``until``: not beyond these offsets, if the system can stop there. ``bare``: in the columns of ``BARE``.
     """
@@ -52,7 +51,9 @@ class Reading:
 
 
 def share(start: Mapping[int, int], ends: Mapping[int, int], most: int) -> dict[int, int]:
-    """End positions of a batch of at most ``most`` rows, shared out evenly; what one can't use goes to the others."""
+    """End positions of a batch of at most ``most`` rows, divided evenly; what one partition can't use goes to the
+    others.
+    """
     taken: dict[int, int] = {}
     left = most
     waiting = sorted(start, key=lambda p: (max(0, ends[p] - start[p]), p))

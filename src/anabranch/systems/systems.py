@@ -21,10 +21,10 @@ __all__ = ["Systems"]
 
 
 class Systems:
-    """All systems that settings name. Nothing is connected to before it is asked something. ``job`` may be ''.
+    """All systems that settings name. Nothing connects before it is used. ``job`` may be ''.
 
     Raises:
-        ConfigError: two streams are bound to one topic, or a stream has a setting that its system has no meaning for.
+        ConfigError: two streams are bound to one topic, or a stream has a setting that its system doesn't support.
     """
 
     def __init__(self, settings: Settings, job: str = "") -> None:
@@ -52,12 +52,13 @@ class Systems:
 
     @property
     def all(self) -> list[System]:
-        """Those that are shipped, and those that settings name."""
+        """The shipped systems, and those that settings name."""
         return [self.named(name) for name in self._settings.systems.sections]
 
     def racks(self, streams: Iterable[str]) -> dict[str, dict[int, tuple[str | None, ...]]]:
-        """The racks of the partitions of streams, by ``system/stream``, as :meth:`System.racks` gives them; of those
-        that are in no racks, or aren't there, nothing."""
+        """The racks of the partitions of streams, by ``system/stream``, as :meth:`System.racks` returns them; streams
+        that are in no racks, or don't exist, are left out.
+        """
         found = {}
         for name in streams:
             system, stream = name.split("/")
@@ -82,17 +83,18 @@ class Systems:
             system.recover(lane, epoch, new)
 
     def withdraw(self, lane: Lane, epoch: int, *, new: bool | None) -> int:
-        """Let nobody write for a lane any more; see :meth:`System.withdraw`. Gives the last batch of which an output
-        holds anything then, -1 if none."""
+        """Withdraw the right to write for a lane; see :meth:`System.withdraw`. Returns the last batch that is then in
+        an output, at least in part, -1 if none.
+        """
         held = max((system.withdraw(lane, epoch, new) for system in self._exact(lane)), default=-1)
         return max(held, self.published(lane))
 
     def seen(self, lane: Lane) -> int:
-        """The last batch of which an output of a lane is known to hold something, while it is at work."""
+        """The last batch known to be in an output of a running lane, at least in part."""
         return max((system.seen(lane) for system in self._exact(lane)), default=-1)
 
     def published(self, lane: Lane) -> int:
-        """The last batch of which an output of a lane holds anything, -1 if none."""
+        """The last batch that is in an output of a lane, at least in part, -1 if none."""
         written = sorted({lane.system(stream) for stream in lane.outputs if not self.is_table(stream)})
         found = [self.named(name).published(lane) for name in written]
         return max([*found, self.in_tables(lane)])
@@ -104,11 +106,11 @@ class Systems:
         return [self.named(name) for name in sorted({lane.system(s) for s in exact if not self.is_table(s)})]
 
     def is_table(self, output: str) -> bool:
-        """Whether what is written under a name goes to a table, and not to a stream."""
+        """Whether an output with this name goes to a table, and not to a stream."""
         return output in self._settings.outputs
 
     def table(self, output: str) -> Table:
-        """The table of an output. Raises ConfigError for settings that are wrong."""
+        """The table of an output. Raises ConfigError for invalid settings."""
         return opening.opened(output, self._settings.outputs[output])
 
     def tables(self, lane: Lane) -> dict[str, Table]:
@@ -116,7 +118,8 @@ class Systems:
         return {output: self.table(output) for output in sorted(lane.outputs) if self.is_table(output)}
 
     def fence_tables(self, lane: Lane, epoch: int, *, new: bool | None, foreign: bool) -> None:
-        """Stop every incarnation of a lane below ``epoch`` at its tables. ``foreign``: also those of a user's class.
+        """Stop every incarnation of a lane below ``epoch`` at its tables. ``foreign``: including those of a user's
+        class.
 
         Raises:
             FencedError: a process with a higher epoch has the lane.
@@ -131,14 +134,14 @@ class Systems:
         return max((table.last(lane.job, lane.id) for table in self.tables(lane).values()), default=-1)
 
     def bound(self) -> dict[str, str]:
-        """The system of each stream that is bound to one; of an output into a table, its kind."""
+        """The system of each stream that is bound to one; for an output into a table, its kind."""
         tables = {output: each.to for output, each in self._settings.outputs.items()}
         streams = {stream: each.system for stream, each in self._settings.streams.items() if each.system is not None}
         return {**tables, **streams}
 
     @property
     def streams_by_topic(self) -> dict[str, str]:
-        """The streams whose topics have other names."""
+        """The streams of topics that have other names."""
         return {topic: stream for stream, topic in _topics(self._settings).items()}
 
     @property
@@ -147,12 +150,13 @@ class Systems:
         return self._settings.systems.default
 
     def of(self, stream: str) -> System:
-        """The system that a stream of the user's lives in."""
+        """The system of a user's stream."""
         return self.named(self.bound().get(stream, self.default))
 
     def writers(self, name: str, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that a system, or the tables of a kind, remember to have written there, each with where it
-        was found."""
+        """The lanes of a job that a system, or the tables of a kind, remember as writers, each with the place where it
+        was found.
+        """
         tables = [output for output in streams if self.is_table(output)]
         if not tables:
             return self.named(name).writers(job, streams)
@@ -166,12 +170,12 @@ class Systems:
             return []
 
     def on_data_loss(self, stream: str) -> str:
-        """What a lane does when records of a stream are gone that it hasn't read: ``fail`` or ``earliest``."""
+        """What a lane does when records of a stream have been deleted before it read them: ``fail`` or ``earliest``."""
         bound = self._settings.streams.get(self.bound_as(stream))
         return "fail" if bound is None else bound.on_data_loss
 
     def bound_as(self, stream: str) -> str:
-        """The name under which settings bind a stream: maybe that of a pattern."""
+        """The name under which settings bind a stream, which may be that of a pattern."""
         taking = (name for name, pattern in self._settings.patterns.items() if re.fullmatch(pattern, stream))
         return stream if stream in self._settings.streams else next(taking, stream)
 

@@ -132,6 +132,6 @@ class Table(Protocol):
     def leave(self, owner: Owner) -> None:
         """Remove what only this owner needed, including what a failed batch left. Keep the mark.
 
-        Called when none of the owner's tasks is at work.
+        Called when none of the owner's tasks is running.
         """
         ...

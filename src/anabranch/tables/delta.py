@@ -1,4 +1,4 @@
-"""A table of Delta Lake's: the mark of a lane is in the protocol's own transaction identifiers."""
+"""A Delta Lake table. A lane's mark is kept in the protocol's own transaction identifiers."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class DeltaOptions(options.FolderOptions):
 
 
 class DeltaFolder:
-    """A lane has two application ids: one whose version is its last batch, one whose version is its epoch. Each commit
-    and each fence names the second one. Of two commits that name the same id and don't know of each other, the protocol
-    lets one pass: so whoever has not seen a fence fails.
+    """A lane has two application ids: the version of one is its last batch, the version of the other its epoch. Each
+    commit and each fence names the second one. Of two concurrent commits that name the same id, the protocol accepts
+    only one, so a commit that hasn't seen a fence fails.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -78,7 +78,7 @@ class DeltaFolder:
         return NOTHING if mark is None else mark.batch
 
     def writers(self, job: str) -> list[str]:
-        """None: a Delta table tells of an application id only to who knows it."""
+        """None: a Delta table can only be asked about application ids that are known."""
         return []
 
     def writer(self, owner: Owner, schema: pa.Schema) -> Rows:
@@ -106,7 +106,7 @@ class DeltaFolder:
         self._drop([ref for ref in refs if ref not in joined])
 
     def leave(self, owner: Owner) -> None:
-        """Nothing: files that no commit names are taken away by a full vacuum of the table."""
+        """Nothing to do: a full vacuum of the table removes files that no commit names."""
 
     def _table(self) -> Any:
         try:
@@ -121,7 +121,7 @@ class DeltaFolder:
             ) from error
 
     def _check(self, table: Any, schema: pa.Schema) -> None:
-        """See that it takes rows of these columns."""
+        """Check that the table accepts rows with these columns."""
         partitions = table.metadata().partition_columns
         if partitions:
             raise ConflictError(
@@ -153,7 +153,7 @@ class DeltaFolder:
         return None if epoch is None else Mark(epoch, NOTHING if batch is None else batch)
 
     def _committed(self, table: Any, owner: Owner, mark: Mark, refs: Sequence[FileRef]) -> bool:
-        """Whether a commit on top of what was read is in; if not, somebody else's is in its way."""
+        """Whether a commit on top of the version that was read succeeded; if not, another commit came first."""
         of_batch, of_epoch = _ids(owner.job, owner.lane)
         named = [Transaction(of_epoch, mark.epoch), *([Transaction(of_batch, mark.batch)] if mark.batch >= 0 else [])]
         now = time.time_ns() // 1_000_000

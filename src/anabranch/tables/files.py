@@ -20,11 +20,11 @@ __all__ = ["FileRef", "FileStore", "FileWriter", "Folder", "Rows", "columns", "m
 
 _GROUP_BYTES = 64 << 20
 _GROUP_ROWS = 1 << 20
-"""Of a row group: a worker holds one in memory."""
+"""The rows of a row group, which a worker holds in memory."""
 
 
 class FileRef(msgspec.Struct, frozen=True):
-    """A file that is durable. ``name`` is within its place."""
+    """A durable file. ``name`` is relative to its place."""
 
     name: str
     rows: int
@@ -35,10 +35,10 @@ _read = msgspec.msgpack.Decoder(FileRef).decode
 
 
 class FileStore(Protocol):
-    """Holds files, each of which is written once."""
+    """A store for files, each of which is written once."""
 
     def new(self) -> str:
-        """A name that nobody else has."""
+        """A name that nobody else uses."""
         ...
 
     def make(self, name: str) -> pa.NativeFile: ...
@@ -46,7 +46,7 @@ class FileStore(Protocol):
     def read(self, name: str) -> pa.NativeFile: ...
 
     def settle(self, names: Sequence[str]) -> None:
-        """Make files durable that are closed."""
+        """Make closed files durable."""
         ...
 
     def remove(self, name: str) -> None:
@@ -120,7 +120,7 @@ class FileWriter:
         return self._done
 
     def abort(self) -> None:
-        """Remove what was written, also where no more can be."""
+        """Remove what was written, even if nothing more can be written."""
         for open_one in (self._file, self._sink):
             if open_one is not None:
                 with suppress(OSError):
@@ -154,7 +154,7 @@ class FileWriter:
 
 @dataclass(frozen=True)
 class Rows:
-    """One task's rows, in files that no reader knows of before a commit names them."""
+    """The rows of one task, in files that readers don't see before a commit names them."""
 
     files: FileWriter
 
@@ -169,7 +169,7 @@ class Rows:
 
 
 def named(parts: Sequence[bytes]) -> list[FileRef]:
-    """The files that tasks have written."""
+    """The files that tasks have written, from what their writers returned."""
     return [_read(part) for part in parts]
 
 
@@ -180,10 +180,10 @@ def columns(store: FileStore, ref: FileRef) -> pa.Schema:
 
 
 def merged(store: FileStore, refs: Sequence[FileRef], target: int) -> list[FileRef]:
-    """Files of many tasks, those next to each other that are small joined to some of about ``target`` bytes.
+    """The files of many tasks, with small neighbours merged into files of about ``target`` bytes.
 
-    No more than ``target`` bytes are written anew, whatever there is. The files that are joined stay where they are.
-    All have the same columns.
+    At most ``target`` bytes are rewritten, however many files there are. The merged files stay where they are. All
+    files have the same columns.
     """
     found: list[FileRef] = []
     run: list[FileRef] = []
@@ -228,7 +228,7 @@ def _joined(store: FileStore, refs: Sequence[FileRef], target: int) -> list[File
 
 @contextmanager
 def told(where: str) -> Iterator[None]:
-    """What the disk says, as an AnabranchError."""
+    """Raises errors of the disk as an AnabranchError."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A table of Iceberg's: the mark of a lane is a property of the table, set in the commit of its snapshot."""
+"""An Iceberg table. A lane's mark is a property of the table, set in the commit of its snapshot."""
 
 from __future__ import annotations
 
@@ -44,17 +44,19 @@ __all__ = ["IcebergTable"]
 
 _ATTEMPTS = 20
 _FIRST_WAIT, _LONGEST_WAIT = 0.02, 1.0
-"""Seconds. Each commit of anybody is in the way of all others: who has lost waits, each time longer, and by chance."""
+"""Seconds. Any two commits conflict, so the one that loses waits: longer each time, by a random time."""
 _MADE = {
     "commit.manifest-merge.enabled": "true",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
 }
-"""Properties of tables that a job creates: a stream makes many small commits."""
+"""Properties of the tables that a job creates, because a stream makes many small commits."""
 
 
 class IcebergOptions(options.Options):
-    """``table``: with its namespace. ``catalog``: pyiceberg's properties of the catalog, and maybe its ``name``."""
+    """``table``: with its namespace. ``catalog``: pyiceberg's properties of the catalog, optionally with its
+    ``name``.
+    """
 
     table: str
     catalog: dict[str, str] = {}
@@ -78,13 +80,13 @@ class IcebergOptions(options.Options):
 
 
 class _OneCommit(Transaction):
-    """A commit on top of what was read, or none. pyiceberg's own, when it has lost, is tried again on top of what
-    nobody has looked at: a fence, maybe.
+    """A commit on top of the version that was read, or none at all. pyiceberg would retry a lost commit on top of a
+    newer version that nobody has examined, and that may contain a fence.
     """
 
     @property
     def table_metadata(self) -> TableMetadata:
-        """Not a copy, before there are changes: with a hundred snapshots, copies are nine tenths of a commit."""
+        """Copied only when there are changes: with a hundred snapshots, copying takes nine tenths of a commit."""
         return super().table_metadata if self._updates else self._table.metadata
 
     def commit_transaction(self) -> Table:
@@ -93,7 +95,7 @@ class _OneCommit(Transaction):
         return self._table
 
     def clear_away(self) -> None:
-        """Remove the manifests of a commit that has lost."""
+        """Remove the manifests of a commit that lost."""
         for added in [update.snapshot for update in self._updates if isinstance(update, AddSnapshotUpdate)]:
             io = self._table.io
             for manifest in added.manifests(io):
@@ -104,7 +106,7 @@ class _OneCommit(Transaction):
 
 @dataclass(frozen=True)
 class _Data:
-    """Where a table wants its files. Names are whole."""
+    """The table's location for data files. Names are complete URIs."""
 
     table: Table
     owner: Owner
@@ -135,7 +137,7 @@ class _Data:
 
 @dataclass(frozen=True)
 class _Rows(Rows):
-    """With the types that the table has."""
+    """Rows with the types of the table's columns."""
 
     where: str
 
@@ -152,9 +154,8 @@ class _Rows(Rows):
 
 
 class IcebergTable:
-    """Each commit and each fence makes a snapshot, on top of the one that was current when its maker looked; and sets
-    the lane's mark, a property, in the same commit. So whoever has not seen a fence fails. A snapshot tells whose it
-    is, too, but snapshots expire.
+    """Each commit and each fence makes a snapshot on top of the current one and sets the lane's mark, a property, in
+    the same commit. So a commit that hasn't seen a fence fails. A snapshot names its writer, too, but snapshots expire.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -222,10 +223,10 @@ class IcebergTable:
                 return
 
     def leave(self, owner: Owner) -> None:
-        """Nothing: files that no snapshot names are taken away by the maintenance of the table."""
+        """Nothing to do: maintenance of the table removes files that no snapshot names."""
 
     def _catalog(self) -> Catalog:
-        """References are resolved each time; as long as they stand for the same, it is the same catalog."""
+        """References are resolved each time; the catalog is reused as long as their values are the same."""
         setting = f"outputs.{self._name}.catalog"
         given = {key: resolved(f"{setting}.{key}", text) for key, text in self._given.items()}
         try:
@@ -241,7 +242,7 @@ class IcebergTable:
             return self._catalog().load_table(self._table)
 
     def _looks(self) -> Iterator[Table]:
-        """The table as it is now; and again, later, after each commit that somebody else's was in the way of."""
+        """The table as it is now, and again, after a pause, whenever another commit came first."""
         for attempt in range(_ATTEMPTS):
             yield self._loaded()
             time.sleep(random.uniform(0, min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT)))
@@ -263,7 +264,7 @@ class IcebergTable:
             ) from None
 
     def _check(self, table: Table, schema: pa.Schema) -> None:
-        """See that it takes rows of these columns."""
+        """Check that the table accepts rows with these columns."""
         if not table.spec().is_unpartitioned():
             raise ConflictError(
                 f"{self} is partitioned, which anabranch can't write", "write to a table without partitions"
@@ -290,14 +291,14 @@ class IcebergTable:
 
     @staticmethod
     def _kind(column: pa.Field, table: Table) -> Any:
-        """What the type of a column is in a table that has one of this name; None: it has no such type."""
+        """The type of this column in a table that has a column of this name; None: the types don't match."""
         try:
             return io.pyarrow_to_schema(pa.schema([column]), table.schema().name_mapping).fields[0].field_type
         except (ValueError, UnsupportedPyArrowTypeException):
             return None
 
     def _committed(self, table: Table, owner: Owner, mark: Mark, refs: Sequence[FileRef]) -> bool:
-        """Whether a commit on top of what was read is in; if not, somebody else's is in its way."""
+        """Whether a commit on top of the version that was read succeeded; if not, another commit came first."""
         about = {"job": owner.job, "lane": owner.lane, "epoch": mark.epoch, "batch": mark.batch}
         with self._told():
             commit = _OneCommit(table)
@@ -323,7 +324,7 @@ class IcebergTable:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """What goes wrong, as an error of ours."""
+        """Raises whatever goes wrong as one of our errors."""
         try:
             yield
         except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError):

@@ -50,7 +50,7 @@ def check(mark: Mark | None, owner: Owner, where: str) -> Mark:
 def fenced(mark: Mark | None, owner: Owner, where: str, new: bool | None) -> Mark | None:
     """The mark that fencing must leave, or None if it is there already.
 
-    Args and errors are those of :meth:`Table.fence`.
+    Args and errors are the same as for :meth:`Table.fence`.
     """
     if mark is None:
         if new is False:

@@ -1,4 +1,4 @@
-"""Tables by the settings that bind them, ``[outputs.NAME]``."""
+"""Opens tables from the settings that bind them, ``[outputs.NAME]``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS = {
 
 
 def is_foreign(settings: OutputSettings) -> bool:
-    """Whether its class is the user's: a coordinator doesn't import that."""
+    """Whether the class is the user's own, which a coordinator doesn't import."""
     return ":" in settings.to
 
 
@@ -29,7 +29,7 @@ def opened(name: str, settings: OutputSettings) -> Table:
     """The table of an output.
 
     Raises:
-        ConfigError: a kind or a setting that nobody knows.
+        ConfigError: the kind or a setting is unknown.
     """
     if not is_foreign(settings) and settings.to not in KINDS:
         near = difflib.get_close_matches(settings.to.lower(), KINDS, n=1)

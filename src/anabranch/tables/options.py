@@ -14,15 +14,15 @@ __all__ = ["FolderOptions", "Options", "checked"]
 
 
 class Options(BaseModel):
-    """What a kind of table takes; others are refused."""
+    """The settings that a kind of table accepts; others are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class FolderOptions(Options):
-    """``path``: a folder on a disk that all containers share. ``target_file_mb``: how large files get, about.
+    """``path``: a folder on a disk that all containers share. ``target_file_mb``: the approximate size of large files.
 
-    ``NOT_LOCAL``: what is said of another path.
+    ``NOT_LOCAL``: the message for any other path.
     """
 
     NOT_LOCAL: ClassVar[str]
@@ -42,7 +42,7 @@ Kind = TypeVar("Kind", bound=Options)
 
 
 def checked(kind: type[Kind], name: str, given: Mapping[str, Any]) -> Kind:
-    """The settings of an output. Raises ConfigError that names the first that is wrong."""
+    """The settings of an output. Raises ConfigError that names the first wrong one."""
     try:
         return kind(**given)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""A folder of Parquet files: those in it are the committed ones, and a log for each lane says which those are."""
+"""A folder of Parquet files. The files directly in it are committed; a log for each lane says which these are."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ParquetOptions(options.FolderOptions):
 
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True):
-    """What makes a folder a table. ``schema``: Arrow's, in base64."""
+    """The file that makes a folder a table. ``schema``: Arrow's, in base64."""
 
     format: int
     id: str
@@ -40,8 +40,8 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One of a lane's log. ``files``: those of the batch that it commits; none in that of a fence, which comes only
-    when the files of all batches before it are shown.
+    """An entry of a lane's log. ``files``: the files of the batch that it commits. A fence has none; it is written only
+    when the files of all previous batches are in place.
     """
 
     number: int
@@ -59,9 +59,10 @@ _read_entry = msgspec.json.Decoder(Entry).decode
 
 
 class ParquetFolder:
-    """``<path>/*.parquet`` are the rows. A batch is committed when its entry is in the log of its lane; then its files
-    are moved from ``_anabranch/staged`` to where readers see them, by whoever has the lane. An entry is a new file with
-    the next number, which only one can make: who comes late finds it, and with it the epoch that it must not outlive.
+    """``<path>/*.parquet`` are the rows. A batch is committed when its entry is in its lane's log; then the lane's
+    owner moves its files from ``_anabranch/staged`` to where readers see them. An entry is a new file with the next
+    number, which only one writer can create. A writer that comes second finds the entry, and in it an epoch that is
+    higher than its own.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -199,14 +200,14 @@ class ParquetFolder:
         return _read_entry(_entry(log, number).read_bytes())
 
     def _append(self, owner: Owner, entry: Entry) -> bool:
-        """Whether this is the one that has made the entry of that number."""
+        """Whether this call created the entry with that number."""
         log = self._log(owner.job, owner.lane)
         log.mkdir(parents=True, exist_ok=True)
         return self._create(_entry(log, entry.number), msgspec.json.encode(entry))
 
     @staticmethod
     def _create(path: Path, content: bytes) -> bool:
-        """Make a file with its content, durably, unless there is one."""
+        """Create a file with its content, durably, unless it exists. Returns whether it was created."""
         part = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
         try:
             with open(part, "xb") as file:
@@ -222,7 +223,7 @@ class ParquetFolder:
         return True
 
     def _show(self, owner: Owner, entry: Entry) -> None:
-        """Move the files of a committed batch to where readers see them. It may have been done, by another one too."""
+        """Move the files of a committed batch to where readers see them. Another process may have moved them before."""
         lane = self._staged(owner).parent
         for ref in entry.files:
             target = self._root / ref.name
@@ -236,7 +237,7 @@ class ParquetFolder:
             files.sync(self._root)
 
     def _check(self, owner: Owner, refs: Sequence[FileRef]) -> None:
-        """Raises LogError if what a task wrote isn't there as it was left."""
+        """Raises LogError if a file isn't as a task left it."""
         for ref in refs:
             path = self._staged(owner) / ref.name
             size = path.stat().st_size if path.exists() else None
@@ -252,7 +253,7 @@ class ParquetFolder:
             (self._staged(owner) / ref.name).unlink(missing_ok=True)
 
     def _forget(self, owner: Owner) -> None:
-        """Remove what former owners have left that was never committed."""
+        """Remove what former owners have left uncommitted."""
         lane = self._staged(owner).parent
         for name in _names(lane):
             if int(name) < owner.epoch:

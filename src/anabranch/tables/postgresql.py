@@ -1,4 +1,6 @@
-"""A table in PostgreSQL: tasks fill a table beside it, and one transaction takes their rows with the lane's mark."""
+"""A table in PostgreSQL. Tasks fill a staging table, and one transaction takes over their rows together with the lane's
+mark.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,13 @@ __all__ = ["PostgresqlTable"]
 
 _MARKS = "anabranch_marks"
 _CLEARS_WITHIN = "2s"
-"""A frozen worker may hold the table that it was filling."""
+"""A frozen worker may hold a lock on the table that it was filling."""
 
 
 class PostgresqlOptions(options.Options):
-    """``url``: as ``postgresql://user:${env:PASSWORD}@host:5432/database``; ``table``: maybe with its schema.
+    """``url``: such as ``postgresql://user:${env:PASSWORD}@host:5432/database``; ``table``: optionally with its schema.
 
-    ``mode``: ``append``, or ``upsert`` by the columns ``key``: the last row of each key stays.
+    ``mode``: ``append``, or ``upsert`` by the columns ``key``, which keeps the last row of each key.
     """
 
     url: str
@@ -69,7 +71,7 @@ _read = msgspec.msgpack.Decoder(_Part).decode
 
 @dataclass
 class _Rows:
-    """Copies the rows of a task into the table beside, under the name of this attempt."""
+    """Copies the rows of a task into the staging table, under the name of this attempt."""
 
     connection: psycopg.Connection[Any]
     stage: sql.Identifier
@@ -104,10 +106,11 @@ class _Rows:
 
 
 class PostgresqlTable:
-    """The marks are in the table ``anabranch_marks`` beside, by the table's name. Whoever commits or fences locks the
-    row of the lane's mark first: so a fence waits for a commit that is under way, and nothing is committed after it.
+    """The marks are in the table ``anabranch_marks`` in the same schema, by the table's name. Each commit and fence
+    first locks the row of the lane's mark. So a fence waits for a commit that is under way, and nothing is committed
+    after it.
 
-    Rows are staged in a table of the incarnation's own, that isn't logged.
+    Rows are staged in an unlogged table of each incarnation.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -193,7 +196,7 @@ class PostgresqlTable:
         self._clear("drop table if exists {}", self._stage(owner))
 
     def _take_in(self, connection: psycopg.Connection[Any], owner: Owner, wrote: Sequence[_Part]) -> None:
-        """Rows from the table beside into the table itself."""
+        """Move rows from the staging table into the table itself."""
         attempts, stage = [part.attempt for part in wrote], self._at(self._stage(owner))
         named = sql.SQL("attempt = any(%(attempts)s)")
         query = sql.SQL("select count(*) from {} where {}").format(stage, named)
@@ -288,7 +291,7 @@ class PostgresqlTable:
         connection.execute(query.format(self._at(_MARKS)), [self._table, owner.job, owner.lane, mark.epoch, mark.batch])
 
     def _lock(self, connection: psycopg.Connection[Any], owner: Owner) -> None:
-        """Until the transaction ends nobody else looks at the lane's mark, also where there is none yet."""
+        """Until the transaction ends, nobody else can read the lane's mark, even if there is none yet."""
         name = f"{self._given.table} {owner.job} {owner.lane}"
         connection.execute("select pg_advisory_xact_lock(%s)", [_number(name)])
 
@@ -296,7 +299,7 @@ class PostgresqlTable:
         return f"{self._stages(owner)}{owner.epoch}"
 
     def _stages(self, owner: Owner) -> str:
-        """What the names of the tables begin with that the lane's incarnations fill."""
+        """The prefix of the names of the staging tables of a lane's incarnations."""
         return f"anabranch_{hashlib.sha256(f'{self._table} {owner.job} {owner.lane}'.encode()).hexdigest()[:16]}_"
 
     def _forget(self, owner: Owner) -> None:
@@ -310,8 +313,9 @@ class PostgresqlTable:
                 self._clear("drop table if exists {}", name)
 
     def _clear(self, statement: str, stage: str) -> None:
-        """Rows that nobody wants any more; they may also stay, for only named attempts are ever taken in. Who has
-        fenced the lane meanwhile has removed them."""
+        """Delete rows that nobody needs any more. They may also stay, because only named attempts are ever taken over.
+        If the lane was fenced meanwhile, its new owner has removed them.
+        """
         with (
             session.told(str(self)),
             contextlib.suppress(psycopg.errors.LockNotAvailable, psycopg.errors.UndefinedTable),
@@ -344,7 +348,7 @@ class PostgresqlTable:
 
 
 def _column(name: str) -> sql.Identifier:
-    """In the table beside, which has columns of its own, too."""
+    """The name of a column in the staging table, which also has columns of its own."""
     return sql.Identifier(f"c_{name}")
 
 

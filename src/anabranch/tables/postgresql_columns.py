@@ -1,4 +1,4 @@
-"""The columns of a table in PostgreSQL: types, whether a job's rows fit them, and values as COPY reads them."""
+"""The columns of a table in PostgreSQL: their types, whether a job's rows fit them, and values as COPY reads them."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ _ALSO = {
     "text": ("character", "uuid"),
     "jsonb": ("json",),
 }
-"""What types of columns that take what we write begin with, besides the one that we would make."""
+"""Type names, or their beginnings, that accept what we write, in addition to the type that we would create."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """Of the table. ``needed``: it may not be null, and has no default."""
+    """A column of the table. ``needed``: it may not be null and has no default."""
 
     type: str
     needed: bool
 
 
 def check(held: Mapping[str, Column], wanted: Mapping[str, sql.SQL], shown: str, table: str) -> None:
-    """See that a table, ``shown`` in messages, takes rows of other columns.
+    """Check that a table, called ``shown`` in messages, accepts rows with other columns.
 
     Raises:
-        ConflictError: names the first column that doesn't fit, and how to mend it.
+        ConflictError: names the first column that doesn't fit, and how to fix it.
     """
     for name, written in wanted.items():
         kind = written.as_string()
@@ -74,7 +74,9 @@ def check(held: Mapping[str, Column], wanted: Mapping[str, sql.SQL], shown: str,
 
 
 def type_of(column: pa.Field, shown: str) -> sql.SQL:
-    """The type of a column that is made for it. ConflictError: there is none; ``shown``: the table in messages."""
+    """The type with which a column is created. Raises ConflictError if there is none; ``shown`` is the table's name in
+    messages.
+    """
     kind = column.type
     if pa.types.is_decimal(kind):
         return sql.SQL(f"numeric({kind.precision},{kind.scale})")

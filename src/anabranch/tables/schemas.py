@@ -10,9 +10,9 @@ __all__ = ["check"]
 
 
 def check(held: pa.Schema, written: pa.Schema, where: str, cure: str) -> None:
-    """Raises ConflictError that names the first column that differs: by its name, its type, or one of the two lacks it.
+    """Raises ConflictError that names the first difference: a column with another type, or one that only one side has.
 
-    The order doesn't matter, nor what may be null.
+    Order and nullability don't matter.
     """
     has, wants = ({field.name: field.type for field in schema} for schema in (held, written))
     for name, kind in wants.items():

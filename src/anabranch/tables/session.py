@@ -1,4 +1,4 @@
-"""Connections to a PostgreSQL that holds tables, and what its errors mean."""
+"""Connections to a PostgreSQL server with tables, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["connect", "told"]
 
 _CONNECTS_WITHIN = 5
 _PATIENCE, _STEP = 60.0, 0.5
-"""Seconds for which a connection is tried again and again."""
+"""Seconds for which connecting is retried, and between two attempts."""
 _LIMITS = {
     "lock_timeout": "30s",
     "idle_in_transaction_session_timeout": "10s",  # a process that froze while it wrote holds up nobody for longer
@@ -26,10 +26,10 @@ _LIMITS = {
 
 
 def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psycopg.Connection[Any]:
-    """A new connection; for a minute it is tried again and again. ``setting`` names what ``url`` is.
+    """A new connection, retried for a minute. ``setting`` names the setting that ``url`` comes from.
 
     Raises:
-        AnabranchError: there is none to be had.
+        AnabranchError: no connection could be made.
     """
     address = resolved(setting, url)
     limits = " ".join(f"-c {name}={limit}" for name, limit in _LIMITS.items())
@@ -63,7 +63,7 @@ def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psy
 
 @contextmanager
 def told(where: str) -> Iterator[None]:
-    """What PostgreSQL says, as an error of ours."""
+    """Raises PostgreSQL's errors as ours."""
     try:
         yield
     except psycopg.Error as error:

@@ -1,1 +1,1 @@
-"""How far Spark tasks are with their work: what Python workers count, and the lines in which they tell the driver."""
+"""The progress of Spark tasks: what Python workers count, and the lines in which they report it to the driver."""

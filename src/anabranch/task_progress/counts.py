@@ -1,4 +1,4 @@
-"""How far the Spark tasks of a batch are: what Python workers tell the driver while they work, a line of JSON each."""
+"""The progress of a batch's Spark tasks: Python workers report it to the driver while they work, as lines of JSON."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = [
 ]
 
 READING, PUBLISHING = "reading", "publishing"
-"""What isn't an operator of the job: reading a stream of the embedded log, and writing outputs exactly once."""
+"""Labels that aren't operators of the job: reading a stream of the embedded log, and writing outputs exactly once."""
 
 
 class ReportAddress(msgspec.Struct, frozen=True):
-    """Where the driver listens; who doesn't know the ``token`` isn't heard."""
+    """Where the driver listens; it ignores senders that don't know the ``token``."""
 
     host: str
     port: int
@@ -30,12 +30,12 @@ class ReportAddress(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """For an option of a data source; see :func:`of_text`."""
+        """The form for an option of a data source; see :func:`of_text`."""
         return msgspec.json.encode(self).decode()
 
 
 def of_text(text: str) -> ReportAddress | None:
-    """The line that a text is of; None for the empty one."""
+    """The inverse; None for the empty text."""
     return msgspec.json.decode(text, type=ReportAddress) if text else None
 
 
@@ -46,9 +46,9 @@ class Greeting(msgspec.Struct, frozen=True):
 
 
 class Work(msgspec.Struct, frozen=True):
-    """A message that a function has worked on for so many ``seconds``.
+    """A message that a function has been working on for this many ``seconds``.
 
-    ``source``: the node that read it, ``partition`` and ``offset`` its place there; ``bucket`` by the lane's factor.
+    ``source``: the node that read it; ``partition`` and ``offset``: its place there; ``bucket``: at the lane's factor.
     """
 
     label: str
@@ -60,11 +60,11 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class Count(msgspec.Struct, frozen=True):
-    """The rows of a bucket of a partition that are done, and the seconds that was worked on them.
+    """The finished rows of a bucket of a partition, and the seconds that they took.
 
-    ``task``: its number at factor 1; ``offset``: of the record of the last row, None where rows don't come in the order
-    of their records; ``received``: the rows that have come, 0 where that isn't told by bucket. Rows that are published
-    tell no bucket, and as ``partition`` their slot.
+    ``task``: its number at factor 1; ``offset``: that of the last row's record, None if rows don't come in the order of
+    their records; ``received``: the rows that have arrived, 0 if that isn't counted by bucket. Rows that are published
+    have no bucket, and their slot as ``partition``.
     """
 
     task: int
@@ -78,7 +78,7 @@ class Count(msgspec.Struct, frozen=True):
 
 
 class Received(msgspec.Struct, frozen=True):
-    """The rows of a partition that have come to a function, and the offset of the last one."""
+    """The rows of a partition that have reached a function, and the offset of the last one."""
 
     source: int
     partition: int
@@ -89,10 +89,10 @@ class Received(msgspec.Struct, frozen=True):
 class TaskReport(msgspec.Struct, frozen=True):
     """What a Spark task has done so far for an operator (``label``) in a batch of the query run ``run``.
 
-    ``partition``: the number of the Spark task in its stage, ``attempt``: which attempt at it, the greatest is the
-    newest. ``alive``: the seconds that it has lived, and ``seconds`` those in which it worked on anything for the
-    operator. ``counts``: those that have changed since the last line; all are of the whole attempt. ``work``: the
-    message that a function has worked on longest.
+    ``partition``: the number of the Spark task in its stage; ``attempt``: the number of its attempt, of which the
+    greatest is the newest. ``alive``: the seconds that it has lived; ``seconds``: those in which it worked on anything
+    for the operator. ``counts``: those that have changed since the last line; all are totals of the attempt. ``work``:
+    the message that a function has been working on longest.
     """
 
     run: str
@@ -110,8 +110,9 @@ class TaskReport(msgspec.Struct, frozen=True):
 
 
 class TaskCounts(msgspec.Struct, frozen=True):
-    """The newest line of a Spark task, with all of its counts. ``at``: when it was heard, in seconds of the driver's
-    monotonic clock; ``fresh``: the task is under way, as far as is known."""
+    """The newest line of a Spark task, with all of its counts. ``at``: when it was received, in seconds on the driver's
+    monotonic clock; ``fresh``: the task is under way, as far as is known.
+    """
 
     told: TaskReport
     counts: tuple[Count, ...]

@@ -1,4 +1,4 @@
-"""The names under which Spark tells a task, and the thread of a query, what they work for."""
+"""The names under which Spark tells a task, and the thread of a query, their purpose."""
 
 from __future__ import annotations
 

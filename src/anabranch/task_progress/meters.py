@@ -1,7 +1,7 @@
-"""How far a Python worker is with its Spark task: counted as it works, told to the driver twice a second.
+"""The progress of a Python worker with its Spark task: counted while it works, reported to the driver twice a second.
 
-Whatever goes wrong on the way, the task doesn't notice: counts are of a whole attempt, so the next line makes up for
-one that was lost; and where nobody listens, nothing is told.
+Whatever goes wrong on the way, the task doesn't notice: counts are totals of an attempt, so the next line makes up for
+a lost one; and if nobody listens, nothing is reported.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ __all__ = ["Message", "Meter", "Tally", "meter"]
 _EVERY = 0.5
 _CONNECTS_WITHIN = 1.0
 _AGAIN_AFTER, _AT_MOST = 0.5, 30.0
-"""Seconds until the driver is tried again, if it isn't reached, and then each time twice as many up to the second."""
+"""Seconds until the driver is tried again if it can't be reached, doubled each time up to the second number."""
 _LONG = 1.0
-"""A message that a function has worked on for so many seconds is told of."""
+"""A message that a function has been working on for this many seconds is reported."""
 
 T = TypeVar("T")
 
@@ -41,8 +41,9 @@ _NO_MORE = _NoMore()
 
 
 class Message:
-    """The row that a function is at, of some rows; :meth:`place` tells where it comes from. ``since``: in seconds of a
-    monotonic clock."""
+    """The row, of several, that a function is working on; :meth:`place` says where it comes from. ``since``: in seconds
+    on a monotonic clock.
+    """
 
     def __init__(self, label: str, offset: Callable[[int], int], place: Callable[[int], Work]) -> None:
         self.label = label
@@ -54,7 +55,7 @@ class Message:
 
 @dataclass
 class Tally:
-    """The count of a bucket. One message at a time is under way."""
+    """The count of a bucket. One message at a time is being worked on."""
 
     task: int
     source: int
@@ -68,7 +69,7 @@ class Tally:
     entered: float = 0.0
 
     def count(self, now: float, ordered: bool) -> Count:
-        """What is to be told of it."""
+        """What to report about it."""
         rows, seconds, offset, message = self.rows, self.seconds, self.offset, self.message
         if message is not None:
             index = message.index
@@ -98,7 +99,7 @@ class Meter:
     _seconds: float = 0.0
     ended: bool = False
     sent: int = 0
-    """The number of the connection through which it was told last."""
+    """The number of the connection through which it was last reported."""
 
     def tally(self, task: int, source: int, partition: int, bucket: int = WHOLE) -> Tally:
         """The count of a bucket."""
@@ -110,7 +111,7 @@ class Meter:
         return found
 
     def receive(self, source: int, partition: int, rows: int, offset: int) -> None:
-        """So many more rows of a partition have come, up to the record of that offset."""
+        """Record that this many more rows of a partition have arrived, up to the record with that offset."""
         before = self._received.get((source, partition))
         total = rows if before is None else before.rows + rows
         with self._lock:
@@ -126,7 +127,7 @@ class Meter:
             self._active += 1
 
     def leave(self, tally: Tally, rows: int, offset: int | None = None) -> None:
-        """So many more rows of the bucket are done, up to the record of that offset."""
+        """Record that this many more rows of the bucket are done, up to the record with that offset."""
         now = time.monotonic()
         with self._lock:
             tally.message = None
@@ -149,7 +150,7 @@ class Meter:
             self.leave(tally, done, at)
 
     def timed(self, tally: Tally, given: Iterable[T]) -> Iterator[T]:
-        """The same, where the time that each takes to come counts for a bucket."""
+        """The same, where the time that each takes to arrive counts for a bucket."""
         waiting = iter(given)
         while True:
             with self.on(tally, 0):
@@ -159,11 +160,11 @@ class Meter:
             yield found
 
     def close(self) -> None:
-        """The Spark task is through with it."""
+        """The Spark task has finished this work."""
         self.ended = True
 
     def now(self, everything: bool) -> TaskReport:
-        """What there is to tell. ``everything``: also what was told before."""
+        """What there is to report. ``everything``: including what was reported before."""
         now = time.monotonic()
         with self._lock:
             counts = {key: each.count(now, self.ordered) for key, each in self._tallies.items()}
@@ -182,7 +183,7 @@ class Meter:
 
 
 def meter(line: ReportAddress | None, label: str, *, ordered: bool = True) -> Meter:
-    """What counts for an operator, in the Spark task that runs here. ``line`` None: nobody hears it."""
+    """The meter of an operator in the present Spark task. ``line`` None: nobody listens."""
     context = TaskContext.get()
     if context is None:
         told = TaskReport(run="", batch=-1, stage=0, partition=0, attempt=0, label=label)
@@ -202,7 +203,7 @@ def meter(line: ReportAddress | None, label: str, *, ordered: bool = True) -> Me
 
 
 class _Teller:
-    """Tells in a thread of its own, one for a worker process."""
+    """Reports from its own thread, one for each worker process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -238,7 +239,7 @@ class _Teller:
 
 
 class _Connection:
-    """``number``: of the present one to the same driver."""
+    """``number``: that of the present connection to the same driver."""
 
     def __init__(self, line: ReportAddress) -> None:
         self._line = line

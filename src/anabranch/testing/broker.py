@@ -1,4 +1,4 @@
-"""A small Kafka cluster of its own on this machine, for the tour and for tests: KRaft, loopback, data in a folder."""
+"""A small Kafka cluster on this machine, for the tour and for tests: KRaft, loopback, data in a folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ from anabranch.testing.broker_properties import ADDRESS, SCRAM, Ports, Tls, logi
 __all__ = ["ADDRESS", "QUICK", "SCRAM", "Cluster", "Tls", "start"]
 
 PORTS = range(20_000, 32_000)
-"""Below what Linux and macOS take for outgoing connections: a broker that is down finds its port free again."""
+"""Below the range that Linux and macOS use for outgoing connections, so that a broker that is down finds its port free
+again.
+"""
 
 READY_SECONDS = 120.0
 STOP_SECONDS = 60.0
@@ -41,7 +43,7 @@ QUICK = (
     "-XX:+UnlockDiagnosticVMOptions",
     "-XX:-BytecodeVerificationRemote",
 )
-"""A quick start: with the quick compiler, and without verifying classes of jars that are pinned, it is 3 s, not 4."""
+"""A quick start: the fast compiler, and no verification of classes, whose jars are pinned, make it 3 s instead of 4."""
 
 LOGGING = """\
 rootLogger.level = warn
@@ -73,7 +75,7 @@ class _AddressInUseError(AnabranchError):
 
 
 class Cluster:
-    """Brokers that live until ``close``, and no longer than the process that started them. For one thread.
+    """Brokers that live until ``close``, and no longer than the process that started them. Use it from one thread.
 
     A broker's index is its node id in Kafka. Each is also a controller: a cluster works while most of them run.
     """
@@ -116,23 +118,24 @@ class Cluster:
         self.close()
 
     def pid(self, index: int = 0) -> int:
-        """The process id of a broker's JVM, to freeze it or to see that it is gone."""
+        """The process id of a broker's JVM, to freeze it or to see that it has ended."""
         return self._brokers[index].pid
 
     def log(self, index: int = 0) -> Path:
-        """The file with what a broker's JVM says."""
+        """The log file of a broker's JVM."""
         return self._brokers[index].log
 
     def stop(self, index: int = 0) -> None:
-        """End a broker in good order: SIGTERM. Its data are kept.
+        """Shut a broker down cleanly, with SIGTERM. Its data are kept.
 
         Raises:
-            AnabranchError: it didn't end in a minute, as when too few controllers are left to let it go.
+            AnabranchError: it didn't end within a minute, for example because too few controllers are left to release
+                it.
         """
         self._brokers[index].end(signal.SIGTERM)
 
     def kill(self, index: int = 0) -> None:
-        """End a broker by SIGKILL. Its data are kept as they are."""
+        """Kill a broker with SIGKILL. Its data are kept as they are."""
         self._brokers[index].end(signal.SIGKILL)
 
     def start_again(self, index: int = 0) -> None:
@@ -144,7 +147,7 @@ class Cluster:
         _wait(broker, [broker])
 
     def close(self) -> None:
-        """End all brokers at once, by SIGKILL. What they acknowledged is in the folder, for another ``start``."""
+        """Kill all brokers at once, with SIGKILL. What they acknowledged stays in the folder, for another ``start``."""
         with ExitStack() as stack:
             for broker in self._brokers:
                 stack.callback(broker.end, signal.SIGKILL)
@@ -163,18 +166,18 @@ def start(
     """Start brokers on free ports of the loopback address; returns when they serve. Use it as a context manager.
 
     Args:
-        folder: holds their data and logs; one that an ended cluster of that count left goes on with its data.
+        folder: holds their data and logs. If an earlier cluster of the same count left its data there, they are used.
         jars: a folder with the broker's jars, as ``jars.broker_folder()`` gives it.
-        count: how many; an odd number, if one of them is to be lost.
+        count: how many; an odd number, if one of them may be lost.
         racks: ``broker.rack`` of each, in turn.
-        properties: further settings of each broker; they win.
-        sasl: user → password. With it clients must log in, by PLAIN or SCRAM-SHA-512.
-        flags: of Java. By default brokers start quickly and stay slow.
-        tls: with it, what clients and brokers say is encrypted.
+        properties: further settings of each broker; they take precedence.
+        sasl: user → password. If given, clients must log in, with PLAIN or SCRAM-SHA-512.
+        flags: Java options. The default makes brokers start quickly and stay slow.
+        tls: if given, traffic between clients and brokers is encrypted.
 
     Raises:
-        NotFoundError: there is no Java.
-        AnabranchError: a broker ended while it started, or they took too long; with the end of a log.
+        NotFoundError: Java isn't installed.
+        AnabranchError: a broker ended while it started, or they took too long. The message has the end of a log.
     """
     for _ in range(ATTEMPTS - 1):
         with suppress(_AddressInUseError):
@@ -214,11 +217,11 @@ class _Broker:
         self.config.write_text("".join(f"{name}={json.dumps(value)[1:-1]}\n" for name, value in lines.items()))
 
     def is_of(self, cluster_id: str) -> bool:
-        """Whether its data are of that cluster: another one may have taken the port that we chose."""
+        """Whether the broker on our port belongs to that cluster: another one may have taken the port."""
         return f"cluster.id={cluster_id}\n" in self._meta.read_text()
 
     def format(self, cluster_id: str, sasl: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
-        """Begin to make the data folder; None: it was made by an earlier start."""
+        """Begin to format the data folder; None: an earlier start has done that."""
         if self._meta.exists():
             return None
         # One word with "=": an id may begin with a dash.
@@ -265,7 +268,7 @@ class _Broker:
         self._process = None
 
     def tail(self) -> str:
-        """The end of what it said since it was started, without the frames of Java's stacks."""
+        """The end of its log since it was started, without the frames of Java's stack traces."""
         lines = [line for line in self._said().splitlines() if not line.startswith("\tat ")]
         return "\n".join(lines[-15:])
 
@@ -291,7 +294,7 @@ def _format(brokers: Iterable[_Broker], sasl: Mapping[str, str]) -> None:
 
 
 def _wait(witness: _Broker, wanted: Sequence[_Broker]) -> None:
-    """Return when the cluster, as one broker sees it, has the wanted ones."""
+    """Return when one broker sees the wanted brokers in the cluster."""
     admin = AdminClient(
         {**witness.client, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100},
         logger=logging.Logger("quiet", logging.CRITICAL),

@@ -1,4 +1,4 @@
-"""What the brokers of :mod:`anabranch.testing.broker` are set to: KRaft, loopback, a quick start."""
+"""Settings of the brokers of :mod:`anabranch.testing.broker`: KRaft, loopback, a quick start."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Ports:
 
 @dataclass(frozen=True)
 class Tls:
-    """The brokers' certificate, of 127.0.0.1, and its key: a PKCS12 file. ``ca``: a PEM file that clients trust."""
+    """The brokers' certificate for 127.0.0.1, with its key, as a PKCS12 file. ``ca``: a PEM file that clients trust."""
 
     keystore: Path
     password: str
@@ -33,7 +33,7 @@ class Tls:
 def of_broker(
     index: int, ports: Sequence[Ports], racks: Sequence[str], sasl: Mapping[str, str] | None, tls: Tls | None
 ) -> dict[str, str]:
-    """The settings of the broker with this index, of as many as there are ports; all but its folder."""
+    """The settings of the broker with this index, one of as many as there are ports; all but its folder."""
     client = f"CLIENT://{ADDRESS}:{ports[index].client}"
     replicas = min(3, len(ports))
     properties = {

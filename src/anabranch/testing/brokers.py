@@ -1,4 +1,4 @@
-"""A run on a broker that others use, too: names of its own for all that it makes there, and their end."""
+"""Runs on a broker that others also use: unique names for everything that a run creates there, and cleaning up."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ASK_RARELY = {"metadata.max.age.ms": "3600000"}
 
 @dataclass(frozen=True)
 class Names:
-    """What a run's job and topics are called there. ``run`` is where all of them begin."""
+    """The names of a run's job and topics on the broker. ``run`` is the prefix of all of them."""
 
     run: str
 
@@ -37,19 +37,19 @@ class Names:
         return cls(f"{_BEGIN}-{secrets.token_hex(4)}")
 
     def there(self, name: str) -> str:
-        """The name on the broker of a job or a topic."""
+        """The name of a job or a topic on the broker."""
         return f"{self.run}-{name}"
 
     def here(self, text: str) -> str:
-        """A name, or a message with names in it, as the test knows them."""
+        """A name, or a message with names in it, in the test's terms."""
         return text.replace(f"{self.run}-", "")
 
     def job(self, graph: Graph) -> Graph:
-        """The job under its name there."""
+        """The job under its name on the broker."""
         return msgspec.structs.replace(graph, job=self.there(graph.job))
 
     def streams(self, graph: Graph) -> dict[str, str]:
-        """Each stream of :meth:`job`, also those that it makes for itself → its name in the test."""
+        """The test's name for each stream of :meth:`job`, including those that the job creates."""
         named = [node for node in graph.nodes if "stream" in node.args or is_boundary(node)]
         found = {stages.stream_of(self.job(graph), node): stages.stream_of(graph, node) for node in named}
         found |= {name: name for node in graph.nodes if "of" in node.args for name in [node.args["of"]["stream"]]}
@@ -58,7 +58,7 @@ class Names:
 
 
 def settings_on(broker: str, settings: Settings, names: Names, graph: Graph) -> Settings:
-    """The settings with all streams of a job on a broker, in topics of the run's own."""
+    """The settings with all streams of a job on a broker, in the run's own topics."""
     kafka = settings.systems.kafka
     on_it = {
         "bootstrap_servers": broker,
@@ -81,7 +81,7 @@ def _without_servers(properties: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def opened(settings: Settings, names: Names) -> Iterator[KafkaStreams]:
-    """The run's streams; all that the run has left on the broker is deleted at the end."""
+    """The run's streams. Everything that the run has left on the broker is deleted at the end."""
     topics = {stream: bound.topic for stream, bound in settings.streams.items() if bound.topic is not None}
     streams = KafkaStreams(settings.systems.kafka, topics)
     try:
@@ -95,7 +95,7 @@ def opened(settings: Settings, names: Names) -> Iterator[KafkaStreams]:
 
 @contextmanager
 def names_back(names: Names) -> Iterator[None]:
-    """Errors speak of the job and its streams as the test knows them."""
+    """Errors name the job and its streams as the test does."""
     try:
         yield
     except AnabranchError as error:

@@ -1,4 +1,4 @@
-"""One life of the job's process: a coordinator and a container, as ``anabranch run`` has them, without its server."""
+"""One life of the job's process: a coordinator and a container, as in ``anabranch run``, but without its server."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _PERIOD = 0.03
 
 
 class Incarnation:
-    """Everything of a process that isn't in its files. Made anew for each life.
+    """The parts of a process that aren't in its files. Created anew for each life.
 
     Raises:
-        AnabranchError: the job can't be started, as from ``anabranch run``.
+        AnabranchError: the job can't be started, as with ``anabranch run``.
     """
 
     def __init__(self, spark: SparkSession, file: JobFile, settings: Settings, deadline: float) -> None:
@@ -64,7 +64,7 @@ class Incarnation:
             self._check()
 
     def run_and_kill(self) -> tuple[Pending, ...]:
-        """Run the job up to the moment that :class:`Kill` waits for, and let it die there.
+        """Run the job up to the moment that :class:`Kill` waits for, and kill it there.
 
         Raises:
             JobFailedError, OutOfTimeError: as :meth:`run`.
@@ -84,10 +84,10 @@ class Incarnation:
             return ()
 
     def run_and_change(self, wish: ScaleRequest | RewindRequest) -> None:
-        """Run the job, change it once it is at work, and stop it.
+        """Run the job, change it once it is running, and stop it.
 
         Raises:
-            AnabranchError: it can't be changed so.
+            AnabranchError: the job doesn't allow this change.
             JobFailedError, OutOfTimeError: as :meth:`run`.
         """
         if isinstance(wish, ScaleRequest):
@@ -96,7 +96,7 @@ class Incarnation:
             self._run_and_change(lambda: self._coordinator.rewind(self._job, wish))
 
     def run_and_drain(self) -> None:
-        """Run the job, and let it drain once it is at work, with all that there is to read.
+        """Run the job, and drain it once it is running, with everything that there is to read.
 
         Raises:
             JobFailedError, OutOfTimeError: as :meth:`run`.
@@ -110,11 +110,11 @@ class Incarnation:
         self._run_and_change(drain)
 
     def run_and_expand(self, widen: Callable[[], None]) -> None:
-        """Run the job, ``widen`` some of its inputs once it is at work, and stop it when it reads all of them.
+        """Run the job, call ``widen`` on some of its inputs once it is running, and stop it when it reads all of them.
 
         Raises:
-            UsageError: a stream can't have so many partitions.
-            ConflictError: the job can't go along with it.
+            UsageError: a stream can't have this many partitions.
+            ConflictError: the job can't adapt to it.
             JobFailedError, OutOfTimeError: as :meth:`run`.
         """
 
@@ -155,7 +155,7 @@ class Incarnation:
         )
 
     def _create(self, plan: Plan) -> None:
-        """The streams of a test keep all their records, whatever time they have."""
+        """Create the streams of a test, which keep all records, however old their timestamps are."""
         systems = Systems(self._settings, self._job)
         for output in plan.outputs:
             if output.stream is not None:
@@ -171,7 +171,7 @@ class Incarnation:
 
 
 class _Watched:
-    """The coordinator as the container sees it; at each beat it looks at the clock, and whether to kill."""
+    """The coordinator as the container sees it. At each heartbeat it checks the deadline, and whether to kill."""
 
     def __init__(self, coordinator: Coordinator, job: str, deadline: float) -> None:
         self._coordinator = coordinator
@@ -202,7 +202,7 @@ class _Watched:
         return self._coordinator.heartbeat(beat, wait)
 
     def _make(self, change: Callable[[], object]) -> None:
-        """When the job has run a batch, or has nothing to run, change it; when that is done, stop it."""
+        """Change the job when it has run a batch or has nothing to run; stop it when the change is complete."""
         status = self._coordinator.status(self._job)
         if status.state != DeploymentState.RUNNING:
             return

@@ -1,4 +1,4 @@
-"""Key bytes of a row, as Spark makes them (docs/reference/operators.md, "Key bytes"), for the keys that tests put."""
+"""The key bytes of a row, as Spark makes them (docs/reference/operators.md, "Key bytes"), for keys that tests put."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WIDTHS = {"int": 4, "bigint": 8}
 
 
 def encode(fields: Sequence[Field], row: Mapping[str, Any]) -> bytes | None:
-    """The message key of a row; a column that isn't there is null.
+    """The message key of a row; a missing column is null.
 
     Raises:
         UsageError: a value isn't of its column's type.

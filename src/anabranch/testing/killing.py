@@ -1,4 +1,6 @@
-"""Kills a job in this process: finds the moment when every lane has published its last batch, and lets none commit."""
+"""Kills a job in this process: finds the moment when every lane has published its last batch, and prevents all
+commits.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ _POLL = 0.02
 
 
 class KilledError(Exception):
-    """Stands for the end of the process: nothing may catch it but the test's next incarnation."""
+    """Simulates the end of the process: only the test's next incarnation may catch it."""
 
 
 def _is_news(record: logging.LogRecord) -> bool:
@@ -35,9 +37,9 @@ logging.getLogger("py4j.clientserver").addFilter(_is_news)
 
 
 class Kill:
-    """A lane is held in the batch that takes it to the end of its inputs, after publishing and before committing.
+    """Holds each lane in the batch that reaches the end of its inputs, after publishing and before committing.
 
-    When each lane is held, or has nothing to do and no lane before it that could give it anything, the job can die.
+    The job can die when each lane is held, or has nothing to do and waits for no lane before it.
     """
 
     def __init__(self, spark: SparkSession, systems: Systems, root: str, lanes: Mapping[str, Lane]) -> None:
@@ -53,7 +55,7 @@ class Kill:
         self.pending: tuple[Pending, ...] = ()
 
     def reached(self, step: str, lane: str, batch: int) -> None:
-        """For :func:`crash_points.watched`; on the lane's own thread.
+        """Callback of :func:`crash_points.watched`, on the lane's own thread.
 
         Raises:
             KilledError: the job has died meanwhile.
@@ -69,7 +71,7 @@ class Kill:
             time.sleep(_POLL)
 
     def due(self, reports: Sequence[LaneReport]) -> bool:
-        """Whether every lane is where it should die. A lane that fails calls it off."""
+        """Whether every lane is where it should die. A lane that fails cancels the kill."""
         self._reports = {report.lane: report for report in reports}
         if any(report.phase == LanePhase.FAILED for report in reports):
             self._off.set()
@@ -80,7 +82,7 @@ class Kill:
         return self._settled >= self._lanes.keys()
 
     def strike(self) -> None:
-        """Let all lanes die, and note the batches that are pending then.
+        """Kill all lanes, and note the batches that are pending at that moment.
 
         Raises:
             KilledError: always.
@@ -130,6 +132,8 @@ class Kill:
 
 
 def _wait_for_end(query: StreamingQuery) -> None:
-    """Wait for a query whose batch has just failed. (Stopped at once, Spark would chew on the error's long text.)"""
+    """Wait for a query whose batch has just failed. (If it were stopped at once, Spark would spend time on the error's
+    long text.)
+    """
     while query.isActive:
         time.sleep(_POLL)

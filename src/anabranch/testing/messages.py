@@ -1,4 +1,4 @@
-"""What a test puts into a stream: rows as messages, with their keys, partitions, headers and times."""
+"""The messages that a test puts into a stream: rows with their keys, partitions, headers and times."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Encoded:
-    """A message as a system takes it."""
+    """A message in the form that a system takes."""
 
     partition: int
     key: bytes | None
@@ -55,7 +55,7 @@ class Encoded:
 
 
 class Encoder:
-    """Makes the messages of one stream; ``key`` are the key columns that the job declares."""
+    """Encodes the messages of one stream. ``key``: the key columns that the job declares."""
 
     def __init__(self, stream: str, key: Sequence[Field], partitions: int, format_: str = "json") -> None:
         self._stream = stream
@@ -65,10 +65,10 @@ class Encoder:
         self._turn: Iterator[int] = cycle(range(partitions))
 
     def encode(self, place: int, row: Any) -> Encoded:
-        """A row as a message. ``place``: in the input's list, for errors.
+        """A row as a message. ``place``: its index in the input's list, for errors.
 
         Raises:
-            UsageError: it is no row, or its key, time or partition can't be.
+            UsageError: it isn't a row, or its key, time or partition isn't valid.
         """
         try:
             return self._encoded(row if isinstance(row, Message) else Message(row))

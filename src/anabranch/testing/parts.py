@@ -1,4 +1,6 @@
-"""Cuts the inputs of a test at its sentinels: what is put together, and what happens after each part."""
+"""Cuts the inputs of a test at their sentinels into parts: the rows that are put together, and what happens after
+them.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +24,14 @@ class Sentinel:
 
 
 BATCH = Sentinel("BATCH")
-"""What comes before is run until the job is idle; only then is the rest added."""
+"""Rows before it are processed until the job is idle; only then are the rest added."""
 
 KILL = Sentinel("KILL")
-"""The job dies here, as by ``kill -9``, and a new incarnation continues. See :func:`anabranch.testing.run`."""
+"""The job dies here, as with ``kill -9``, and a new incarnation continues. See :func:`anabranch.testing.run`."""
 
 
 DRAIN = Sentinel("DRAIN")
-"""The job drains with everything that comes before; another deployment reads the rest. See
-:func:`anabranch.testing.run`.
-"""
+"""The job drains everything that comes before; another deployment reads the rest. See :func:`anabranch.testing.run`."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,9 @@ class EXPAND(Sentinel):
 
 @dataclass(frozen=True)
 class Part:
-    """Rows that are put together, by stream, each with its place in the list; then ``ends`` happens (None: the end).
+    """Rows that are put together, by stream, each with its index in the list; then ``ends`` happens (None: the end).
 
-    ``among``: the streams that have it.
+    ``among``: the streams that have this part.
     """
 
     rows: Mapping[str, list[tuple[int, Any]]]
@@ -106,7 +106,7 @@ class Part:
 def cut(inputs: Mapping[str, Iterable[Any]]) -> list[Part]:
     """The parts of a test: the first of every input together, then the second, and so on.
 
-    An input with fewer sentinels than another has nothing more to put.
+    An input with fewer sentinels than another has no more rows to add.
 
     Raises:
         UsageError: the parts of two inputs end with different sentinels.

@@ -119,9 +119,9 @@ class Result:
 
 
 def decoded(value: bytes | None, format_: str, stream: str = "") -> Any:
-    """A value by its stream's format. Fields that are null are not in JSON values.
+    """A value, decoded by its stream's format. Fields that are null are left out of JSON values.
 
-    Of dead letters, what isn't in that format stays as it is: it may be why they are there.
+    A dead letter's value that isn't in that format is returned as bytes: it may be a dead letter for that reason.
     """
     if value is None or format_ not in ("json", "string"):
         return value

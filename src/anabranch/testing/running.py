@@ -48,7 +48,7 @@ _FAILING = ("on_error", "on_null_key")
 
 @dataclass(frozen=True)
 class _Site:
-    """What a run works with. ``here`` gives names, of the job and its streams, as the test knows them."""
+    """What a run works with. ``here`` translates the names of the job and its streams into the test's names."""
 
     file: JobFile
     settings: Settings
@@ -80,12 +80,12 @@ def run(
       before any lane commits it, abort all lanes without telling the coordinator. A new coordinator and a new container
       with a higher epoch continue in the same folders and repeat those batches. Python and the JVM live on, and with
       them your module's variables; queries, state in memory and writers do not.
-    - ``SCALE(4)``: when the job has run a batch of what comes before, change its factor as ``anabranch scale`` does. A
+    - ``SCALE(4)``: when the job has run a batch of the rows before it, change its factor as ``anabranch scale`` does. A
       small ``max_rows_per_batch`` makes this happen in the middle of the rows.
-    - ``REWIND("earliest", state="clear")``: at such a moment, rewind the job as ``anabranch rewind`` does. -
-    ``EXPAND(8)``: at such a moment, give the stream 8 partitions. The rows that follow are put by the new count. -
-    ``DRAIN``: at such a moment, drain the job as ``anabranch drain --up-to latest`` does. A new deployment, which keeps
-      running aggregates, reads what comes after.
+    - ``REWIND("earliest", state="clear")``: at such a moment, rewind the job as ``anabranch rewind`` does.
+    - ``EXPAND(8)``: at such a moment, give the stream 8 partitions. The rows that follow are put by the new count.
+    - ``DRAIN``: at such a moment, drain the job as ``anabranch drain --up-to latest`` does. A new deployment, which
+      keeps running aggregates, reads what comes after.
 
     Args:
         job: a Job, or the path of a job file.
@@ -241,14 +241,16 @@ def _check_parts(cut: Iterable[Part], settings: Settings) -> None:
 
 
 def _reads(graph: Graph) -> dict[str, Node]:
-    """The streams that a job reads, tables too, each with an operator that does; one that declares the key, if any."""
+    """The streams that a job reads, including tables, each with an operator that reads it, preferably one that declares
+    the key.
+    """
     reads = [node for node in graph.nodes if node.kind == "read"]
     reads += [msgspec.structs.replace(node, args=node.args["of"]) for node in graph.nodes if "of" in node.args]
     return {node.args["stream"]: node for node in sorted(reads, key=lambda node: "key" in node.args)}
 
 
 def _writes(graph: Graph) -> list[str]:
-    """The streams that a job writes, those between its stages too."""
+    """The streams that a job writes, including those between its stages."""
     written = [stages.stream_of(graph, n) for n in graph.nodes if n.kind == "write" or is_boundary(n)]
     return list(dict.fromkeys(written))
 

@@ -1,4 +1,4 @@
-"""The one Spark session of a test process: the one that runs already, else a small one of ours."""
+"""The only Spark session of a test process: the one that is already running, else a small one of ours."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ _SHORT_LIVED = {
         "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseParallelGC -Xms256m"
     )
 }
-"""Most such JVMs live for a minute: the quick compiler alone makes it a quarter shorter. Its code cache is small if
-nothing is said: those that live longer would compile no more."""
+"""Most of these JVMs live for a minute, which the fast compiler alone shortens by a quarter. Its default code cache is
+small, and longer-lived JVMs would stop compiling.
+"""
 _SMALL = SparkSettings(master="local[2,4]", memory="1g", conf=_SHORT_LIVED)
 
 
 def shared(settings: Settings) -> SparkSession:
     """The session of this process, started at the first call. It ends with the process.
 
-    A session that somebody else has started gets the settings that lanes need. One of ours has Spark's Kafka connector
-    where its jars are on this machine, else only if the first call is for a job on Kafka.
+    A session that somebody else has started gets the settings that lanes need. Our own has Spark's Kafka connector if
+    its jars are on this machine, otherwise only if the first call is for a job on Kafka.
 
     Raises:
-        AnabranchError: the job is on Kafka, and the session that runs has no connector.
+        AnabranchError: the job is on Kafka, but the running session has no connector.
     """
     on_kafka = settings.systems.default == "kafka"
     if SparkContext._active_spark_context is None:

@@ -1,4 +1,4 @@
-"""The streams of a test: on an embedded log in a folder of its own, or as topics of a broker."""
+"""The streams of a test: on an embedded log in a separate folder, or as topics of a broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from anabranch.testing.messages import Encoded
 __all__ = ["EmbeddedStreams", "KafkaStreams", "Streams"]
 
 Found = Iterator[tuple[int, int, dict[str, Any]]]
-"""(partition, offset, record in the columns of ``RECORD_SCHEMA``), partition after partition, in order."""
+"""(partition, offset, record in the columns of ``RECORD_SCHEMA``), partition by partition, in order."""
 
 _Delete = Callable[[AdminClient, list[str]], Mapping[str, Future[None]]]
 
@@ -41,7 +41,7 @@ _GONE = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.NOT_COORDINATOR,
 }
-"""What is no reason to give up deleting: it is gone already, or can be deleted in a moment."""
+"""Errors that don't stop the deletion: the topic is gone already, or can be deleted in a moment."""
 
 
 class Streams(Protocol):
@@ -60,7 +60,7 @@ class Streams(Protocol):
         ...
 
     def records(self, stream: str) -> Found:
-        """All records that can be seen now."""
+        """All records that are visible now."""
         ...
 
 
@@ -100,7 +100,7 @@ class EmbeddedStreams:
 
 
 class KafkaStreams:
-    """Streams as topics of a broker, ``topics`` by their names. It knows of no others."""
+    """Streams as topics of a broker; ``topics`` has their names. It knows no other streams."""
 
     def __init__(self, settings: KafkaSettings, topics: Mapping[str, str]) -> None:
         self._settings = settings
@@ -112,7 +112,7 @@ class KafkaStreams:
         return [stream for stream in self._system.streams() if stream in self._topics]
 
     def create(self, stream: str, partitions: int) -> None:
-        """It keeps records of any time: a broker counts their age from their timestamps."""
+        """Create a topic that keeps records of any age: brokers compute the age from timestamps."""
         self._system.create(stream, partitions, internal=True)
 
     def expand(self, stream: str, partitions: int) -> None:
@@ -145,10 +145,10 @@ class KafkaStreams:
                 yield from ((number, offset, record) for offset, record in zip(offsets, batch.to_pylist(), strict=True))
 
     def clear(self, begin: str) -> None:
-        """Delete all topics that begin so, and all consumer groups that have it in their names.
+        """Delete all topics with this prefix, and all consumer groups whose names contain it.
 
         Raises:
-            AnabranchError: the broker doesn't let us, or not in time.
+            AnabranchError: the broker doesn't allow it, or takes too long.
         """
         topics = KafkaSystem(self._settings).streams
         self._delete("topics", lambda: [name for name in topics() if name.startswith(begin)], AdminClient.delete_topics)

@@ -1,1 +1,1 @@
-"""``anabranch demo``: a job that is changed, killed, frozen and drained while it runs, and what came of it."""
+"""``anabranch demo``: a job that is changed, killed, frozen and drained while it runs, and the results."""

@@ -1,4 +1,4 @@
-"""Flights that arrive while the tour goes on, written into a stream by a thread."""
+"""Flights that arrive during the tour, written into a stream by a thread."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Arrivals:
     """Writes flights into a stream until it is closed. Use it as a context manager.
 
     Args:
-        rate: flights per second; may be changed. Fewer come as there are fewer left, so there are always some: by a
-            fifth after the first fifth of them.
+        rate: flights per second; may be changed. The rate falls as fewer flights are left, so that there are always
+            some: by a fifth after the first fifth of them.
     """
 
     def __init__(self, system: System, stream: str, rate: float) -> None:
@@ -62,7 +62,7 @@ class Arrivals:
         self.check()
 
     def check(self) -> None:
-        """Raises AnabranchError if flights can't be written any more."""
+        """Raises AnabranchError if flights can no longer be written."""
         if self._error is not None:
             raise AnabranchError(f"flights can't be written into the stream {self._stream}: {self._error}")
 

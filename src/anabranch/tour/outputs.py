@@ -1,4 +1,4 @@
-"""What the job of the tour has written, compared with what the flights themselves say."""
+"""What the tour's job has written, compared with the flights themselves."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Comparison:
     late_wrong: int
     """Late flights that are missing, and records of flights that aren't late."""
     windows: int
-    """The destination hours in the output, each counted once."""
+    """Destination hours that are missing, or whose count or mean is wrong."""
     windows_repeated: int
     """Records of destination hours beyond the first."""
     windows_wrong: int
@@ -62,7 +62,7 @@ class Comparison:
 
 
 def window_count(system: System) -> int:
-    """How many records the output of windows has."""
+    """How many records the windows' output has."""
     try:
         return sum(1 for _ in _rows(system, WINDOWS, _Window))
     except NotFoundError:
@@ -97,7 +97,7 @@ def _rows(system: System, stream: str, row: type[_T]) -> Iterator[_T]:
 
 
 def _seconds(text: str) -> str:
-    """A time as the flights write it: none of them has a part of a second."""
+    """A time in the form that flights have: without fractions of a second."""
     return f"{text.partition('.')[0].rstrip('Z')}Z"
 
 

@@ -1,4 +1,4 @@
-"""The processes of the tour: verbs that it starts, kills and freezes, and of which it leaves nothing behind."""
+"""The processes of the tour: verbs that it starts, kills and freezes, and none of which it leaves behind."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ _LOOK = 0.05
 
 
 class Interruptions:
-    """SIGINT, SIGTERM and SIGHUP end what is done inside ``with`` by KeyboardInterrupt, but only once, and not in the
-    middle of what is done inside ``undisturbed``. Signals that were ignored before are ignored still."""
+    """SIGINT, SIGTERM and SIGHUP end the body of ``with`` by KeyboardInterrupt, but only once, and not during
+    ``undisturbed``. Signals that were ignored before stay ignored.
+    """
 
     def __init__(self) -> None:
         self._deferring = 0
@@ -49,12 +50,12 @@ class Interruptions:
                 signal.signal(number, handler)
 
     def at_end(self, clear_away: Callable[[], object]) -> None:
-        """Call this at the end, the last one first, where no signal disturbs it."""
+        """Call this at the end, the last one first, when no signal can interrupt it."""
         self._at_end.append(clear_away)
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """A signal that comes meanwhile is heeded at the end."""
+        """A signal that arrives meanwhile takes effect at the end."""
         self._deferring += 1
         try:
             yield
@@ -64,7 +65,7 @@ class Interruptions:
                 self._heed()
 
     def close(self) -> None:
-        """Heed no signal any more: the rest is clearing away."""
+        """Ignore signals from now on: the rest is cleaning up."""
         self._has_raised = True
 
     def _take(self, _number: int, _frame: FrameType | None) -> None:
@@ -79,8 +80,9 @@ class Interruptions:
 
 
 class Process:
-    """A verb that runs, in a session of its own: so the terminal's Ctrl-C isn't for it, and all that it starts can be
-    told from other processes."""
+    """A running verb, in its own session: so the terminal's Ctrl-C doesn't reach it, and everything that it starts can
+    be told from other processes.
+    """
 
     def __init__(self, popen: subprocess.Popen[bytes], name: str, log: Path) -> None:
         self.popen = popen
@@ -93,7 +95,7 @@ class Process:
 
     @property
     def code(self) -> int | None:
-        """The exit code; None: it runs."""
+        """The exit code; None: it is running."""
         return self.popen.poll()
 
     @property
@@ -102,12 +104,12 @@ class Process:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def kill(self) -> None:
-        """SIGKILL to this one process: what it has started must end by itself."""
+        """Send SIGKILL to this process only: processes that it has started must end on their own."""
         os.kill(self.pid, signal.SIGKILL)
         self.popen.wait()
 
     def freeze(self) -> None:
-        """SIGSTOP to it and to all that it has started."""
+        """Send SIGSTOP to it and to everything that it has started."""
         stopped: set[int] = set()
         while new := {self.pid, *_members(self.pid)} - stopped:
             _send(new, signal.SIGSTOP)
@@ -119,11 +121,12 @@ class Process:
 
 
 class Processes:
-    """Starts verbs in a folder. At the end of ``interruptions`` none of them runs, nor anything that they have started.
+    """Starts verbs in a folder. At the end of ``interruptions``, neither they nor anything that they have started is
+    running.
 
     Args:
         folder: where they run.
-        temporary: a folder for temporary files: theirs, and those of all that they start.
+        temporary: a folder for temporary files, theirs and those of everything that they start.
     """
 
     def __init__(
@@ -165,10 +168,10 @@ class Processes:
         return self._started[-1]
 
     def run(self, *words: str, meanwhile: Callable[[], object] = lambda: None) -> str:
-        """Run a verb to its end; gives what it has printed. ``meanwhile`` is called again and again.
+        """Run a verb to its end, and return its output. ``meanwhile`` is called repeatedly.
 
         Raises:
-            AnabranchError: it failed; with what it has printed.
+            AnabranchError: it failed; the message has its output.
         """
         process = self.start(*words)
         while process.code is None:
@@ -180,7 +183,7 @@ class Processes:
 
 
 def _members(session: int) -> set[int]:
-    """The processes of a session, without those that have ended and whose parent hasn't asked how."""
+    """The processes of a session, without those that have ended and are waiting for their parent to collect them."""
     members = set()
     for pid in _pids():
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What the tour shows: lines for a terminal of any width up to 80 columns, or for a file."""
+"""The output of the tour: lines for a terminal of up to 80 columns, or for a file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Screen:
             self._print(f"   {line}")
 
     def link(self, text: str, address: str) -> None:
-        """An address, on a line of its own that isn't broken."""
+        """An address, on its own line, which isn't wrapped."""
         self.say(text)
         self._console.print(Text(f"   {address}", "cyan"), soft_wrap=True)
 
@@ -56,7 +56,7 @@ class Screen:
                 self._step = False
 
     def output(self, text: str) -> None:
-        """What a command has printed, without lines that hold no words; long lines are cut."""
+        """The output of a command, without lines that contain no words; long lines are cut."""
         lines = [line.rstrip() for line in text.splitlines() if any(map(str.isalnum, line))]
         if len(lines) > _FIRST + _LAST + 1:
             left_out = len(lines) - _FIRST - _LAST
@@ -65,7 +65,7 @@ class Screen:
             self._print(f"     {line}", "dim")
 
     def gauge(self, lag: int, most: int, text: str) -> None:
-        """How many records wait: in figures, and as a bar beside the most that waited so far."""
+        """How many records wait: in figures, and as a bar relative to the most that have waited so far."""
         bar = "#" * round(_BAR * lag / max(most, 1))
         self._print(f"     lag {lag:>6,} {bar:<{_BAR}} {text}")
 

@@ -1,4 +1,4 @@
-"""The tour: what happens to the job, in which order, and what is measured of each."""
+"""The tour: what happens to the job, in which order, and what is measured."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ _LOOK = 0.1
 _SHOW_EVERY = 1.0
 _KEEP = "to look at the logs, keep them: anabranch demo --folder FOLDER"
 _LATER = 80.0
-"""Flights per second once the job has been scaled: enough for some to come in all that follows, and few to drain."""
+"""Flights per second once the job has been scaled: enough for some to arrive during everything that follows, and few to
+drain.
+"""
 _WATCHED = 5
 """Seconds for which the lag is watched before anything is done about it."""
 
@@ -64,7 +66,7 @@ class Tour:
         self._most = 0
 
     def run(self) -> bool:
-        """The whole tour; says whether all that was promised was measured."""
+        """The whole tour. Returns whether everything that was promised was measured."""
         self._start()
         slow = self._fall_behind()
         self._scale(slow)
@@ -91,7 +93,7 @@ class Tour:
         self._until("the first flights are read", lambda: self._read() > 0 or None)
 
     def _fall_behind(self) -> float:
-        """Gives how many flights a second were read."""
+        """Returns how many flights a second were read."""
         self._screen.chapter("It falls behind", "More arrive than one after another can be looked up.")
         begin, read = time.monotonic(), self._read()
         while time.monotonic() < begin + _WATCHED or self._read() == read:
@@ -221,7 +223,7 @@ class Tour:
         self._rows.append((promise, measure, agrees))
 
     def _call(self, *words: str) -> None:
-        """Run a verb, and show what it prints."""
+        """Run a verb, and show its output."""
         self._screen.command(f"anabranch {' '.join(words)}")
         self._screen.output(self._processes.run(*words, meanwhile=self._check))
 
@@ -230,7 +232,7 @@ class Tour:
         return self._processes.start(*words)
 
     def _victim(self) -> Process:
-        """The container that works, once another one is ready to follow it: to be killed, or frozen."""
+        """The working container, once another one is ready to follow it: to be killed, or frozen."""
 
         def ready() -> Process | None:
             status = self._status()
@@ -259,7 +261,7 @@ class Tour:
         return [lane.report for lane in lanes if lane.report is not None and lane.lane.stage == "0"]
 
     def _read_from(self) -> dict[str, int]:
-        """The flights that were read, by partition, where there were any."""
+        """The flights that were read, by partition, for partitions with any."""
         positions: dict[str, int] = {}
         for report in self._reports():
             for ssp, position in report.positions.items():
@@ -308,11 +310,11 @@ class Tour:
         return wait_until(checked, _WITHIN, late, _LOOK)
 
     def _check(self) -> None:
-        """See that all runs that should. A container that this machine was too busy for, so that its lease ran out, is
+        """Check that everything is running. A container whose lease ran out because the machine was too busy is
         replaced.
 
         Raises:
-            AnabranchError: flights can't arrive, or a process has failed.
+            AnabranchError: flights can't be written, or a process has failed.
         """
         self._arrivals.check()
         for process in (self._coordinator, *self._containers):

@@ -1,1 +1,1 @@
-"""What a page or a verb reads of jobs: answers by part, small enough to be asked for again and again."""
+"""What a page or a verb reads about jobs: partial answers, small enough to be requested again and again."""

@@ -1,4 +1,4 @@
-"""What a coordinator says of itself, of deployments, and of the graph of a job."""
+"""What a coordinator says about itself, about deployments, and about the graph of a job."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class GraphEdge(Document, frozen=True, kw_only=True):
 
 
 class GraphView(Document, frozen=True, kw_only=True):
-    """The graph of a deployment: its operators as they are stored, and the stages that it is cut into."""
+    """The graph of a deployment: its operators as stored, and the stages into which they are divided."""
 
     job: str
     deployment: int
@@ -72,10 +72,10 @@ class GraphView(Document, frozen=True, kw_only=True):
 
 
 class Placement(Document, frozen=True, kw_only=True):
-    """Which seats have how much of each partition of a stage.
+    """How much of each partition of a stage each seat has.
 
-    ``partitions``: the names of tasks at factor 1, from place ``start`` on, of ``total``. ``rows`` of ``cells``: the
-    partition's place in that list, the seat's place in ``seats``, and how many of its buckets are there.
+    ``partitions``: the names of tasks at factor 1, from index ``start`` on, of ``total``. ``rows`` of ``cells``: the
+    partition's index in that list, the seat's index in ``seats``, and how many of its buckets are there.
     """
 
     at: float
@@ -94,9 +94,9 @@ class Placement(Document, frozen=True, kw_only=True):
 
 
 class Partitions(Document, frozen=True, kw_only=True):
-    """The partitions that a job reads, with their lanes: those from place ``start`` on, of ``total``.
+    """The partitions that a job reads, with their lanes: those from index ``start`` on, of ``total``.
 
-    ``totals`` and ``quantiles`` are of the lag of all of them, in offsets. ``watermarks``: by lane, in Unix ms, with
+    ``totals`` and ``quantiles``: of the lag of all partitions, in offsets. ``watermarks``: by lane, in Unix ms, with
     the partition that holds each back. ``served`` false: only the store was asked, which knows no positions.
     """
 

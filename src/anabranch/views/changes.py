@@ -13,12 +13,12 @@ Outcome = Literal["open", "done", "undone", "failed"]
 
 
 class ChangeRecord(Document, frozen=True, kw_only=True):
-    """A change of a job: ``who`` asked for it, and ``why``. ``id`` is that of its event.
+    """A change to a job: ``who`` requested it, and ``why``. ``id``: that of its event.
 
-    ``generation``: the one that it began; 1 for the first one of a ``deployment`` that followed another; 0: not known.
-    ``began`` and ``ended``: seconds since 1970. ``seconds``: how long it took until all lanes ran. ``closing`` and
-    ``starting``: so many lanes. ``predicted_pause`` and ``measured_pause``: for how many seconds output stood still;
-    0.0: nothing came to be read. None: not known, or not yet. ``reason``: why it failed, or was undone.
+    ``generation``: the one that it began; 1 for the first one of a ``deployment`` that followed another; 0: unknown.
+    ``began`` and ``ended``: seconds since 1970. ``seconds``: how long it took until all lanes were running. ``closing``
+    and ``starting``: numbers of lanes. ``predicted_pause`` and ``measured_pause``: for how many seconds output paused;
+    0.0: nothing arrived. None: unknown, or not known yet. ``reason``: why it failed, or was undone.
     """
 
     id: int

@@ -13,7 +13,7 @@ class Content(Document, frozen=True, kw_only=True):
     bytes: int
     """How many bytes there are."""
     cut: bool = False
-    """Whether these are only the first of them."""
+    """Whether this is only the beginning."""
     text: str | None = None
     base64: str | None = None
 
@@ -30,7 +30,7 @@ class DeadLetter(Document, frozen=True, kw_only=True):
     """A record that could not be processed."""
 
     partition: int
-    """The partition of the dead letters' stream that it is in."""
+    """Its partition in the dead-letter stream."""
     offset: int
     at: int
     """The record's timestamp, in Unix ms."""
@@ -38,7 +38,7 @@ class DeadLetter(Document, frozen=True, kw_only=True):
     operator: str = ""
     """The operator that rejected it."""
     origin: Origin | None = None
-    """None: it was made of several records, or of state."""
+    """None: it was made from several records, or from state."""
     key: Content | None = None
     value: Content | None = None
     headers: dict[str, str] = {}
@@ -52,11 +52,11 @@ class DeadLetters(Document, frozen=True, kw_only=True):
     """Seconds since 1970, by the coordinator's clock."""
     job: str
     streams: tuple[str, ...]
-    """All streams that take the job's dead letters."""
+    """All dead-letter streams of the job."""
     stream: str
-    """The one whose letters these are; empty: the job has none."""
+    """The stream of these letters; empty: the job has none."""
     letters: tuple[DeadLetter, ...]
     before: dict[str, int] = {}
-    """The offset before which earlier ones are, by partition; a partition without any isn't named."""
+    """The offset before which earlier letters are, by partition; partitions without any are left out."""
     partly: bool = False
-    """Whether reading was broken off, as it took too long or there was too much: there are more after ``before``."""
+    """Whether reading was stopped because it took too long or there was too much: there are more before ``before``."""

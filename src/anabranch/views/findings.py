@@ -1,4 +1,4 @@
-"""What holds a job back, as it is shown."""
+"""What holds a job up, in the form in which it is shown."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SEVERITIES: tuple[Severity, ...] = ("failed", "attention", "notice")
 
 
 class Finding(Document, frozen=True, kw_only=True):
-    """Something that needs somebody.
+    """Something that needs attention.
 
-    ``rule``: the one that found it. ``subject``: what it is about, by kind (``lane``, ``ssp``, ``container``,
-    ``seat``, ``stream`` or ``job``). ``summary``: the trouble in a sentence, and ``why`` it is there. ``figures``: what
-    that is said by. ``cure``: what to do. ``since``: seconds since 1970; None: not known.
+    ``rule``: the one that found it. ``subject``: what it is about, by kind (``lane``, ``ssp``, ``container``, ``seat``,
+    ``stream`` or ``job``). ``summary``: the problem in a sentence; ``why``: its cause. ``figures``: the evidence.
+    ``cure``: what to do. ``since``: seconds since 1970; None: unknown.
     """
 
     severity: Severity

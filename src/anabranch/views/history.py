@@ -11,9 +11,6 @@ class History(Document, frozen=True, kw_only=True):
     """For each series and name, one value per ``step`` seconds, beginning at ``t0`` (seconds since 1970); None: not
     known. ``by``: whether the figures are those of the ``job``, of each ``stage`` or of each ``lane``. ``since``: from
     when on this coordinator has figures.
-
-    ``by``: whose figures they are: of the ``job``, of each ``stage`` or of each ``lane``. ``since``: from when on this
-    coordinator has any.
     """
 
     at: float

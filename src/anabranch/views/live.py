@@ -1,4 +1,4 @@
-"""A job's figures as they are now, in rows."""
+"""The present figures of a job, in rows."""
 
 from __future__ import annotations
 
@@ -70,13 +70,14 @@ class ChangeProgress(Document, frozen=True, kw_only=True):
 
 
 class Live(Document, frozen=True, kw_only=True):
-    """Open lanes, the containers and what they do. All times but event times are seconds since 1970.
+    """Open lanes, the containers and their work. All times except event times are seconds since 1970.
 
-    ``rev``: another one whenever the job has another generation or other orders. ``served`` false: this coordinator
-    doesn't serve the job: what only its leader knows is None, and nothing is said of who lives.
+    ``rev``: changes whenever the job has another generation or other orders. ``served`` false: this coordinator doesn't
+    serve the job: what only its leader knows is None, and it isn't known which containers live.
 
-    Of lanes: ``phase`` None: not heard; ``watermark`` in Unix ms; ``lag`` in offsets; ``progress``: how much of its
-    batch is done, from 0 to 1. Of containers: ``lease``: seconds left; ``gone``: why it lost its seat, of the last few.
+    Of lanes: ``phase`` None: there was no report; ``watermark`` in Unix ms; ``lag`` in offsets; ``progress``: the
+    finished share of its batch, from 0 to 1. Of containers: ``lease``: seconds left; ``gone``: why it lost its seat,
+    for the last few.
     """
 
     at: float

@@ -1,4 +1,4 @@
-"""All jobs at a glance: which of them needs somebody?"""
+"""All jobs at a glance: which of them need attention?"""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ __all__ = ["JobOverview", "Overview"]
 
 
 class JobOverview(Document, frozen=True, kw_only=True):
-    """A job in one line. ``seats``: how many containers it needs; ``containers``: how many are alive (None: not known
-    here). ``lag`` is in offsets, ``lag_trend`` its change per second over the last minute; ``rows`` and ``arriving``
-    are records per second; None: not known. ``changed_at``: since when it is in its state. ``worst``: the finding that
-    needs attention first.
+    """A job in one line.
 
-    ``seats``: the containers that it wants; ``containers``: those that live (None: not known here). ``lag`` is in
-    offsets, ``lag_trend`` its change a second over the last minute, ``rows`` and ``arriving`` are records a second;
-    None: not known. ``changed_at``: since when it is in its state. ``worst``: what needs somebody first.
+    ``seats``: how many containers it needs; ``containers``: how many are alive (None: unknown here). ``lag`` is in
+    offsets, ``lag_trend`` its change per second over the last minute; ``rows`` and ``arriving`` are records per second;
+    None: unknown. ``changed_at``: since when it is in its state. ``worst``: the finding that needs attention first.
     """
 
     job: str

@@ -1,4 +1,4 @@
-"""Many records of one kind: the names of their columns once, then a row for each."""
+"""Many records of one kind: the column names once, then a row for each record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Table"]
 
 
 class Table(Document, frozen=True, kw_only=True):
-    """``rows`` have a value for each of ``columns``. More columns may come at the end."""
+    """Each of ``rows`` has a value for each of ``columns``. More columns may be added at the end."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...] = ()

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch import Job
+from anabranch.api.first_rows import FirstRows
 from anabranch.api.stream import Stream
 from anabranch.errors import GraphError
 from anabranch.model import document
@@ -128,12 +129,24 @@ def test_functions_stay_beside_the_graph_by_node() -> None:
     assert job.functions == {1: upper, 2: print}
 
 
+def test_a_limit_per_key_is_a_process_that_says_how_many_rows_pass() -> None:
+    job = Job("j")
+    job.read("in", key="k string").limit_per_key(3).limit_per_key(1, name="first").write("out")
+    state = {"passed": {"kind": "value", "type": "long"}}
+    assert [(node.kind, node.name, node.args) for node in job.graph.nodes[1:3]] == [
+        ("process", "limit-per-key", {"limit_per_key": 3, "state": state}),
+        ("process", "first", {"limit_per_key": 1, "state": state}),
+    ]
+    assert isinstance(job.functions[1], FirstRows)
+
+
 def test_a_graph_is_json_and_back() -> None:
     job = Job("j")
-    job.read("in", key="k string").map(str, schema="a int").partition_by("a", via="spark").agg(n="sum(a)").write("o")
+    read = job.read("in", key="k string").limit_per_key(2**63 - 1)
+    read.map(str, schema="a int").partition_by("a", via="spark").agg(n="sum(a)").write("o")
     again = document.decode(document.encode(job.graph), Graph)
     assert again == job.graph
-    assert msgspec.json.decode(document.encode(job.graph))["nodes"][2]["args"]["columns"] == ["a"]
+    assert msgspec.json.decode(document.encode(job.graph))["nodes"][3]["args"]["columns"] == ["a"]
 
 
 def stream() -> Stream:
@@ -160,6 +173,14 @@ MISTAKES: list[tuple[Callable[[], object], str, str]] = [
     (lambda: stream().agg(), "agg at", 'agg(n="count(*)")'),
     (lambda: stream().agg(n="count(*)", emit="late"), "emit='late'", 'emit="on_update"'),  # type: ignore[arg-type]
     (lambda: stream().agg(n=1), "agg at", "SQL as a string"),  # type: ignore[arg-type]
+    (lambda: stream().limit_per_key(0), "limit_per_key at", "from 1 on"),
+    (lambda: stream().limit_per_key(-3), "n=-3", "from 1 on"),
+    (lambda: stream().limit_per_key(2.0), "n=2.0", "whole number"),  # type: ignore[arg-type]
+    (lambda: stream().limit_per_key(True), "n=True", "whole number"),
+    (lambda: stream().limit_per_key("3"), "n='3'", "limit_per_key(3)"),  # type: ignore[arg-type]
+    (lambda: stream().limit_per_key(None), "n=None", "whole number"),  # type: ignore[arg-type]
+    (lambda: stream().limit_per_key(2**63), "n=9223372036854775808", "whole number"),
+    (lambda: stream().limit_per_key(3, name="a b"), "operator name 'a b'", "letters, digits"),
     (lambda: stream().merge(), "nothing to merge with", "at least one"),
     (lambda: stream().merge(Job("other").read("in")), "two jobs: 'j' and 'other'", "by name"),
     (lambda: stream().map("upper"), "map at", "pass a function"),  # type: ignore[arg-type]

@@ -105,6 +105,20 @@ def test_what_cannot_follow(name: str) -> None:
     assert any(told in each.what for each in reasons), reasons
 
 
+def test_another_limit_per_key_cannot_follow() -> None:
+    before, same, after = (version(limited(n)) for n in (3, 3, 5))
+    assert compared(same, before).reasons == ()
+    (reason,) = compared(after, before).reasons
+    assert reason.what.startswith("the state of process 'first' (test_compatibility.py:")
+    assert reason.what.endswith("is another one: it has another limit_per_key")
+
+
+def limited(n: int) -> Job:
+    made = Job("j")
+    made.read("weather", key="place string", schema="wind int").limit_per_key(n, name="first").write("first-storms")
+    return made
+
+
 @pytest.mark.parametrize("name", SETTINGS_REFUSED)
 def test_settings_that_cannot_change(name: str) -> None:
     value, told = SETTINGS_REFUSED[name]

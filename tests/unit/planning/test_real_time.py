@@ -41,6 +41,8 @@ def job_with(kind: str) -> Job:
             read.filter(lambda m: True, name="f").write("out")
         case "foreach_batch":
             read.foreach_batch(lambda *_: None, name="f")
+        case "process":
+            read.limit_per_key(3, name="f").write("out")
         case "agg":
             read.window(tumbling("1 hour")).agg(c="count(*)", name="f").write("out")
         case "processing":
@@ -50,7 +52,7 @@ def job_with(kind: str) -> Job:
     return job
 
 
-@pytest.mark.parametrize("kind", ["map", "filter", "foreach_batch", "agg"])
+@pytest.mark.parametrize("kind", ["map", "filter", "foreach_batch", "agg", "process"])
 def test_an_operator_that_would_hold_rows_back_is_refused_by_name(kind: str) -> None:
     with pytest.raises(GraphError, match=rf"{kind} 'f' \(test_real_time.py:\d+\) can't run with trigger \"real-time\""):
         planned(job_with(kind))

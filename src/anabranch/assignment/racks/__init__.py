@@ -1,1 +1,1 @@
-"""Assignment with racks: tasks to containers at the least traffic across racks, proven (KIP-925)."""
+"""Assignment with racks: tasks to containers with the least traffic across racks, proven optimal (KIP-925)."""

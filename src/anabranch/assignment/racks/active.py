@@ -1,4 +1,4 @@
-"""Active tasks to containers: balanced, and of all balanced placements one of least cost.
+"""Assigns active tasks to containers: balanced, and at the least cost of all balanced placements.
 
 A task has an arc to each rack that has a replica of something it reads, one to its stage's "anywhere", and one to the
 container it runs in; racks have arcs to their containers. Containers of a rack differ only for the tasks that run in
@@ -24,16 +24,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Placement:
-    """Each task's container, and the least cost, which is the network's."""
+    """Each task's container, and the least cost, which is that of the network."""
 
     containers: Whole
     cost: int
 
 
 def place(it: Instance, *, moves_first: bool = False) -> Placement:
-    """Stateful tasks first, in a way that leaves room for the others' balance; then the others.
+    """Stateful tasks first, in a way that allows balancing the others; then the others.
 
-    Of least cost and then with the fewest moves, or with ``moves_first`` the other way round.
+    At the least cost and then with the fewest moves, or with ``moves_first`` the other way round.
     """
     return complete(it, stateful(it, moves_first=moves_first), moves_first=moves_first)
 
@@ -50,7 +50,7 @@ def stateful(it: Instance, *, moves_first: bool = False) -> Placement:
 
 
 def complete(it: Instance, placed: Placement, *, moves_first: bool = False) -> Placement:
-    """The stateless tasks beside the stateful ones, which are ``placed``."""
+    """The stateless tasks, given the stateful ones, which are ``placed``."""
     stateless = np.flatnonzero(~it.stateful)
     if not len(stateless):
         return placed
@@ -79,8 +79,9 @@ def counted(it: Instance, containers: Whole) -> tuple[int, int]:
 def _solve(
     it: Instance, tasks: Whole, own: Bounds, total: Bounds, later: Whole, moves_first: bool
 ) -> tuple[Whole, int]:
-    """The containers of ``tasks``: ``own`` of them in each, such that those that come ``later`` can fill it up to
-    ``total``."""
+    """The containers of ``tasks``: ``own`` of them in each, such that the ones that come ``later`` can fill it up to
+    ``total``.
+    """
     count, racks = len(it.slots), len(it.racks)
     numbers = np.zeros(len(it.tasks), np.int64)
     stages, numbers[tasks] = np.unique(it.stage_of[tasks] if it.by_stage else 0 * tasks, return_inverse=True)
@@ -140,7 +141,9 @@ def _solve(
 
 
 def _seats(net: Network, it: Instance, sizes: Whole, containers: Whole) -> Whole:
-    """A node for each stage in each container, by stage, through which at most the stage's even share of tasks goes."""
+    """A node for each stage in each container, by stage, through which at most the stage's even share of tasks
+    flows.
+    """
     seats = net.nodes(len(sizes) * len(containers)).reshape(len(sizes), len(containers))
     for number, size in enumerate(sizes.tolist()):
         share = between(size, it.slots)
@@ -151,7 +154,7 @@ def _seats(net: Network, it: Instance, sizes: Whole, containers: Whole) -> Whole
 def _limit(
     net: Network, it: Instance, containers: Whole, sink: Whole, own: Bounds, total: Bounds, later: Whole
 ) -> None:
-    """Let ``own`` tasks end in each container, such that the tasks that come ``later`` can fill it up to ``total``."""
+    """Let ``own`` tasks end in each container, such that the ones that come ``later`` can fill it up to ``total``."""
     if not len(later):
         net.arcs(containers, sink, own.upper, own.lower)
         return

@@ -1,6 +1,6 @@
-"""How near to their shares the containers' standbys can be, and which loads are that near.
+"""How close to their shares the containers' standbys can be, and which loads are that close.
 
-Nearness is the sum over containers of d * d / slots, where d is how far a load is outside of its share's floor and
+The distance is the sum over containers of d * d / slots, where d is how far a load is outside its share's floor and
 ceiling. Each container's part is convex, so one more standby costs more than the one before: its slopes.
 """
 
@@ -17,14 +17,14 @@ from anabranch.assignment.racks.shares import Bounds
 __all__ = ["Slopes", "groups_nearest", "nearest"]
 
 _FINEST = 720_720
-"""Divisible by 1 to 16; slots with a greater common multiple are weighted to a millionth."""
+"""Divisible by 1 to 16; if the slots' least common multiple is larger, weights are precise to a millionth."""
 
 
 @dataclass(frozen=True)
 class Slopes:
-    """What the next standby costs in each container, when it has so many beyond ``prior``.
+    """The cost of the next standby in each container, by how many it already has beyond ``prior``.
 
-    ``lower`` and ``upper``: between them it costs nothing; ``most``: it takes no more.
+    ``lower`` and ``upper``: between them it costs nothing; ``most``: the limit.
     """
 
     lower: Whole
@@ -41,7 +41,7 @@ class Slopes:
         return cls(left.lower, np.maximum(left.upper, 0), np.maximum(-left.upper, 0), most, weight)
 
     def up_to(self, slope: int) -> Whole:
-        """How many standbys cost no more than ``slope`` each."""
+        """How many standbys cost at most ``slope`` each."""
         if slope < 0:
             short = -(-(-(slope // self.weight) + 1) // 2)
             few: Whole = np.clip(self.lower - short + 1, 0, self.most)
@@ -57,7 +57,7 @@ class Slopes:
         return int(((short**2 + over**2 - self.beyond**2) * self.weight).sum())
 
     def least(self, count: int) -> int:
-        """The least slope up to which there are so many in all."""
+        """The least slope up to which there are this many in total."""
         low, high = -1, 1
         while self.up_to(low).sum() >= count:
             low *= 2
@@ -72,7 +72,7 @@ class Slopes:
         return Slopes(*(each[containers] for each in (self.lower, self.upper, self.beyond, self.most, self.weight)))
 
     def steps(self, highest: int) -> tuple[Whole, Whole, Whole]:
-        """(container, slope, how many at that slope) up to the slope ``highest``."""
+        """(container, slope, how many with that slope) up to the slope ``highest``."""
         containers, slopes, counts = [], [], []
         for number in range(len(self.weight)):
             weight, lower, upper = int(self.weight[number]), int(self.lower[number]), int(self.upper[number])
@@ -90,7 +90,7 @@ class Slopes:
 
 
 def nearest(slopes: Slopes, count: int) -> Bounds:
-    """The bounds of all loads that are nearest, if nothing but ``slopes.most`` keeps standbys out of a container."""
+    """The bounds of all loads that are closest, if only ``slopes.most`` limits the standbys of a container."""
     slope = slopes.least(count)
     return Bounds(slopes.up_to(slope - 1), slopes.up_to(slope))
 
@@ -98,12 +98,12 @@ def nearest(slopes: Slopes, count: int) -> Bounds:
 def groups_nearest(
     slopes: Slopes, place_of: Whole, sizes: Whole, open_: Whole, copies: int
 ) -> tuple[Bounds, Whole, Whole]:
-    """The same, when there are groups of tasks, each task has at most one standby in a place, and those of a group
-    none but in places that are ``open_`` (group, place) to it.
+    """The same for groups of tasks, if each task has at most one standby in a place, and a group has standbys only in
+    places that are ``open_`` (group, place) to it.
 
     Returns:
-        the bounds of loads, and of the tasks that a group has in a place. Loads are nearest if and only if they keep
-        all of these.
+        The bounds of loads, and of a group's tasks in a place. Loads are closest if and only if they satisfy all of
+        these.
     """
     groups, places = open_.shape
     count = int(sizes.sum())

@@ -1,8 +1,8 @@
-"""Copies of tasks in places and containers, at given loads: a flow, and what has to be fitted after it.
+"""Assigns copies of tasks to places and containers, for given loads: a flow, and the fitting that follows it.
 
-A place is what containers of a rack have in common, and with tags, those that share all of them. A task has arcs to
-places, and places to containers. Where a task can have several copies in a place, that network may put two in one
-container; then the containers are fitted afterwards, and where that fails, the network gets an arc for each task and
+A place is what containers of a rack have in common, or with tags, containers that share all of them. A task has arcs to
+places, and places have arcs to containers. If a task can have several copies in a place, that network may put two in
+one container; then the containers are fitted afterwards, and if that fails, the network gets an arc for each task and
 container.
 """
 
@@ -27,11 +27,12 @@ _MOST_PAIRS = 8_000_000
 
 @dataclass(frozen=True)
 class Question:
-    """``copies`` of each task, beside the containers that are ``taken`` (its active first, then earlier copies).
+    """``copies`` of each task, in addition to the containers that are ``taken`` (its active first, then earlier
+    copies).
 
-    ``lower`` and ``upper``: how many copies a task may have in each place. ``new``: how many racks and values of tags
-    more a first copy there is in, where that counts. ``warm``: pairs (row, container) that hold a copy now, and what
-    it is worth to keep each: to keep many counts first.
+    ``lower`` and ``upper``: how many copies a task may have in each place. ``new``: by how many racks and tag values a
+    first copy there increases the spread, if that counts. ``warm``: pairs (row, container) that have a copy now, with
+    the value of keeping each: keeping many comes first.
     """
 
     it: Instance
@@ -45,8 +46,8 @@ class Question:
 
 
 def answered(ask: Question, loads: Bounds | Slopes, dense: bool = False) -> tuple[Whole, int] | None:
-    """The containers of the copies, and their cost, less that of copies that stay; None when no flow, or no fitting,
-    keeps these loads. ``dense``: with an arc for each task and container, so that nothing has to be fitted.
+    """The containers of the copies, and their cost minus that of copies that stay; None when no flow, or no fitting,
+    satisfies these loads. ``dense``: with an arc for each task and container, so that nothing has to be fitted.
 
     Raises:
         ConfigError: that would be too many arcs.

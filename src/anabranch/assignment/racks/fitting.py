@@ -1,4 +1,6 @@
-"""Copies of tasks into the containers of a rack: so many for each task and for each container, all different."""
+"""Fits copies of tasks into the containers of a rack: given numbers for each task and for each container, all
+different.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ __all__ = ["fit"]
 def fit(
     copies: Mapping[int, int], barred: Mapping[int, Set[int]], loads: Mapping[int, int]
 ) -> dict[int, list[int]] | None:
-    """The containers of each task, or None when there is no way.
+    """The containers of each task, or None if there is no solution.
 
     Args:
         copies: how many containers each task needs.
         barred: containers that a task can't have.
-        loads: how many tasks each container takes; together as many as ``copies``.
+        loads: how many tasks each container takes; the sum equals that of ``copies``.
     """
     room = dict(loads)
     fullest = [(-left, container) for container, left in room.items() if left]
@@ -47,7 +49,7 @@ def fit(
 
 
 def _make_room(task: int, found: dict[int, list[int]], barred: Mapping[int, Set[int]], room: dict[int, int]) -> bool:
-    """Give a task one container more, while others give theirs up for containers that have room."""
+    """Give a task one more container, while others exchange theirs for containers that have room."""
     runs: dict[int, list[int]] = {container: [] for container in room}
     for other, containers in found.items():
         for container in containers:
@@ -76,7 +78,7 @@ def _make_room(task: int, found: dict[int, list[int]], barred: Mapping[int, Set[
 
 
 def _shift(at: int | None, came: Mapping[int, tuple[int, int | None]], found: dict[int, list[int]]) -> None:
-    """Each task on the way goes on by one container."""
+    """Each task on the path moves on by one container."""
     while at is not None:
         mover, left = came[at]
         if left is not None:

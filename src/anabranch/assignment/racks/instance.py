@@ -19,9 +19,9 @@ _LARGEST = 2**60
 
 
 class Traffic:
-    """How much each task reads from other racks, in ``total`` units less what is ``covered`` in a rack.
+    """How much each task reads from other racks: ``total`` units minus those ``covered`` in its rack.
 
-    ``tasks``, ``racks`` and ``covered`` are parallel and sorted; pairs that aren't there cover nothing.
+    ``tasks``, ``racks`` and ``covered`` are parallel and sorted; missing pairs cover nothing.
     """
 
     def __init__(self, partitions: Sequence[Sequence[Partition]], rack_numbers: dict[str, int], scale: int) -> None:
@@ -59,15 +59,15 @@ class Traffic:
 
 
 class Instance:
-    """Containers, tasks, racks and stages have numbers in the order of their names, so that no order of the input and
-    no hash changes an answer.
+    """Containers, tasks, racks and stages are numbered in the order of their names, so that neither the order of the
+    input nor a hash affects the answer.
 
     Attributes:
-        scale: what weights were multiplied by, to make them whole.
-        by_traffic: whether traffic counts: racks are known, and the strategy asks for it.
+        scale: the factor that makes weights whole numbers.
+        by_traffic: whether traffic counts: racks are known, and the strategy requires it.
         spread_by: for the rack, if racks are known, and for each tag: the number of each container's value.
-        place_of: each container's place: those in one place have all of these in common.
-        on: each task's container: -1 if it is new, -2 if its container has gone.
+        place_of: each container's place: containers in one place have all of these in common.
+        on: each task's container: -1 if it is new, -2 if its container is gone.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -106,7 +106,7 @@ class Instance:
 
     @property
     def traffic_cost(self) -> int:
-        """Of a unit of scaled weight."""
+        """The cost of a unit of scaled weight."""
         return self.problem.traffic_cost if self.by_traffic else 0
 
     @property
@@ -120,7 +120,7 @@ class Instance:
         return self.active_traffic.sum * self.traffic_cost + len(self.tasks) * self.move_cost
 
     def standby_on(self, task: Task) -> list[int]:
-        """Those of the containers that are still there, in order."""
+        """Those of the containers that still exist, in order."""
         found = (self.container_numbers.get(one) for one in task.standby_on)
         return list(dict.fromkeys(number for number in found if number is not None))
 
@@ -152,7 +152,7 @@ def unknown(problem: Problem) -> str | None:
 
 
 def _dimensions(containers: Sequence[Container], racks: Sequence[str]) -> list[Whole]:
-    """Numbers of values in the order of their names."""
+    """The numbers of values, in the order of their names."""
     numbers = {name: number for number, name in enumerate(racks)}
     found = [np.array([numbers[container.rack or ""] for container in containers])] if racks else []
     for tag in sorted({tag for container in containers for tag in container.tags}):

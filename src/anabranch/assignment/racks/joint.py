@@ -1,8 +1,8 @@
-"""Actives and standbys in one problem: what is best for an active may leave its standbys only what is dear.
+"""Actives and standbys in one problem: the best place for an active may leave its standbys only expensive ones.
 
-The plan costs least among those that are balanced as actives must be, whose standbys are spread no less and balanced no
-worse than when actives are placed first. A task's copies keep each other out of containers and racks, so this is no
-flow: a branch and bound finds the plan, and a bound where it ends early.
+The plan costs least among those that are balanced as actives must be, and whose standbys are spread at least as widely
+and balanced at least as well as when actives are placed first. A task's copies exclude each other from containers and
+racks, so this isn't a flow: a branch and bound finds the plan, and a bound if it ends early.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from anabranch.assignment.racks.standby import Standbys
 __all__ = ["place"]
 
 _MOST_OPTIONS = 20_000
-"""Above, the search takes more than some seconds: the plan is the sequential one, with a bound."""
+"""Above this, the search takes more than a few seconds, so the plan is the sequential one, with a bound."""
 _ROUNDS = 5
 
 
@@ -34,7 +34,7 @@ class _Plan:
     copies: Standbys
 
     def cost(self, it: Instance) -> tuple[int, int]:
-        """Of the stateful tasks: in all, and how many move."""
+        """Of the stateful tasks: the total, and how many move."""
         tasks, containers, where = self.copies.tasks, self.placed.containers, self.copies.containers
         reads = int(it.active_traffic.of(tasks, it.rack_of[containers[tasks]]).sum())
         reads += int(it.standby_traffic.of(tasks[:, None], it.rack_of[where]).sum())
@@ -45,8 +45,9 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Rules:
-    """How far from their shares standbys may be, and in how many racks and values of tags all tasks must be: as when
-    actives are placed first, in a job where nothing runs yet. So they don't depend on what runs where."""
+    """How far from their shares standbys may be, and in how many racks and tag values all tasks must be: as if actives
+    were placed first, in a job where nothing runs yet. So these rules don't depend on what runs where.
+    """
 
     slopes: Slopes
     far: int
@@ -57,7 +58,7 @@ class _Rules:
 
 
 def place(it: Instance) -> tuple[Placement, Standbys]:
-    """Stateful tasks with their standbys, then stateless tasks. The two bounds add up to one of the whole."""
+    """Stateful tasks with their standbys, then stateless tasks. The two bounds add up to a bound of the whole."""
     plan = _sequential(it)
     tasks, copies = plan.copies.tasks, plan.copies.containers.shape[1]
     if not plan.copies.containers.size:
@@ -100,7 +101,7 @@ def _spread(it: Instance, plan: _Plan) -> int:
 
 
 def _moved(it: Instance, plan: _Plan) -> Problem:
-    """The problem once the plan has been carried out."""
+    """The problem after the plan has been carried out."""
     names = [container.id for container in it.containers]
     tasks = list(it.tasks)
     for number, where in zip(plan.copies.tasks.tolist(), plan.copies.containers.tolist(), strict=True):
@@ -111,7 +112,7 @@ def _moved(it: Instance, plan: _Plan) -> Problem:
 
 
 def _best(it: Instance, rules: _Rules) -> tuple[_Plan, int]:
-    """The best plan that was found, and a bound of what any costs."""
+    """The best plan that was found, and a lower bound on the cost of any plan."""
     sequential = _sequential(it)
     found, bound = Search(it, rules.slopes, rules.far, rules.spread).result()
     plans = [sequential] if rules.allow(it, sequential) or found is None else []

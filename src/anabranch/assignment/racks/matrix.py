@@ -1,4 +1,4 @@
-"""Who reads how much from which rack, as numbers and as a picture."""
+"""Which rack reads how much from which rack, as numbers and as a picture."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CELL, _LEFT, _TOP = 56, 120, 72
 
 @dataclass(frozen=True)
 class Matrix:
-    """``weights``: by the rack that is read from, and the one that reads; pairs that aren't there have none."""
+    """``weights``: by the rack that is read from, and the one that reads; missing pairs have none."""
 
     sources: list[str]
     readers: list[str]
@@ -23,10 +23,10 @@ class Matrix:
 
 
 def matrix(problem: Problem, answer: Answer) -> Matrix | None:
-    """Of actives and standbys; None when racks aren't known.
+    """For actives and standbys; None when racks aren't known.
 
-    A partition is read from the reader's own rack if it has a replica there; else from the rack of its first replica,
-    which is Kafka's preferred leader.
+    A partition is read from the reader's own rack if it has a replica there; otherwise from the rack of its first
+    replica, which is Kafka's preferred leader.
     """
     if not answer.racks_used:
         return None
@@ -47,7 +47,7 @@ def matrix(problem: Problem, answer: Answer) -> Matrix | None:
 
 
 def svg(found: Matrix) -> str:
-    """A picture: a row for each rack that reads; the darker, the more. What crosses racks is orange."""
+    """A picture with a row for each rack that reads; the darker, the more. Traffic across racks is orange."""
     most = max(found.weights.values(), default=0) or 1
     width, height = _LEFT + _CELL * len(found.sources) + 8, _TOP + _CELL * len(found.readers) + 8
     parts = [

@@ -1,4 +1,4 @@
-"""A network in which integer flow of least cost is found: bounds on arcs, several costs in order of importance."""
+"""A network for integer flows of least cost: bounds on arcs, several costs in order of importance."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Network:
     """Nodes with supply or demand, and arcs with bounds and costs.
 
     Args:
-        spreads: for each cost, the most by which its total can differ between two flows. A cost counts only
-            among flows for which the ones before it are least.
+        spreads: for each cost, the most by which its total can differ between two flows. A cost only counts among flows
+            for which the preceding costs are least.
     """
 
     def __init__(self, *spreads: int) -> None:
@@ -33,7 +33,7 @@ class Network:
         self._length = 0
 
     def nodes(self, count: int, supply: ArrayLike = 0) -> Whole:
-        """So many new nodes, each with its supply (negative: demand). Together they must come to 0."""
+        """New nodes, each with its supply (negative: demand). The sum of all supplies must be 0."""
         self._supply.append(np.broadcast_to(np.asarray(supply, np.int64), (count,)))
         self._nodes += count
         return np.arange(self._nodes - count, self._nodes)
@@ -46,7 +46,7 @@ class Network:
         lower: ArrayLike = 0,
         costs: Sequence[ArrayLike] = (),
     ) -> slice:
-        """New arcs, and where their flows will be found; ``costs`` as in ``spreads``, those missing are 0."""
+        """New arcs, and where to find their flows; ``costs`` as in ``spreads``, missing ones are 0."""
         full = [*costs, *[0] * (len(self._spreads) - len(costs))]
         columns = np.broadcast_arrays(*(np.asarray(each, np.int64) for each in (tails, heads, lower, upper, *full)))
         self._arcs.append([column.ravel() for column in columns])
@@ -54,7 +54,7 @@ class Network:
         return slice(self._length - columns[0].size, self._length)
 
     def solve(self) -> Whole | None:
-        """The flow of each arc, or None when no flow keeps the bounds.
+        """The flow of each arc, or None when no flow satisfies the bounds.
 
         Raises:
             ConfigError: the costs are too large for 64 bits.
@@ -70,7 +70,7 @@ class Network:
         return _flow(tails, heads, lower, upper, cost, np.concatenate(self._supply))
 
     def tight(self) -> tuple[Whole, Whole] | None:
-        """Bounds of arcs that flows of least cost keep, and no others; None when no flow keeps the given ones."""
+        """Bounds of arcs that exactly the flows of least cost satisfy; None when no flow satisfies the given ones."""
         lower, upper, flow = self._in_turn()
         return None if flow is None else (lower, upper)
 
@@ -78,7 +78,7 @@ class Network:
         return [np.concatenate(column) for column in zip(*self._arcs, strict=True)]
 
     def _in_turn(self) -> tuple[Whole, Whole, Whole | None]:
-        """One cost after the other, each among the flows that are best so far: the last flow, and what holds it."""
+        """One cost after the other, each among the flows that are best so far: the last flow, and what fixes it."""
         tails, heads, lower, upper, *costs = self._columns()
         flow = None
         for cost in costs:
@@ -116,8 +116,9 @@ def _flow(tails: Whole, heads: Whole, lower: Whole, upper: Whole, cost: Whole, s
 
 
 def _reduced(tails: Whole, heads: Whole, lower: Whole, upper: Whole, cost: Whole, flow: Whole, nodes: int) -> Whole:
-    """What a unit more on each arc would cost: a flow has the least cost if and only if it is at the lower bound
-    where this is positive, and at the upper one where it is negative."""
+    """What one more unit on each arc would cost: a flow has the least cost if and only if it is at the lower bound
+    where this is positive, and at the upper bound where it is negative.
+    """
     onward, back = flow < upper, flow > lower
     start = np.concatenate([tails[onward], heads[back]])
     end = np.concatenate([heads[onward], tails[back]])

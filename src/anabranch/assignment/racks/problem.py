@@ -1,4 +1,6 @@
-"""An assignment problem and its answer, as in PROBLEM.json: containers in racks, tasks and where their data is."""
+"""An assignment problem and its answer, in the form of PROBLEM.json: containers in racks, tasks and where their data
+is.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Container(_Record, frozen=True, kw_only=True):
-    """Where tasks can run. ``tags`` are further places in which to spread standbys: a zone, a cluster."""
+    """Where tasks can run. ``tags`` are further properties over which to spread standbys, such as a zone or a
+    cluster.
+    """
 
     id: str
     rack: str | None = None
@@ -31,7 +35,7 @@ class Container(_Record, frozen=True, kw_only=True):
 
 
 class Partition(_Record, frozen=True, kw_only=True):
-    """What a task reads. ``racks``: of its replicas; None in it: a broker without a rack; empty: not known."""
+    """What a task reads. ``racks``: those of its replicas; None in it: a broker without a rack; empty: unknown."""
 
     stream: str
     partition: int
@@ -40,7 +44,7 @@ class Partition(_Record, frozen=True, kw_only=True):
 
 
 class Task(_Record, frozen=True, kw_only=True):
-    """``on``: where it runs, ``standby_on``: where copies of its state are, fed by ``state_partitions``."""
+    """``on``: where it runs; ``standby_on``: where copies of its state are, which ``state_partitions`` feed."""
 
     name: str
     stage: str = "0"
@@ -52,7 +56,7 @@ class Task(_Record, frozen=True, kw_only=True):
 
 
 class Problem(_Record, frozen=True, kw_only=True):
-    """What to assign, and by which rules. Raises ConfigError when something is named twice, or can't be placed."""
+    """What to assign, and by which rules. Raises ConfigError when a name occurs twice, or something can't be placed."""
 
     containers: tuple[Container, ...]
     tasks: tuple[Task, ...]
@@ -91,20 +95,20 @@ class ByRole(_Record, frozen=True, kw_only=True):
 
 
 class Answer(_Record, frozen=True, kw_only=True):
-    """Who runs what, what it costs, and that nothing costs less.
+    """What runs where, what it costs, and the proof that nothing costs less.
 
     Attributes:
-        cost: what the strategy makes least: ``traffic_cost`` * traffic + ``non_overlap_cost`` * moved; without
-            racks, and with strategy none, moves only.
-        traffic: weight of partitions that are read from another rack; None when racks aren't known.
+        cost: what the strategy minimizes: ``traffic_cost`` * traffic + ``non_overlap_cost`` * moved; without racks, and
+            with strategy none, moves only.
+        traffic: the weight of partitions that are read from another rack; None when racks aren't known.
         lower_bound: no assignment by the same rules costs less than this. ``gap`` is the difference.
-        moved: tasks that run elsewhere from now on, and standbys that aren't where one was.
-        needed_moves: of actives, without which there is no balance. ``saved_by_moves``: how much more they cost at
-            least if no others are made. See :func:`~anabranch.assignment.racks.reasons.compared`.
+        moved: tasks that will run elsewhere, and standbys where there was none.
+        needed_moves: the moves of actives that balance requires. ``saved_by_moves``: how much more the actives would
+            cost at least with only these moves. See :func:`~anabranch.assignment.racks.reasons.compared`.
         loads: active tasks by container.
-        spread: distinct racks (and values of tags) that hold a task, summed over the tasks with standbys;
+        spread: the number of racks (and tag values) that have a copy of a task, summed over the tasks with standbys;
             ``most_spread``: no assignment has more.
-        why: for each task, why it is where it is; see :func:`~anabranch.assignment.racks.reasons.explained`.
+        why: for each task, the reason for its place; see :func:`~anabranch.assignment.racks.reasons.explained`.
     """
 
     active: dict[str, str]
@@ -129,11 +133,11 @@ class Answer(_Record, frozen=True, kw_only=True):
 
 
 def read(raw: bytes, name: str = "this") -> Problem:
-    """The problem in the bytes of a file of this name.
+    """The problem in the bytes of a file with this name.
 
     Raises:
-        UsageError: it is no JSON, or has other fields than a problem has; names the place.
-        ConfigError: it can't be solved as it stands.
+        UsageError: it isn't JSON, or has fields that a problem doesn't have. The message names the place.
+        ConfigError: it can't be solved as it is.
     """
     try:
         return msgspec.json.decode(raw, type=Problem)

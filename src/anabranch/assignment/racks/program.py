@@ -9,11 +9,11 @@ __all__ = ["Program"]
 
 _MOST_NODES = 2_000
 _EXACT = 2**46
-"""Above, the solver's floating point can't tell costs apart."""
+"""Above this, the solver's floating point can't distinguish costs."""
 
 
 class Program:
-    """Made up row by row. Costs are whole numbers; the solver's bound is rounded up to one."""
+    """Built row by row. Costs are whole numbers; the solver's bound is rounded up to one."""
 
     def __init__(self) -> None:
         from ortools.math_opt.python import mathopt
@@ -32,13 +32,13 @@ class Program:
         return range(begin, begin + count)
 
     def row(self, lower: float, upper: float, terms: Iterable[tuple[int, int]]) -> None:
-        """``terms``: (variable, factor); their sum lies between ``lower`` and ``upper``."""
+        """``terms``: (variable, factor); their sum is between ``lower`` and ``upper``."""
         row = self._model.add_linear_constraint(lb=lower, ub=upper)
         for variable, factor in terms:
             row.set_coefficient(self._variables[variable], factor)
 
     def least(self) -> tuple[list[int] | None, int | None]:
-        """The best values that were found, and a bound of their cost; None where there is none."""
+        """The best values that were found, and a bound of their cost; None if there is none."""
         from ortools.math_opt.python import mathopt
 
         if sum(map(abs, self.costs)) > _EXACT:

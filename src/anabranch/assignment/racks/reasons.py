@@ -1,4 +1,4 @@
-"""Why a task is where it is, and what moves are for."""
+"""Why a task is where it is, and what moves achieve."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ __all__ = ["compared", "explained"]
 
 
 def explained(problem: Problem, answer: Answer) -> dict[str, str]:
-    """For each task: where it was, what it reads across racks, why not where it would cost less; and its standbys."""
+    """For each task: where it was, what it reads across racks, why it isn't where it would cost less; and its
+    standbys.
+    """
     it = Instance(problem)
     found = {}
     for task, why in zip(it.tasks, _actives(it, _placed(it, answer)), strict=True):
@@ -27,8 +29,9 @@ def explained(problem: Problem, answer: Answer) -> dict[str, str]:
 
 
 def compared(problem: Problem, answer: Answer) -> Answer:
-    """The answer with its ``needed_moves`` and ``saved_by_moves``; as it is in joint mode, where actives move for their
-    standbys too."""
+    """The answer with its ``needed_moves`` and ``saved_by_moves``; unchanged in joint mode, where actives also move for
+    their standbys.
+    """
     if problem.mode == "joint":
         return answer
     it = Instance(problem)

@@ -1,4 +1,4 @@
-"""The program of actives with their standbys: who may be where, what keeps what out, how much each container holds."""
+"""The program for actives with their standbys: what may be where, what excludes what, how much each container takes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ _STANDBY = ("standby", 0)
 
 
 def is_collapsed(it: Instance) -> bool:
-    """Whether copies of a task are in different racks, so that containers of a rack are alike."""
+    """Whether copies of a task are in different racks, so that containers of a rack are equivalent."""
     first, rest = standby.copies_of(it)
     return not rest and not standby.crosses(it) and first < len(it.rack_of_place)
 
 
 class Search:
-    """``far``: how far standbys may be from the shares of ``slopes``. ``spread``: in how many racks and values of tags
-    all tasks must be; where containers of a rack are alike, they are in as many as there can be."""
+    """``far``: how far standbys may be from the shares of ``slopes``. ``spread``: in how many racks and tag values all
+    tasks must be; if containers of a rack are equivalent, they are in as many as possible.
+    """
 
     def __init__(self, it: Instance, slopes: Slopes, far: int, spread: int) -> None:
         self.it = it
@@ -50,7 +51,7 @@ class Search:
             self._spread(spread)
 
     def result(self) -> tuple[Whole | None, int]:
-        """The containers of each task, the active's first, or None; and the least cost that there may be."""
+        """The containers of each task, the active's first, or None; and a lower bound on the cost."""
         values, bound = self.program.least()
         least = 0 if bound is None else -((self.weight // 2 - bound - self.constant) // self.weight)
         if values is None:
@@ -71,7 +72,7 @@ class Search:
         return np.hstack([actives, rest]), least
 
     def _options(self, row: int, task: int) -> None:
-        """Where the task's active can be, and where its standbys, all apart from each other."""
+        """Where the task's active and its standbys can be, all separate from each other."""
         it, on = self.it, int(self.it.on[task])
         old = set(it.standby_on(it.tasks[task]))
         self.constant += min(len(old), self.copies) * self._value(0, 1)
@@ -92,7 +93,7 @@ class Search:
         homes: set[int],
         apart: dict[int, list[int]],
     ) -> None:
-        """``moves``: what to be anywhere but in ``homes`` counts; there it is one less."""
+        """``moves``: the cost of being anywhere other than in ``homes``; there it is one less."""
         it = self.it
         racks = np.arange(len(it.racks))
         reads = traffic.of(np.full(len(racks), task), racks)

@@ -24,7 +24,7 @@ class Bounds:
         return cls(counts, counts)
 
     def less(self, loads: Whole) -> Bounds:
-        """What is left when so much is there."""
+        """What is left when these loads are already there."""
         return Bounds(np.maximum(self.lower - loads, 0), self.upper - loads)
 
 
@@ -37,8 +37,8 @@ def between(count: int, slots: Whole) -> Bounds:
 def first_counts(
     stateful: Mapping[int, int], stateless: Mapping[int, int], slots: Whole, by_stage: bool
 ) -> list[Whole]:
-    """The counts of stateful tasks and of all tasks that the KIP gives: what doesn't divide evenly goes to the first
-    containers, as far as all shares can be kept at once. ``stateful`` and ``stateless`` are tasks by stage.
+    """The numbers of stateful tasks and of all tasks according to the KIP: the remainder goes to the first containers,
+    as far as all shares can be satisfied at once. ``stateful`` and ``stateless`` are tasks by stage.
     """
     count = len(slots)
     net = Network(count * count, count * count)

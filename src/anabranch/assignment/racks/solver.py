@@ -1,4 +1,4 @@
-"""An assignment problem to its answer, with the proof that nothing costs less."""
+"""Solves an assignment problem, with the proof that nothing costs less."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def solve(problem: Problem) -> Answer:
     """The assignment of least cost; the same whatever the order of containers, tasks and partitions.
 
     Raises:
-        ConfigError: weights and costs are too large to be compared exactly.
+        ConfigError: weights and costs are too large for an exact comparison.
     """
     it = Instance(problem)
     if problem.mode == "joint":

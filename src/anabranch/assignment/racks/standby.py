@@ -1,6 +1,6 @@
-"""Standbys to containers: never beside their active or another copy, spread, balanced, near, and little moved.
+"""Assigns standbys to containers: never with their active or another copy, spread, balanced, near, and with few moves.
 
-Which of these comes before which is the order: ``reliability`` or ``cost``.
+The order of these criteria is ``reliability`` or ``cost``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Standbys", "at_least", "copies_of", "crosses", "most_spread", "movab
 
 @dataclass(frozen=True)
 class Standbys:
-    """``containers``: a row for each of ``tasks``. ``bound``: none cost less."""
+    """``containers``: a row for each of ``tasks``. ``bound``: no assignment costs less."""
 
     tasks: Whole
     containers: Whole
@@ -28,10 +28,10 @@ class Standbys:
 
 
 def place(it: Instance, active: Whole) -> Standbys:
-    """As many copies of each stateful task as asked for, or as there are containers for.
+    """As many copies of each stateful task as requested, or as there are containers for.
 
-    With several tags, reliable copies are placed one after the other, and the bound says how far that may be from the
-    best.
+    With several tags, reliable copies are placed one after the other, and the bound says how far the result may be from
+    the optimum.
     """
     tasks = np.flatnonzero(it.stateful)
     first, rest = copies_of(it)
@@ -50,7 +50,7 @@ def place(it: Instance, active: Whole) -> Standbys:
 
 
 def copies_of(it: Instance) -> tuple[int, int]:
-    """How many copies by reliability, and how many more by cost."""
+    """How many copies are placed by reliability, and how many more by cost."""
     copies = min(it.problem.standbys, len(it.slots) - 1)
     first = it.problem.reliable_standbys
     if first is None:
@@ -64,7 +64,7 @@ def crosses(it: Instance) -> bool:
 
 
 def spread(it: Instance, tasks: Whole, active: Whole, copies: Whole) -> int:
-    """Racks and values of tags in which a task is, summed over the tasks; 0 when there are no standbys."""
+    """The racks and tag values in which a task is, summed over the tasks; 0 when there are no standbys."""
     held = np.hstack([active[tasks][:, None], copies])
     found = 0
     for values in it.spread_by if copies.size else ():
@@ -75,7 +75,7 @@ def spread(it: Instance, tasks: Whole, active: Whole, copies: Whole) -> int:
 
 
 def rebuilt(it: Instance, tasks: Whole, copies: Whole) -> int:
-    """Copies that are not where they were."""
+    """Copies where there was none."""
     stay = sum(
         len(set(it.standby_on(it.tasks[task])).intersection(where))
         for task, where in zip(tasks.tolist(), copies.tolist(), strict=True)
@@ -85,7 +85,7 @@ def rebuilt(it: Instance, tasks: Whole, copies: Whole) -> int:
 
 
 def most_spread(it: Instance, tasks: int, copies: int) -> int:
-    """No standbys are in more racks, and values of tags."""
+    """The most racks and tag values that standbys can be in."""
     if not copies:
         return 0
     return tasks * sum(min(1 + copies, len(np.unique(values))) for values in it.spread_by)
@@ -98,7 +98,7 @@ def _shape(values: Whole) -> tuple[int, ...]:
 
 
 def at_least(it: Instance, tasks: Whole, copies: int, active: Whole | None = None) -> int:
-    """What the copies cost if each task had the nearest containers for itself, but for its active's."""
+    """The cost of the copies if each task had the nearest containers to itself, except for its active's."""
     sizes = np.tile(np.bincount(it.rack_of, minlength=len(it.racks)), (len(tasks), 1))
     if active is not None:
         np.subtract.at(sizes, (np.arange(len(tasks)), it.rack_of[active]), 1)
@@ -110,13 +110,14 @@ def at_least(it: Instance, tasks: Whole, copies: int, active: Whole | None = Non
 
 
 def movable(it: Instance, tasks: Whole, copies: int) -> int:
-    """How many standbys there are that could be kept, if nothing else counted."""
+    """How many standbys could be kept if nothing else counted."""
     return sum(min(len(it.standby_on(it.tasks[task])), copies) for task in tasks.tolist() if it.tasks[task].standby_on)
 
 
 def _warm(it: Instance, tasks: Whole, taken: Whole, copies: int) -> tuple[Whole, Whole, Whole]:
-    """Pairs (row, container) of copies that are there and could stay. Of two that could, the one that is among the
-    first ``copies`` does: an answer names reliable copies first, so on it nothing moves."""
+    """Pairs (row, container) of existing copies that could stay. Of two that could, the one among the first ``copies``
+    stays: an answer names reliable copies first, so nothing moves when it is applied again.
+    """
     pairs = [
         (row, container, len(tasks) * copies + 1 + (place < copies))
         for row, task in enumerate(tasks.tolist())
@@ -165,7 +166,7 @@ def _solve(it: Instance, tasks: Whole, taken: Whole, copies: int, reliable: bool
 
 
 def _gain(it: Instance, taken: Whole) -> Whole:
-    """How many racks and values of tags a task has more when it has a copy in a place: (row, place)."""
+    """By how many racks and tag values a task's spread grows with a copy in a place: (row, place)."""
     gain = np.zeros((len(taken), len(it.rack_of_place)), np.int64)
     for values in it.spread_by:
         has = np.zeros((len(taken), int(values.max()) + 1), bool)

@@ -1,1 +1,1 @@
-"""Whether a lane's checkpoint folder can be gone on from, and how one that was damaged is mended."""
+"""Whether a lane can continue from its checkpoint folder, and how a damaged one is repaired."""

@@ -1,4 +1,4 @@
-"""Hadoop's checksum files: ``.NAME.crc`` beside ``NAME`` on a local disk."""
+"""Hadoop's checksum files: ``.NAME.crc`` next to ``NAME`` on a local disk."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ def name_of(file: str) -> str:
 
 
 def agrees(content: bytes, checksum: bytes) -> bool:
-    """Whether a file has the content that its checksum was made of. One without a whole header says nothing, as for
-    Hadoop."""
+    """Whether a file has the content of which its checksum was made. As in Hadoop, a checksum file without a complete
+    header proves nothing.
+    """
     if len(checksum) < _HEADER.size:
         return True
     magic, size = _HEADER.unpack_from(checksum)

@@ -1,4 +1,4 @@
-"""The claims that this process makes of folders on a store without locks, and the thread that renews its leases."""
+"""This process's claims of folders on a store without locks, and the thread that renews its leases."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ log = logs.get_logger()
 
 _BOOT, _PIDS = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
 _STATE, _STARTED = 0, 19
-"""Places in ``/proc/PID/stat``, after the name of the program."""
+"""Indices in ``/proc/PID/stat``, counted after the name of the program."""
 
 _owners: dict[tuple[int, str], Ownership] = {}
-"""By the JVM and the folder of the job."""
+"""By JVM and folder of the job."""
 _lock = threading.Lock()
 
 
 def take(spark: SparkSession, folder: str, unless: Callable[[], bool]) -> None:
-    """Take a lane's folder, as :meth:`Ownership.take`.
+    """Take a lane's folder: see :meth:`Ownership.take`.
 
     Raises:
-        ConfigError: no two processes can be kept apart there.
+        ConfigError: the store can't keep two processes apart.
         FencedError: another process has it.
     """
     scheme = urlsplit(folder).scheme
@@ -64,7 +64,7 @@ def release(spark: SparkSession, folder: str) -> None:
 
 
 def end() -> None:
-    """Give all folders back: nothing of this process writes to any more."""
+    """Release all folders: nothing of this process writes to them any more."""
     for owner in tuple(_owners.values()):
         try:
             owner.end()
@@ -115,7 +115,7 @@ def _has_ended(claim: Claim) -> bool:
 
 
 def _stat(pid: int) -> list[str]:
-    """What is known of a process on this machine; []: there is none."""
+    """The data about a process on this machine; []: there is no such process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,6 @@
-"""A folder of a stopped lane without the state of tasks that are others' by now: made beside the one that it has."""
+"""Rewrites the folder of a stopped lane without the state of tasks that belong to other lanes by now. The new folder is
+made next to the old one.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ __all__ = ["StoredState", "look", "rewrite"]
 
 @dataclass(frozen=True)
 class StoredState:
-    """The content of a stopped lane's folder after its last batch. ``keys``: the columns of its stage's key."""
+    """The content of a stopped lane's folder after its last batch. ``keys``: the columns of its stage key."""
 
     lane: Lane
     folder: Folder
@@ -30,11 +32,11 @@ class StoredState:
 
 
 def look(spark: SparkSession, lane: Lane, uri: str, keys: int) -> StoredState:
-    """Look into the folder of a lane that is stopped, and let no other process here have it.
+    """Read the folder of a stopped lane, and keep all other processes here from taking it.
 
     Raises:
-        ConflictError: one has it.
-        StateError: it is gone, or a batch was begun in it and not finished.
+        ConflictError: another process has it.
+        StateError: it is gone, or contains a batch that was begun and not finished.
     """
     folder = Folder(spark, uri)
     if not folder.exists():
@@ -53,13 +55,13 @@ def look(spark: SparkSession, lane: Lane, uri: str, keys: int) -> StoredState:
 
 
 def rewrite(spark: SparkSession, found: StoredState, target: str) -> StateSize:
-    """Make a copy of a folder without foreign state, and return what the copy has.
+    """Make a copy of a folder without foreign state, and return the size of the copy's state.
 
     Nothing refers to the copy yet, and the original stays as it is.
 
     Raises:
-        ConflictError: the target is there.
-        StateError: what was written isn't what it should be.
+        ConflictError: the target exists.
+        StateError: the result isn't what it should be.
     """
     lane, batch, keys = found.lane, found.batch, found.keys
     made = copying.bare(found.folder, target)

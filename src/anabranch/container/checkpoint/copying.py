@@ -31,11 +31,11 @@ def clone(
     adding: Mapping[str, Mapping[int, int]] | None = None,
     new: Iterable[NewStream] = (),
 ) -> Folder:
-    """A copy under another query id; it begins with a standby of the folder's, if there is one. Raises
-    ConflictError if the target is there already.
+    """A copy with another query id; it starts from one of the folder's standbys, if there is one. Raises ConflictError
+    if the target exists.
 
-    ``keeping``: only these partitions of each stream; None: all. ``adding``: partitions that weren't read before,
-    each with the offset to begin at. ``new``: streams that weren't read before.
+    ``keeping``: only these partitions of each stream; None: all. ``adding``: partitions that weren't read before, each
+    with its start offset. ``new``: streams that weren't read before.
     """
     with _copied(folder, target, ORDER, standbys(folder)) as copy:
         if keeping is not None:
@@ -47,20 +47,21 @@ def clone(
 
 
 def bare(folder: Folder, target: str) -> Folder:
-    """As :func:`clone`, but of the state only its schemas."""
+    """Like :func:`clone`, but with only the schemas of the state."""
     names = [name for name in (*ORDER, PROGRESS) if name != _STATE]
     with _copied(folder, target, [*names, *_schemas(folder)]) as copy:
         return copy
 
 
 def standby(folder: Folder, number: int) -> Folder:
-    """The place of a standby: a copy of the folder that is kept up to date while its lane runs, beside it. It only
-    saves time: it may be gone at any time, or be old."""
+    """The path of a standby: a copy of the folder, next to it, that is kept up to date while its lane runs. It only
+    saves time: it may disappear at any time, or be out of date.
+    """
     return folder.other(f"{_beside(folder)}{number}")
 
 
 def standbys(folder: Folder) -> list[Folder]:
-    """The standbys that there are, the newest first."""
+    """The existing standbys, the newest first."""
     found = folder.tree.fs.globStatus(folder.tree.path_of(f"{_beside(folder)}*"))
     numbers = [str(each.getPath().getName()).rpartition("-")[2] for each in found or ()]
     there = [standby(folder, int(number)) for number in numbers if number.isdecimal()]
@@ -68,13 +69,15 @@ def standbys(folder: Folder) -> list[Folder]:
 
 
 def _beside(folder: Folder) -> str:
-    """How the names of its standbys begin."""
+    """The prefix of the names of its standbys."""
     lane, _, epoch = folder.uri.rpartition("/")
     return f"{lane}/{_STANDBY}-{epoch}-"
 
 
 def refresh(folder: Folder, standby: Folder) -> int:
-    """Bring a standby of the folder up to date, whose lane may run meanwhile; gives the last batch that it has."""
+    """Bring a standby of the folder up to date; the folder's lane may run meanwhile. Returns the last batch in the
+    standby.
+    """
     filesystem.update(folder.tree, standby.tree, ORDER, lives=True)
     return standby.committed()
 
@@ -102,7 +105,7 @@ def _copied(folder: Folder, target: str, names: Iterable[str], standbys: Iterabl
 
 
 def _becomes(folder: Folder, copy: Folder) -> bool:
-    """Whether a standby has become another folder."""
+    """Turn a standby into another folder. Returns whether it worked."""
     try:
         return folder.tree.move(copy.tree)
     except Exception as error:
@@ -126,21 +129,22 @@ def _fill(folder: Folder, copy: Folder, names: Sequence[str], *, warm: bool) -> 
 
 
 def _schemas(folder: Folder) -> list[str]:
-    """The folders that say how state is made."""
+    """The folders with the schemas of state."""
     found = (_found(folder, f"{_STATE}/{each}") for each in checkpoint_layout.SCHEMAS)
     return [*itertools.chain.from_iterable(found)]
 
 
 def _found(folder: Folder, pattern: str) -> list[str]:
-    """What there is of a pattern, by names in the folder."""
+    """The existing files that match a pattern, by their names in the folder."""
     begin = f"{folder.tree.fs.makeQualified(folder.tree.path).toString()}/"
     found = folder.tree.fs.globStatus(folder.tree.at(pattern))
     return [str(each.getPath().toString()).removeprefix(begin) for each in found or ()]
 
 
 def relocate(folder: Folder) -> None:
-    """Let what Spark keeps of a ``process`` name the schemas in this folder, not those where it was copied from:
-    it holds whole paths, and that folder will go."""
+    """Make Spark's metadata of a ``process`` refer to the schemas in this folder instead of those in the folder that it
+    was copied from: it contains absolute paths, and that folder will be deleted.
+    """
     whole = folder.tree.fs.makeQualified(folder.tree.at(_STATE)).toString()
     for name in _found(folder, f"{_STATE}/{checkpoint_layout.OPERATORS}"):
         folder.tree.write(name, checkpoint_layout.relocated(folder.tree.read(name), whole))

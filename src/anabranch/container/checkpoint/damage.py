@@ -1,5 +1,6 @@
-"""What a lane does about its folder before Spark looks at it: a batch that isn't whole there is forgotten where nothing
-is lost by that; else the lane fails for good, and says which file is damaged and what each way back costs."""
+"""Checks and repairs a lane's folder before Spark looks at it: an incomplete batch is forgotten if nothing is lost by
+that; otherwise the lane fails permanently, and says which file is damaged and what each remedy costs.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +24,18 @@ def checkpoint(folder: Folder, lane: Lane, *, thorough: bool = False) -> Checkpo
 
 
 def check(folder: Folder, lane: Lane) -> None:
-    """Raises DamagedError if a lane can't go on from its folder as it is. No query may run there."""
+    """Raises DamagedError if a lane can't continue from its folder as it is. No query may be running there."""
     faults = soundness.faults(checkpoint(folder, lane))
     if faults:
         raise damaged(lane, folder.uri, faults)
 
 
 def mend(folder: Folder, lane: Lane, published: int) -> Resumption | None:
-    """Forget the last batches if they aren't whole in the folder, as after a power cut, and can be run again; gives
-    where the lane goes on from then, None if nothing was to be done. No query may run there.
+    """Forget the last batches if they are incomplete in the folder, as after a power cut, and can be run again. Returns
+    where the lane continues from then, or None if there was nothing to do. No query may be running there.
 
     Args:
-        published: the last batch of which an output has anything, -1 if none.
+        published: the last batch that is in an output, at least in part, -1 if none.
 
     Raises:
         DamagedError: that would lose or repeat something.
@@ -60,7 +61,7 @@ def mend(folder: Folder, lane: Lane, published: int) -> Resumption | None:
 
 
 def damaged(lane: Lane, uri: str, faults: Sequence[Fault]) -> DamagedError:
-    """What to tell of files that a lane can't go on without."""
+    """The error for files without which a lane can't continue."""
     first, *others = faults
     more = f"; so are {len(others)} more of its files" if others else ""
     state = "its state and its positions" if lane.stateful else "its positions"

@@ -1,6 +1,6 @@
-"""Edits of a checkpoint folder's plan: where its next batch continues.
+"""Edits of a checkpoint folder's plan: where its next batch begins.
 
-The folder is a copy that hasn't run yet, unless a function says otherwise.
+The folder is a copy in which nothing has run yet, unless a function says otherwise.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ __all__ = ["NewStream", "add_stream", "keep", "mend_time", "reset_time", "rewind
 
 @dataclass(frozen=True)
 class NewStream:
-    """A stream that a lane begins to read, with its present ``id``. Its source comes after that of the stream
-    ``after``; ``offset`` is in Spark's form, without partitions yet.
+    """A stream that a lane begins to read, with its present ``id``. Its source follows that of the stream ``after``;
+    ``offset`` is in Spark's form, without partitions yet.
     """
 
     name: str
@@ -31,7 +31,7 @@ class NewStream:
 
 
 def reset_time(folder: Folder, now: Progress) -> None:
-    """Let the next batch begin in event time as a new lane does that knows ``now``."""
+    """Give the next batch the event time of a new lane that knows ``now``."""
     last = folder.planned()
     entry, (version, told, rest) = folder.entry(last), folder.commit(last)
     time = entry.metadata["batchTimestampMs"]
@@ -44,7 +44,7 @@ def reset_time(folder: Folder, now: Progress) -> None:
 
 
 def mend_time(folder: Folder) -> None:
-    """Let the pending batch of a lane that is held have been planned at its watermark."""
+    """Make the pending batch of a held lane look as if it had been planned at its watermark."""
     last = folder.planned()
     folder.tree.write(f"offsets/{last}", offset_log.format(folder.entry(last).planned_in_time()))
 
@@ -57,9 +57,9 @@ def keep(folder: Folder, partitions: Mapping[str, Iterable[int]]) -> None:
 
 
 def rewind(folder: Folder, positions: Mapping[str, Mapping[int, int]]) -> None:
-    """Let the next batch begin at these positions, stream → partition → offset.
+    """Make the next batch begin at these positions, stream → partition → offset.
 
-    The last batch, which was another lane's, then seems to have ended there.
+    The last batch, which belonged to another lane, then seems to have ended there.
     """
     last = folder.planned()
     entry = folder.entry(last)
@@ -69,7 +69,7 @@ def rewind(folder: Folder, positions: Mapping[str, Mapping[int, int]]) -> None:
 
 
 def add_stream(folder: Folder, stream: NewStream) -> None:
-    """Let the next batch begin to read one more stream; one that it has already is left as it is."""
+    """Make the next batch read one more stream; if it reads the stream already, nothing changes."""
     last = folder.planned()
     if last < 0 or stream.name in folder.sources(last):
         return
@@ -82,7 +82,7 @@ def add_stream(folder: Folder, stream: NewStream) -> None:
 
 
 def widen(folder: Folder, partitions: Mapping[str, Mapping[int, int]]) -> None:
-    """Let the next batch begin to read more partitions: stream → partition → offset. No batch may be pending."""
+    """Make the next batch read more partitions: stream → partition → offset. No batch may be pending."""
     last = folder.planned()
     if last >= 0 and partitions:
         folder.tree.write(f"offsets/{last}", offset_log.format(_widened(folder, last, partitions)))

@@ -1,4 +1,4 @@
-"""The files below a folder, on a local disk or through Hadoop's FileSystem, and bringing a copy of them up to date."""
+"""The files below a folder, on a local disk or through Hadoop's FileSystem, and updates of copies of them."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ from anabranch.spark.internals.hadoop_files import Hadoop
 __all__ = ["File", "Tree", "update"]
 
 _AT_ONCE = 8
-"""So many files are copied at once: most are small, and what takes time is to ask for each."""
+"""How many files are copied at once: most are small, and the time goes into the request for each."""
 
 
 @dataclass(frozen=True)
 class File:
-    """``size`` in bytes; ``changed``: when it was written, by the clock of where it is."""
+    """``size`` in bytes; ``changed``: when it was written, by the clock of its storage."""
 
     size: int
     changed: float
 
     def is_copy_of(self, other: File) -> bool:
-        """Whether it has another file's content, both of one storage and by name: files of a checkpoint are written
-        once, or anew as a whole, so a copy made later than that is one of what is there now."""
+        """Whether it has the same content as another file of the same storage and name: files of a checkpoint are
+        written once, or replaced as a whole, so a copy made after the last change has the present content.
+        """
         return self.size == other.size and self.changed > other.changed
 
 
@@ -53,18 +54,19 @@ class Tree:
 
     @functools.cached_property
     def local(self) -> Path | None:
-        """Its place on a local disk: there Hadoop starts two processes for each file that it makes."""
+        """Its path on a local disk: there, Hadoop would start two processes for each file that it creates."""
         return Path(self.path.toUri().getPath()) if str(self.fs.getUri()) == "file:///" else None
 
     @functools.cached_property
     def far(self) -> FarFiles:
-        """Its files, if they are on no local disk."""
+        """Its files, if they aren't on a local disk."""
         return FarFiles(self._spark, self.fs)
 
     @property
     def uri(self) -> str:
-        """Where it is, in full: ``hdfs:///lanes`` with the name node that Hadoop's configuration names. Spark itself
-        doesn't look for that."""
+        """Its full location: ``hdfs:///lanes`` with the name node from Hadoop's configuration. Spark doesn't fill that
+        in.
+        """
         return str(self.fs.makeQualified(self.path).toString())
 
     def other(self, uri: str) -> Tree:
@@ -75,12 +77,13 @@ class Tree:
         return self.path_of(self.path, name) if name else self.path
 
     def files(self, name: str) -> dict[str, File]:
-        """The file or the files below a name, by their names in the tree."""
+        """The file or files below a name, by their names in the tree."""
         return self._local_files(self.local, name) if self.local is not None else self._far_files(name)
 
     def copy(self, name: str, target: Tree, *, lives: bool) -> None:
-        """Copy a file to the same name in another tree. ``lives``: others write that one, too, or read it: the file is
-        there whole or not at all; and this one, so that it may be gone by now."""
+        """Copy a file to the same name in another tree. ``lives``: other processes use both trees. So the target file
+        appears completely or not at all, and the source file may have disappeared.
+        """
         try:
             if not lives:
                 self._copy(name, target, name)
@@ -96,7 +99,7 @@ class Tree:
         return self.local.joinpath(name).exists() if self.local is not None else bool(self.fs.exists(self.at(name)))
 
     def numbers(self, name: str) -> list[int]:
-        """The files in a folder whose names are numbers, in order; none if it isn't there."""
+        """The files in a folder whose names are numbers, in order; none if the folder doesn't exist."""
         if self.local is not None:
             with contextlib.suppress(FileNotFoundError):
                 return sorted(int(each) for each in os.listdir(self.local / name) if each.isdecimal())
@@ -134,12 +137,12 @@ class Tree:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def write(self, name: str, text: str, *, new: bool = False, durable: bool = True) -> None:
-        """Write a file so that it is there whole or not at all. ``new``: there is none of that name that it is to
-        replace. ``durable``: no power cut takes it back once it is written.
+        """Write a file so that it appears completely or not at all. ``new``: it must not replace a file. ``durable``:
+        no power cut can undo it once it is written.
 
         Raises:
             StateError: it can't be written.
-            ConflictError: it was to be new, and another process has written it; not on a local disk.
+            ConflictError: it was meant to be new, and another process has written it; not on a local disk.
         """
         if self.local is None:
             self._write_far(name, text, new=new)
@@ -167,15 +170,15 @@ class Tree:
         self.fs.delete(self.at(name), True)
 
     def all_files(self) -> list[str]:
-        """The names of all files, also of those that Hadoop hides."""
+        """The names of all files, including those that Hadoop hides."""
         return sorted(self.sizes())
 
     def sizes(self) -> dict[str, int]:
-        """The sizes of all files, in bytes, by name; also of those that Hadoop hides."""
+        """The sizes of all files, in bytes, by name, including those that Hadoop hides."""
         return {name: file.size for name, file in self.files("").items()}
 
     def move(self, target: Tree) -> bool:
-        """Let all of it be at another place of the same storage; gives whether it was there."""
+        """Move all of it to another place in the same storage. Returns whether it existed."""
         if not self.has(""):
             return False
         if self.local is None or target.local is None:
@@ -196,8 +199,9 @@ class Tree:
 
     @contextlib.contextmanager
     def _put(self, name: str) -> Iterator[str]:
-        """A name to write a file under, which gets its own with the end of the block: it is there whole or not at all,
-        and one that it replaces is there until then."""
+        """A temporary name for writing a file, which gets its own name at the end of the block: it appears completely
+        or not at all, and a file that it replaces stays until then.
+        """
         if self.local is None and self.far.is_object_store:
             yield name  # a file appears there when it is whole
             return
@@ -245,7 +249,8 @@ def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> 
     copied. ``lives``: other processes use both meanwhile.
 
     Raises:
-        Exception: as the storage's own: something couldn't be read or written. Once more, it goes on from there.
+        Exception: the storage's own error: something couldn't be read or written. Calling it again continues from
+            there.
     """
     copied = 0
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copies") as pool:
@@ -263,7 +268,7 @@ def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> 
 
 
 def _write(at: Path, text: str, *, durable: bool) -> None:
-    """Write a file on a local disk; ``durable``: wait until it is there."""
+    """Write a file on a local disk; ``durable``: wait until it is on the disk."""
     at.parent.mkdir(parents=True, exist_ok=True)
     with at.open("wb") as file:
         file.write(text.encode())
@@ -273,6 +278,6 @@ def _write(at: Path, text: str, *, durable: bool) -> None:
 
 
 def _folders(name: str) -> list[str]:
-    """Those that a file is in."""
+    """The folders that contain a file."""
     parts = name.split("/")
     return ["/".join(parts[:count]) for count in range(1, len(parts))]

@@ -1,4 +1,4 @@
-"""A lane's checkpoint folder and its surgery, on any storage root."""
+"""A lane's checkpoint folder, and edits of it, on any storage root."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _locked: dict[str, Any] = {}
 
 
 class Folder:
-    """A checkpoint folder of a lane that is stopped, or held (or whose files are only read)."""
+    """A checkpoint folder of a lane that is stopped or held (or whose files are only read)."""
 
     def __init__(self, spark: SparkSession, uri: str, streams: Mapping[str, str] | None = None) -> None:
-        """``streams``: by topic, where a stream of Kafka's has another name."""
+        """``streams``: by topic, for streams in Kafka that have another name."""
         checkpoint_layout.SURFACE.insist(spark)
         self.tree = Tree(spark, uri)
         self.uri = self.tree.uri if self.tree.local is None and urlsplit(uri).scheme else uri
@@ -53,7 +53,7 @@ class Folder:
         self._streams = streams or {}
 
     def other(self, uri: str) -> Folder:
-        """Another folder of the same lane, which may not be there yet."""
+        """Another folder of the same lane, which may not exist yet."""
         return Folder(self._spark, uri, self._streams)
 
     def make(self) -> None:
@@ -63,7 +63,7 @@ class Folder:
         return self.tree.has(name)
 
     def remove(self) -> None:
-        """Delete the folder with all that is in it."""
+        """Delete the folder with everything in it."""
         self.tree.fs.delete(self.tree.path, True)
 
     def planned(self) -> int:
@@ -80,7 +80,7 @@ class Folder:
         return self.planned() > self.committed()
 
     def entry(self, batch: int) -> Entry:
-        """What was planned for a batch."""
+        """The plan of a batch."""
         return offset_log.parse(self.tree.read(f"offsets/{batch}"), f"{self.uri}/offsets/{batch}")
 
     def positions(self) -> dict[str, dict[int, int]]:
@@ -93,8 +93,14 @@ class Folder:
 
     def batch(self, number: int) -> Batch:
         """What was planned for a batch, with the positions that it begins from ({}: the lane's first)."""
-        entry = self.entry(number)
-        before = self.entry(number - 1) if self.exists(f"offsets/{number - 1}") else None
+        return self.batch_of(number, self.entry(number), self.before(number))
+
+    def before(self, number: int) -> Entry | None:
+        """What was planned for the batch before one, if it is known."""
+        return self.entry(number - 1) if self.exists(f"offsets/{number - 1}") else None
+
+    def batch_of(self, number: int, entry: Entry, before: Entry | None) -> Batch:
+        """A batch, by the entry of it and that of the one before."""
         now = entry.progress() or Progress()
         return Batch(
             number=number,
@@ -108,7 +114,7 @@ class Folder:
         )
 
     def settled(self) -> bool:
-        """Whether the last batch was committed and Spark's watermark calls for no further one."""
+        """Whether the last batch was committed and Spark's watermark requires no further one."""
         last = self.planned()
         if last < 0:
             return True
@@ -121,13 +127,13 @@ class Folder:
         return int(self.commit(batch)[1].get("nextBatchWatermarkMs", 0))
 
     def commit(self, batch: int) -> tuple[str, dict[str, Any], list[str]]:
-        """Version, what Spark notes of a committed batch, and further lines."""
+        """Version, Spark's data about a committed batch, and further lines."""
         name = f"commits/{batch}"
         version, *rest = self.tree.read(name).split("\n")
         return version, self._parsed(name, rest[0] if rest else ""), rest[1:]
 
     def _parsed(self, name: str, text: str) -> dict[str, Any]:
-        """The JSON object in a file. Raises DamagedError if it is none."""
+        """The JSON object in a file. Raises DamagedError if it isn't one."""
         try:
             return dict(json.loads(text))
         except (ValueError, TypeError) as error:
@@ -147,25 +153,27 @@ class Folder:
         return self._positions(self.entry(batch))
 
     def stream_ids(self) -> dict[str, str]:
-        """The ids that the streams had when the folder was made: a stream that was made again has another."""
+        """The ids that the streams had when the folder was made: a stream that was deleted and created again has
+        another one.
+        """
         return self._document(STREAMS) if self.exists(STREAMS) else {}
 
     def note_streams(self, ids: Mapping[str, str]) -> None:
-        """Keep the ids of the streams that the lane reads, once."""
+        """Store the ids of the streams that the lane reads, once."""
         if not self.exists(STREAMS):
             self.tree.write(STREAMS, json.dumps(dict(sorted(ids.items()))), new=True)
 
     def note_stream(self, name: str, stream_id: str) -> None:
-        """Keep the id of a stream that the lane reads from now on."""
+        """Store the id of a stream that the lane reads from now on."""
         noted = {**self.stream_ids(), name: stream_id}
         self.tree.write(STREAMS, json.dumps(dict(sorted(noted.items()))))
 
     def note_outputs(self, noted: Mapping[str, Any]) -> None:
-        """Keep where the lane's outputs end; see :class:`Outputs`."""
+        """Store where the lane's outputs end; see :class:`Outputs`."""
         self.tree.write(OUTPUTS, json.dumps(noted), durable=False)
 
     def outputs(self) -> dict[str, Any]:
-        """Where the lane's outputs ended; {}: that isn't known. A power cut may have left the file empty."""
+        """Where the lane's outputs ended; {}: unknown. A power cut may have left the file empty."""
         try:
             return self._document(OUTPUTS) if self.exists(OUTPUTS) else {}
         except DamagedError as error:
@@ -173,8 +181,9 @@ class Folder:
             return {}
 
     def note_starting(self, offsets: Mapping[str, int]) -> dict[str, int]:
-        """Keep where the lane begins, by the texts of whole SSPs, once, before its first batch is planned; gives what
-        was kept. The ends of the inputs, where a lane may begin, are others when it is started again."""
+        """Store the lane's start offsets, by whole SSP in text form, once, before its first batch is planned. Returns
+        what is stored. The ends of the inputs, at which a lane may start, will be different when it is started again.
+        """
         if not self.exists(STARTING):
             if self.planned() >= 0:
                 return {}
@@ -182,19 +191,21 @@ class Folder:
         return self._document(STARTING)
 
     def begin_at(self, offset: Mapping[str, Any]) -> None:
-        """Let the query's only source begin there, whatever its options say, if it looks here for where it began once:
-        Spark's connector to Kafka does."""
+        """Make the query's only source begin at this offset, whatever its options say, if it looks in this folder for
+        where it began: Spark's Kafka connector does.
+        """
         if not self.exists(_BEGIN):
             self.tree.fs.mkdirs(self.tree.at(_BEGIN.rpartition("/")[0]))
             self.tree.write(_BEGIN, f"\0v1\n{json.dumps(offset)}", new=True)
 
     def note_broken(self, batch: int) -> None:
-        """Keep that a batch was broken off: there may be state of it, and there may be more for a while."""
+        """Record that a batch was broken off: it may have left state, and for a while more may appear."""
         self.tree.write(_BROKEN, json.dumps({"batch": batch}))
 
     def take_back(self) -> None:
-        """Forget the pending batch, of which nothing was published and nothing can be. Its state may stay: what goes on
-        from a copy removes that there."""
+        """Forget the pending batch, of which nothing was published and nothing can be any more. Its state may stay: it
+        is removed from a copy that continues.
+        """
         if self.pending:
             name = f"offsets/{self.planned()}"
             self.tree.remove(name)
@@ -202,7 +213,8 @@ class Folder:
 
     def clear_broken(self, former: Folder) -> None:
         """Remove from a copy what a batch has left that was broken off in the former folder. No query may have run on
-        the copy."""
+        the copy.
+        """
         if self.planned() < 0:
             self.begin_anew()
         elif former.exists(_BROKEN):
@@ -214,12 +226,13 @@ class Folder:
             self.tree.fs.delete(self.tree.at(name), True)
 
     def checkpoint(self, partitions: int, *, thorough: bool = False) -> Checkpoint:
-        """The files as they are now, to see whether a lane can go on from them; see :class:`Checkpoint`."""
+        """The present files, to check whether a lane can continue from them; see :class:`Checkpoint`."""
         return Checkpoint(self.tree.sizes(), self.tree.read_bytes, partitions, thorough)
 
     def resume(self, at: Resumption) -> None:
-        """Forget all later batches, and that a batch which is to run again was committed. Nothing of a later one may
-        have been published."""
+        """Forget all later batches, and the commit of a batch that must run again. Nothing of a later one may have been
+        published.
+        """
         if at.batch < 0:
             self.begin_anew()
             return
@@ -229,8 +242,9 @@ class Folder:
                 self.tree.remove(f"{log_name}/.{number}.crc")
 
     def mend_metadata(self) -> None:
-        """Give the query another id if the file with its id can't be read; a copy of the folder has another one, too.
-        Spark begins no query that has planned a batch and has no id."""
+        """Give the query another id if the file with its id is unreadable; a copy of the folder has another id, too.
+        Spark refuses to start a query that has planned a batch and has no id.
+        """
         if self.planned() < 0:
             return
         try:
@@ -242,13 +256,14 @@ class Folder:
             self.note_id()
 
     def note_id(self) -> None:
-        """Give the query another id than any other has."""
+        """Give the query a new, unique id."""
         self.tree.write(METADATA, json.dumps({"id": str(uuid.uuid4())}))
 
     def clear_leftovers(self, *, anew: bool) -> None:
         """Remove what killed processes have left, so that Spark starts a query here, and runs a pending batch as if it
-        had not been begun: no process may be at work in the folder, and no query of this one. ``anew``: the lane has
-        written nothing, and may begin once more if no batch was planned."""
+        had not been begun. No process may be working in the folder, and no query of this process. ``anew``: the lane
+        has written nothing, and may start afresh if no batch was planned.
+        """
         found = leftovers.classify(self.tree.all_files())
         if not anew:
             found = {name: kind for name, kind in found.items() if kind is not Kind.UNPLANNED}
@@ -265,14 +280,14 @@ class Folder:
             log.info("leftovers were removed", folder=self.uri, files=dict(kinds))
 
     def note_progress(self, left: Progress, ssps: Iterable[str]) -> None:
-        """Keep how far the lane is in event time as it ends, and what it read, for those that may go on from it."""
+        """Store the lane's event time as it ends, and what it read, for lanes that may continue from it."""
         self.tree.write(PROGRESS, json.dumps({"progress": left.to_builtins(), "ssps": sorted(ssps)}))
 
     def left(self) -> tuple[Progress, list[str]]:
-        """How far the lane was in event time when it ended last, and the SSPs that it read.
+        """The lane's event time when it last ended, and the SSPs that it read.
 
         Raises:
-            StateError: it isn't there.
+            StateError: it isn't stored.
         """
         if not self.exists(PROGRESS):
             raise StateError(f"{self.uri} doesn't tell how far its lane was in event time", "restore the storage root")
@@ -280,7 +295,8 @@ class Folder:
         return progress.from_builtins(told["progress"]), told["ssps"]
 
     def plan(self, entry: Entry) -> int:
-        """Write the next batch's entry; running the query ``once``, or letting one go that is held, runs that batch.
+        """Write the next batch's entry. That batch runs when the query is run ``once``, or when a held query is
+        released.
 
         Raises:
             StateError: a batch is pending; finish it first.
@@ -295,7 +311,7 @@ class Folder:
         return number
 
     def sources(self, batch: int) -> dict[str, int]:
-        """The number of each stream's source in what was planned for a batch."""
+        """The number of each stream's source in the plan of a batch."""
         return {self._streams.get(name, name): number for name, number in self.entry(batch).streams().items()}
 
     def plan_again(self, entry: Entry) -> None:
@@ -309,16 +325,16 @@ class Folder:
         self.tree.write(f"offsets/{self.planned()}", offset_log.format(entry))
 
     def lock(self, unless: Callable[[], bool] = lambda: False) -> None:
-        """Take the folder for this process: a local one by an OS lock, for as long as this JVM lives, and any other one
-        by a claim, until it is released. Idempotent.
+        """Take the folder for this process: a local one with an OS lock, for as long as this JVM lives; any other one
+        with a claim, until it is released. Idempotent.
 
-        A killed driver's JVM may live on for a moment: it holds the lock until nothing of it can write any more.
+        The JVM of a killed driver may live on for a moment: it holds the lock until it can't write any more.
 
         Args:
-            unless: whether to wait no longer for an owner of which it isn't known whether it lives.
+            unless: whether to stop waiting for an owner that may or may not be alive.
 
         Raises:
-            ConflictError: another process has it; FencedError, if that is sure to go on.
+            ConflictError: another process has it; FencedError, if that process certainly continues.
         """
         if self.tree.local is None:
             claims.take(self._spark, self.tree.uri, unless)
@@ -332,7 +348,7 @@ class Folder:
         _locked[path] = holder
 
     def check_owner(self) -> None:
-        """See that the folder is still this process's. A local one stays so.
+        """Check that this process still owns the folder. A local folder stays its own.
 
         Raises:
             FencedError: another process has taken it.

@@ -1,4 +1,4 @@
-"""Where a container's lanes run, and how a lane takes its folder there."""
+"""Where a container's lanes run, and how a lane gets its folder there."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class LaneFolders:
     def folder(
         self, lane: Lane, epoch: int, unless: Callable[[], bool], checked: bool = False, ahead: bool = False
     ) -> Folder:
-        """Take a lane's folder: a new one for a new lane, or a copy of that of the lane whose state it has; else the
-        one it has, which must be there and agree, or a copy of that if it was abandoned. Spark accepts it: what killed
-        processes have left there is removed.
+        """Take a lane's folder: for a new lane, a new folder or a copy of the folder of the lane whose state it has;
+        otherwise the existing one, which must be there and be consistent, or a copy of it if it was abandoned.
+        Leftovers of killed processes are removed, so Spark accepts it.
 
-        ``unless``: whether to wait no longer for a process that has it. ``checked``: if it is new, its outputs were
-        taken for it and hold nothing of it. ``ahead``: its query was begun there already.
+        ``unless``: whether to stop waiting for a process that has it. ``checked``: if the lane is new, its outputs were
+        taken for it and contain nothing of it. ``ahead``: its query was already started there.
         """
         folder = self.at(lane, lane.folder_epoch or epoch)
         if lane.folder_epoch:
@@ -90,7 +90,7 @@ class LaneFolders:
         return folder
 
     def explained(self, failed: Failure) -> Failure:
-        """A failure with the disks that are full, if one is awaited that has room: most errors name no file."""
+        """A failure that waits for room on a disk, extended with the disks that are full: most errors name no file."""
         if failed.awaits != surroundings.DISK.name:
             return failed
         folders = (str(folder.path) for system in self.systems.all for folder in system.folders())
@@ -98,7 +98,7 @@ class LaneFolders:
         return replace(failed, reasons=(*failed.reasons, *surroundings.full_disks(places)))
 
     def check_new(self, lane: Lane, published: int) -> None:
-        """Raises StateError if the outputs of a lane that is new hold a batch of it."""
+        """Raises StateError if the outputs of a new lane contain a batch of it."""
         if published >= 0:
             raise StateError(
                 f"lane {lane.id} is new, but its outputs hold batch {published} of it",
@@ -106,7 +106,7 @@ class LaneFolders:
             )
 
     def _split(self, lane: Lane, folder: Folder) -> Folder:
-        """A copy of the folder of the lane that it goes on from, as its own."""
+        """A copy of the folder of the lane from which it continues, as its own."""
         parent, epoch = _parent(lane)
         kept: dict[str, list[int]] = {}
         for ssp in (*lane.ssps, *lane.broadcast):
@@ -140,7 +140,7 @@ class LaneFolders:
         return copy
 
     def _new_streams(self, lane: Lane) -> list[NewStream]:
-        """The streams of inputs that are bound to patterns, but for the first ones, of which some may be new."""
+        """The streams of inputs that are bound to patterns, except for the first ones; some of these may be new."""
         systems = {ssp.stream: ssp.system for ssp in lane.ssps}
         found = []
         for streams in lane.matched.values():
@@ -151,7 +151,7 @@ class LaneFolders:
         return found
 
     def inherited(self, lane: Lane) -> Progress:
-        """How far in event time the lanes were that a lane goes on from. Raises StateError if a folder is gone."""
+        """The event time of the lanes from which a lane continues. Raises StateError if a folder is gone."""
         found = [self.of(lane.job, name, epoch).left() for name, epoch in lane.inherits.items()]
         before = progress.joined(found)
         if lane.drained is not None:
@@ -167,27 +167,28 @@ class LaneFolders:
         return self.clocks / f"{lane.id}.clock"
 
     def at(self, lane: Lane, epoch: int) -> Folder:
-        """The folder that a lane has, or would have, of an epoch."""
+        """The folder that a lane has, or would have, for an epoch."""
         return self.of(lane.job, lane.id, epoch)
 
     def of(self, job: str, lane: str, epoch: int) -> Folder:
-        """The folder that a lane of a job has, or would have, of an epoch."""
+        """The folder that a lane of a job has, or would have, for an epoch."""
         return Folder(self.spark, f"{self.root}/{job}/{lane}/{epoch}", self.systems.streams_by_topic)
 
     def withdrawn(self, lane: Lane, epoch: int, *, began: bool) -> int:
         """Withdraw the right to write for a lane whose query has ended, until the lane takes its outputs again. Returns
-        the last batch of which an output holds anything, -1 if none. ``began``: the lane has committed a batch of its
-        own.
+        the last batch that is in an output, at least in part, -1 if none. ``began``: the lane has committed a batch of
+        its own.
         """
         return self.systems.withdraw(lane, epoch, new=False if began else None)
 
     def seen(self, lane: Lane) -> int:
-        """The last batch of which an output of a lane is known to hold something, while it is at work: it may be a
-        later one by now."""
+        """The last batch known to be in an output of a running lane, at least in part: there may be later ones
+        by now.
+        """
         return self.systems.seen(lane)
 
     def published(self, lane: Lane) -> int:
-        """The last batch of which an output of a lane holds anything, -1 if none."""
+        """The last batch that is in an output of a lane, at least in part, -1 if none."""
         return self.systems.published(lane)
 
 
@@ -199,7 +200,7 @@ def _has_former_state(lane: Lane) -> bool:
 
 
 def _parent(lane: Lane) -> tuple[str, int]:
-    """The lane whose state it takes over, and the epoch of its folder."""
+    """The lane whose state it takes over, and the epoch of that lane's folder."""
     if lane.drained is not None:
         return lane.drained.state, lane.inherits[lane.drained.state]
     ((parent, epoch),) = lane.inherits.items()

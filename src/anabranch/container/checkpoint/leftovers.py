@@ -1,4 +1,6 @@
-"""What a killed process may leave in a lane's folder, by name: pure decisions on what must go before a query starts."""
+"""The files that a killed process may leave in a lane's folder, by name: pure decisions on what must be removed before
+a query starts.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +11,21 @@ from collections.abc import Collection
 __all__ = ["OF_BATCHES", "PART", "Kind", "classify", "is_temporary"]
 
 PART = ".part"
-"""The suffix of files that anabranch is still writing. Spark has suffixes of its own."""
+"""The suffix of files that anabranch is still writing. Spark has its own suffixes."""
 
 OF_BATCHES = ("offsets", "commits", "state")
-"""Spark starts a query that has planned no batch only where these are empty."""
+"""Spark starts a query that has planned no batch only if these folders are empty."""
 
 _OURS = re.compile(rf"\.?.+\.[0-9a-f]{{32}}{re.escape(PART)}(?:\.crc)?")
 _SPARKS = re.compile(r"\.{1,2}[^.].*\.tmp(?:\.crc)?")
-"""As in ``.0.85a21cef-2c22-49c8-b909-e9ca04a59a10.tmp``: what begins with a dot, and ends so, is nobody's data."""
+"""For example ``.0.85a21cef-2c22-49c8-b909-e9ca04a59a10.tmp``. Files whose names begin with a dot and end like this
+contain no data.
+"""
 _CHECKSUM = re.compile(r"\.(?P<of>.+)\.crc")
 _VERSION = re.compile(r"state/\d+/\d+/(?:[^/]+/)?(\d+)(?:_[^/]+)?\.(?:changelog|zip|delta|snapshot)")
-"""A file of the state after a batch; its number is the next batch's."""
+"""A state file after a batch; its number is that of the next batch."""
 _SCHEMA = re.compile(r"state/\d+/(?:_metadata/v2/(\d+)|_stateSchema/[^/]+/(\d+)_[^/]+)")
-"""A file that says how state is made, as a batch has found it."""
+"""A file with the schema of state, as a batch found it."""
 
 
 class Kind(enum.Enum):
@@ -32,13 +36,13 @@ class Kind(enum.Enum):
     CHECKSUM = "a checksum without its file"
     UNPLANNED = "a file of a batch that was never planned"
     UNCOMMITTED = "a file of a batch that was not committed"
-    """That batch is run again. Spark may leave such a file as it is then, though the batch has other results."""
+    """That batch is run again. Spark may keep such a file then, although the batch has other results."""
 
 
 def classify(names: Collection[str]) -> dict[str, Kind]:
-    """The leftovers among the files of a folder in which no process is at work; all others are to be kept.
+    """The leftovers among the files of a folder in which no process is working; all other files must be kept.
 
-    ``names``: of all files below the folder, with "/" between their parts.
+    ``names``: those of all files below the folder, with "/" between their parts.
     """
     there = set(names)
     planned, committed = _last("offsets", names), _last("commits", names)
@@ -68,7 +72,9 @@ def is_temporary(name: str) -> bool:
 
 
 def _is_of_state_after(name: str, batch: int, *, whole: bool) -> bool:
-    """Whether a file is of the state that a batch after this one has made. ``whole``: as all state is."""
+    """Whether a file belongs to the state that a batch after this one has made. ``whole``: all state is a complete
+    snapshot.
+    """
     if whole:
         return name.startswith("state/")
     version, schema = _VERSION.fullmatch(name), _SCHEMA.fullmatch(name)

@@ -1,4 +1,4 @@
-"""An entry of Spark's offset log as data: pure edits of it are how batches are planned and checkpoints cut."""
+"""An entry of Spark's offset log as data: pure edits of it plan batches and reduce checkpoints."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ Positions = Mapping[int, int]
 
 @dataclass(frozen=True)
 class Entry:
-    """``offsets/N``: metadata, and one offset a source in the order of the query's plan (None: not yet read).
+    """``offsets/N``: metadata, and one offset per source, in the order of the query's plan (None: not yet read).
 
-    An offset of the embedded log has the stream's name in ``stream``; that of event time has none, and no positions.
-    One of Spark's Kafka source is ``{topic: {partition: offset}}``: here a topic stands for its stream.
+    An offset of the embedded log has the stream's name in ``stream``; that of event time has neither a stream nor
+    positions. One of Spark's Kafka source is ``{topic: {partition: offset}}``: there, a topic stands for its stream.
     """
 
     metadata: dict[str, Any]
     sources: tuple[dict[str, Any] | None, ...]
 
     def positions(self, source: int) -> dict[int, int]:
-        """Partition → next offset of one source; {} if it wasn't read yet."""
+        """Partition → next offset of one source; {} if it hasn't been read yet."""
         offset = self.sources[source]
         if offset is None:
             return {}
@@ -41,12 +41,12 @@ class Entry:
         return {int(p): int(o) for p, o in held.items()}
 
     def streams(self) -> dict[str, int]:
-        """The number of each stream's source, for those that were read."""
+        """The number of each stream's source, for those that have been read."""
         names = ((n, _name(each)) for n, each in enumerate(self.sources) if each is not None)
         return {name: number for number, name in names if name is not None}
 
     def progress(self) -> Progress | None:
-        """The event time that the batch was planned with; None if the lane has none."""
+        """The event time with which the batch was planned; None if the lane has none."""
         found = (each for each in self.sources if each is not None and _is_progress(each))
         return next((progress.from_builtins(each) for each in found), None)
 
@@ -57,11 +57,11 @@ class Entry:
 
     @property
     def at(self) -> int:
-        """When the batch was planned first, in Unix ms."""
+        """When the batch was first planned, in Unix ms."""
         return int(self.metadata.get("batchTimestampMs", 0))
 
     def planned_in_time(self) -> Entry:
-        """The same batch, planned at its watermark."""
+        """The same batch, as if planned at its watermark."""
         return replace(self, metadata={**self.metadata, "batchTimestampMs": self.watermark})
 
     @property
@@ -88,7 +88,7 @@ class Entry:
         return entry
 
     def with_source(self, number: int, offset: dict[str, Any] | None) -> Entry:
-        """The same entry with one more source, of that number; its ``offset`` None: it isn't read yet."""
+        """The same entry with one more source, at that number; ``offset`` None: it hasn't been read yet."""
         return replace(self, sources=(*self.sources[:number], offset, *self.sources[number:]))
 
     def with_watermark(self, unix_ms: int) -> Entry:
@@ -110,12 +110,14 @@ def _is_progress(offset: Mapping[str, Any] | None) -> bool:
 
 
 def _has_stream(offset: Mapping[str, Any]) -> bool:
-    """Whether it names its stream; else it is of Kafka's connector, by topic: a topic may be called "stream", too."""
+    """Whether it names its stream; otherwise it belongs to Kafka's connector, which goes by topics: a topic may be
+    called "stream", too.
+    """
     return isinstance(offset.get("stream"), str)
 
 
 def _name(offset: Mapping[str, Any]) -> str | None:
-    """The stream, or topic, that an offset is of; None: it is of none."""
+    """The stream, or topic, that an offset belongs to; None: to none."""
     if _has_stream(offset):
         return str(offset["stream"])
     return None if "source" in offset and not isinstance(offset["source"], dict) else next(iter(offset), None)
@@ -125,8 +127,8 @@ def parse(text: str, path: str = "") -> Entry:
     """Read an entry.
 
     Raises:
-        UnsupportedFormatError: an offset log of another version; names the path.
-        DamagedError: no offset log at all, or only a part of one.
+        UnsupportedFormatError: an offset log of another version; the message names the path.
+        DamagedError: it isn't an offset log, or only a part of one.
     """
     lines = text.split("\n")
     if _ANY_VERSION.fullmatch(lines[0]) and lines[0] != _VERSION:

@@ -1,7 +1,7 @@
-"""Whether the outputs of a lane are there, and hold all that the lane knows to be in them.
+"""Whether the outputs of a lane exist, and contain everything that the lane has written to them.
 
-To a stream that is gone, a query tries to write on for minutes. One that was set back would lack records for good: the
-lane has committed their batches, and never writes them again.
+A query would keep trying for minutes to write to a stream that is gone. A stream that was set back would lack records
+permanently: the lane has committed their batches, and never writes them again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Outputs"]
 log = logs.get_logger()
 
 _FAR_EVERY = 5.0
-"""Seconds between two looks at outputs that are asked over a network."""
+"""Seconds between two checks of outputs that are asked over a network."""
 
 
 class Outputs:
@@ -37,7 +37,7 @@ class Outputs:
         self._asked = float("-inf")
 
     def check(self) -> None:
-        """Look for the streams. Raises StateError if one is gone, and was the last time."""
+        """Check the streams. Raises StateError if one is gone, and was already gone the last time."""
         lane = self._lane
         streams = self._streams
         systems = {lane.system(stream) for stream in streams}
@@ -52,8 +52,9 @@ class Outputs:
         self._gone = gone
 
     def note(self, folder: Folder, *, last: bool = False) -> None:
-        """Keep in the lane's folder where its outputs end, after a batch was committed. ``last``: no other batch
-        follows now."""
+        """Store in the lane's folder where its outputs end, after a batch was committed. ``last``: no other batch
+        follows now.
+        """
         far = last or self._clock() >= self._asked + _FAR_EVERY
         streams = [stream for stream in self._streams if far or not self._of(stream).remote]
         try:
@@ -73,7 +74,8 @@ class Outputs:
             self._noted = noted
 
     def compare(self, folder: Folder) -> None:
-        """See that the outputs hold what they held when the lane's last batches were committed, before it goes on.
+        """Check, before the lane continues, that the outputs contain what they contained when its last batches were
+        committed.
 
         Raises:
             StateError: one of them was set back, and records are missing from it.
@@ -119,7 +121,7 @@ class Outputs:
         )
 
     def _way_on(self, stream: str) -> str:
-        """What else may be done about a stream whose newest copy is lost."""
+        """What else can be done about a stream whose newest copy is lost."""
         if "on_data_loss" in self._of(stream).stream_settings:
             name = self._systems.bound_as(stream)
             return (
@@ -142,7 +144,7 @@ class Outputs:
         return self._systems.named(self._lane.system(stream))
 
     def _last_batches(self) -> dict[str, int]:
-        """The last batch of the lane that each table holds."""
+        """The last batch of the lane in each table."""
         tables = self._systems.tables(self._lane)
         return {output: table.last(self._lane.job, self._lane.id) for output, table in tables.items()}
 

@@ -1,13 +1,14 @@
-"""Which process has a lane's folder on a store without locks: claims, which one process at a time can make, and leases.
+"""Which process owns a lane's folder on a store without locks: claims, which only one process at a time can make, and
+leases.
 
-A claim of a folder is a numbered file beside it, created exclusively: of two processes that try at once, one succeeds.
-The claim with the highest number counts. Its process shows that it lives by writing its own file anew every few
-seconds, which is one call for all its lanes.
+A claim of a folder is a numbered file next to it, created exclusively: of two processes that try at once, one succeeds.
+The claim with the highest number counts. Its process shows that it is alive by rewriting a file of its own every few
+seconds, with one call for all its lanes.
 
-Another process may make the next claim only once the former owner has given the folder back, has ended (which can be
-seen on the same machine), or hasn't written its file for ``EXPIRES``. An owner whose own file isn't renewed for
-``LEASE``, which is less, writes nothing before it has seen that its claims still count: a process that was frozen finds
-out when it wakes up. No clocks are compared: each process measures by its own.
+Another process may make the next claim only once the former owner has released the folder, has ended (which can be seen
+on the same machine), or hasn't rewritten its file for ``EXPIRES``. An owner that hasn't rewritten its file for
+``LEASE``, which is less, writes nothing before it has checked that its claims still count: a process that was frozen
+finds out when it wakes up. No clocks are compared: each process measures with its own.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ __all__ = ["EXCLUSIVE", "EXPIRES", "LEASE", "Claim", "Files", "Ownership"]
 RENEW_EVERY = 5.0
 LEASE = 20.0
 EXPIRES = 30.0
-"""Seconds. ``EXPIRES`` - ``LEASE`` is what the speeds of two machines' clocks may differ by in that time."""
+"""Seconds. ``EXPIRES`` - ``LEASE`` is the largest tolerated difference between two machines' clocks over that time."""
 _LOOK_EVERY = 0.5
 
 EXCLUSIVE = frozenset({"abfs", "abfss", "gs", "hdfs", "o3fs", "ofs", "s3", "s3a", "swebhdfs", "viewfs", "webhdfs"})
@@ -42,8 +43,9 @@ log = logs.get_logger()
 
 
 class Claim(Document, frozen=True, kw_only=True):
-    """Who has a folder. ``process``: a random name; ``machine``: what processes whose ids can be compared have in
-    common, '' if nothing is known to be; ``pid`` and ``started``: of the process that writes."""
+    """Who owns a folder. ``process``: a random name; ``machine``: an identifier that processes with comparable process
+    ids share, '' if unknown; ``pid`` and ``started``: those of the process that writes.
+    """
 
     process: str
     host: str
@@ -53,14 +55,16 @@ class Claim(Document, frozen=True, kw_only=True):
 
 
 class Files(Protocol):
-    """The files of a store, by their paths."""
+    """The files of a store, by path."""
 
     def create(self, path: str, text: str) -> bool:
-        """Make a file that must not be there; gives whether it was made, by one of several that try."""
+        """Create a file that must not exist. Returns whether it was created; of several that try at once, one
+        succeeds.
+        """
         ...
 
     def write(self, path: str, text: str) -> None:
-        """Write a file, in place of one that is there."""
+        """Write a file, replacing any existing one."""
         ...
 
     def read(self, path: str) -> str:
@@ -68,26 +72,26 @@ class Files(Protocol):
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
         ...
 
     def names(self, folder: str) -> dict[str, str]:
-        """The names of the files in a folder, each with something that changes when the file is written anew."""
+        """The names of the files in a folder, each with a value that changes when the file is rewritten."""
         ...
 
     def lease(self, folder: str, seconds: float) -> None:
-        """Let this process write below a folder for some time; 0: no longer."""
+        """Let this process write below a folder for some time; 0: stop letting it."""
         ...
 
 
 class Ownership:
-    """Of the folders that one process has of one job. Thread-safe.
+    """The folders of one job that one process owns. Thread-safe.
 
     Args:
         folder: the folder of the job.
         me: the claim that this process makes.
-        clock: seconds, on a clock that goes on while the process is frozen.
-        has_ended: whether the process of a claim is known to have ended, with all that it was writing.
+        clock: seconds on a clock that keeps running while the process is frozen.
+        has_ended: whether the process of a claim is known to have ended, with everything that it was writing.
     """
 
     def __init__(
@@ -113,11 +117,11 @@ class Ownership:
         self._count = 0
 
     def take(self, folder: str, unless: Callable[[], bool] = lambda: False) -> None:
-        """Take a folder, or see that this process still has it. May wait for ``EXPIRES`` for an owner that is silent.
+        """Take a folder, or check that this process still has it. May wait for ``EXPIRES`` for an owner that is silent.
 
         Raises:
-            FencedError: another process has it, and lives.
-            ConflictError: ``unless`` became true while that wasn't known.
+            FencedError: another process has it, and is alive.
+            ConflictError: ``unless`` became true before that was known.
             ConfigError: the store lets two processes create the same file.
         """
         with self._lock:
@@ -140,7 +144,7 @@ class Ownership:
             self._have(folder, number)
 
     def check(self, folder: str) -> None:
-        """See that a folder is still this process's. Costs no call while the lease lasts.
+        """Check that this process still owns a folder. Makes no call while the lease lasts.
 
         Raises:
             FencedError: another process has taken it.
@@ -151,13 +155,13 @@ class Ownership:
             self._raise_if_lost(folder)
 
     def renew(self) -> None:
-        """Show that this process lives, and go on with the lease. To be called every ``RENEW_EVERY`` seconds."""
+        """Show that this process is alive, and extend the lease. To be called every ``RENEW_EVERY`` seconds."""
         with self._lock:
             if self._renewed is not None:
                 self._renew()
 
     def release(self, folder: str) -> None:
-        """Give a folder back: nothing of this process writes there any more."""
+        """Release a folder: nothing of this process writes there any more."""
         with self._lock:
             number = self._held.pop(folder, None)
             if number is None or folder in self._lost:
@@ -166,7 +170,7 @@ class Ownership:
             self._files.create(f"{_claim_path(folder, number)}{_RELEASED}", "")
 
     def end(self) -> None:
-        """Give all folders back: the process ends."""
+        """Release all folders: the process ends."""
         with self._lock:
             if self._renewed is None:
                 return
@@ -185,7 +189,7 @@ class Ownership:
         return self._renewed is not None and self._clock() < self._renewed + LEASE
 
     def _begin(self) -> None:
-        """Show that this process lives, and see that the store refuses a file that is there."""
+        """Show that this process is alive, and check that the store refuses to create an existing file."""
         with self._lock:
             if self._renewed is not None:
                 return
@@ -241,8 +245,9 @@ class Ownership:
             return None
 
     def _await_end(self, folder: str, last: int, claim: Claim | None, unless: Callable[[], bool]) -> str | None:
-        """Wait until the owner of a folder no longer has it. Gives the owner's last sign of life if all that is known
-        is that none followed."""
+        """Wait until the owner of a folder no longer has it. Returns the owner's last sign of life if all that is known
+        is that none followed.
+        """
         if f"{last}{_RELEASED}" in self._files.names(_claims(folder)):
             return None
         said, since = self._sign(claim), self._clock()
@@ -264,13 +269,14 @@ class Ownership:
             self._pause(_LOOK_EVERY)
 
     def _yields(self, folder: str) -> bool:
-        """Of two processes that each have some of the same folders, the one with the first goes on: the other can't
-        have it, and ends."""
+        """Of two processes that each have some of the same folders, the one with the first folder continues: the other
+        can't get that one, and ends.
+        """
         with self._lock:
             return not any(held < folder for held in self._held)
 
     def _sign(self, claim: Claim | None) -> str:
-        """Something that changes with each sign of life; '': it has ended."""
+        """A value that changes with each sign of life; '': the process has ended."""
         if claim is None:
             return "unknown"
         return self._files.names(f"{self._folder}/{_PROCESSES}").get(claim.process, "")
@@ -284,7 +290,7 @@ class Ownership:
 
 
 def _claims(folder: str) -> str:
-    """Where the claims of a folder are: beside it, so that copies of it have none."""
+    """Where the claims of a folder are: next to it, so that copies of it have none."""
     lane, _, epoch = folder.rpartition("/")
     return f"{lane}/{_CLAIMS}{epoch}"
 

@@ -1,5 +1,6 @@
-"""Looks at all that a job has left: its lanes' folders, its inputs and outputs. Nothing there changes, and no Spark is
-needed where the lanes are on a local disk."""
+"""Checks everything that a job has left: its lanes' folders, its inputs and outputs. Nothing is changed, and no Spark
+is needed if the lanes are on a local disk.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +30,9 @@ _METADATA = "metadata"
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is wrong. ``part``: the lane, stream or table; ``path``: the file or folder, if it is one;
-    ``problem`` in one sentence; ``lost``: what can't be had without a backup; ``mends``: what ``--repair`` does, the
-    empty text if nothing."""
+    """A problem. ``part``: the lane, stream or table; ``path``: the file or folder, if there is one; ``problem`` in one
+    sentence; ``lost``: what can't be recovered without a backup; ``mends``: what ``--repair`` does, empty if nothing.
+    """
 
     part: str
     path: str
@@ -42,14 +43,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class LaneFiles:
-    """A lane with its folder. ``uri`` of it; ``files`` None: it is gone."""
+    """A lane with its folder. ``uri``: the folder's; ``files`` None: the folder is gone."""
 
     lane: Lane
     uri: str
     files: Checkpoint | None
 
     def document(self, name: str) -> dict[str, Any]:
-        """One of our own files of JSON; {} if it isn't there. Raises ValueError if it is damaged."""
+        """One of our own JSON files; {} if it doesn't exist. Raises ValueError if it is damaged."""
         assert self.files is not None
         if name not in self.files.sizes:
             return {}
@@ -81,8 +82,9 @@ def local_files(root: str, lane: Lane) -> LaneFiles | None:
 def of_lane(
     found: LaneFiles, systems: Systems, published: Callable[[Lane], int]
 ) -> tuple[list[Finding], Resumption | None]:
-    """What is wrong with a stopped lane, and from where it goes on once its folder is repaired; None: it needs no
-    repair, or can't be."""
+    """What is wrong with a stopped lane, and from where it continues once its folder is repaired; None: it needs no
+    repair, or can't be repaired.
+    """
     lane, part = found.lane, f"lane {found.lane.id}"
     if found.files is None:
         lost = "its positions" + (" and its state" if lane.stateful else "")
@@ -112,7 +114,7 @@ def of_lane(
 
 
 def of_streams(systems: Systems, streams: Iterable[tuple[str, str]]) -> list[Finding]:
-    """What is wrong with the files of streams, given with their systems. Lanes tell which are gone."""
+    """What is wrong with the files of streams, each given with its system. Lanes report which streams are gone."""
     findings = []
     for system, stream in sorted(streams):
         with contextlib.suppress(NotFoundError):

@@ -1,4 +1,4 @@
-"""What of a lane's folder a restart needs, what of that can't be read, and which batch the lane can go on from.
+"""What a restart needs of a lane's folder, what of that is unreadable, and from which batch the lane can continue.
 
 A decision on the names, sizes and contents of files: no Spark, no storage.
 """
@@ -25,15 +25,16 @@ _VERSIONED = re.compile(
 _SCHEMA = re.compile(r"state/(?:\d+/_metadata/metadata|\d+/\d+/(?:[^/_][^/]*/)?_metadata/schema)")
 _SNAPSHOTS = ("zip", "snapshot")
 _MOST_READ = 4 << 20
-"""Bytes. The content of a longer file isn't compared with its checksum, unless all is to be looked at."""
+"""Bytes. The content of a longer file isn't compared with its checksum, unless the check is thorough."""
 _FARTHEST = 1000
-"""So many batches back a sound one is looked for: Spark keeps the last hundred."""
+"""How many batches back to look for an intact one: Spark keeps the last hundred."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A file that a lane needs and that can't be used. ``name``: in the lane's folder; ``role``: what it holds;
-    ``problem``: the rest of a sentence that begins with its path."""
+    """A file that a lane needs and that is unusable. ``name``: in the lane's folder; ``role``: what it contains;
+    ``problem``: the rest of a sentence that begins with its path.
+    """
 
     name: str
     role: str
@@ -42,8 +43,9 @@ class Fault:
 
 @dataclass(frozen=True)
 class Resumption:
-    """The batch that a lane goes on from, which is ``pending`` if it has to be run again. No later one counts. -1: the
-    lane begins anew."""
+    """The batch from which a lane continues, which is ``pending`` if it has to be run again. Later ones don't count.
+    -1: the lane starts afresh.
+    """
 
     batch: int
     pending: bool
@@ -55,9 +57,9 @@ class Checkpoint:
 
     Args:
         sizes: of all files, in bytes, by their names in the folder.
-        read: gives a file's content.
+        read: returns a file's content.
         partitions: how many parts the state of each operator has; 0: the lane has no state.
-        thorough: compare also long files with their checksums.
+        thorough: also compare long files with their checksums.
     """
 
     sizes: Mapping[str, int]
@@ -82,15 +84,15 @@ class Checkpoint:
                 yield int(file)
 
     def offsets(self, batch: int) -> Fault | None:
-        """What is wrong with the entry of a batch that was planned."""
+        """What is wrong with the entry of a planned batch."""
         return self._text(f"offsets/{batch}", f"where batch {batch} begins and ends", _check_offsets)
 
     def commit(self, batch: int) -> Fault | None:
-        """What is wrong with the note that a batch was committed."""
+        """What is wrong with the record that a batch was committed."""
         return self._text(f"commits/{batch}", f"the note that batch {batch} is committed", _check_commit)
 
     def state(self, version: int) -> Fault | None:
-        """What is missing of the state after ``version`` batches."""
+        """What is missing from the state after ``version`` batches."""
         if not self.partitions or not version:
             return None
         operators = sorted({operator for operator, _, _ in self._stores})
@@ -110,7 +112,7 @@ class Checkpoint:
 
     @cached_property
     def _stores(self) -> dict[tuple[str, str, str], dict[int, list[str]]]:
-        """The files of each part of the state, by the version that they are of."""
+        """The files of each part of the state, by the version that they belong to."""
         stores: dict[tuple[str, str, str], dict[int, list[str]]] = {}
         for name in self.sizes:
             if (match := _VERSIONED.fullmatch(name)) is not None:
@@ -119,7 +121,7 @@ class Checkpoint:
         return stores
 
     def _store(self, place: tuple[str, str, str], version: int) -> Fault | None:
-        """What keeps one part of the state from being put together: from its last snapshot, and changes after it."""
+        """Why one part of the state can't be reconstructed from its last snapshot and the changes after it."""
         files = self._stores[place]
         for number in range(version, -1, -1):
             names = files.get(number, [])
@@ -187,7 +189,7 @@ class Checkpoint:
 
 
 def faults(checkpoint: Checkpoint) -> list[Fault]:
-    """What a restart needs and can't have, as the folder is; none if it has all."""
+    """What a restart needs and can't have, with the folder as it is; empty if it has everything."""
     planned, committed = checkpoint.planned, checkpoint.committed
     if planned < 0 and committed < 0:
         return []
@@ -200,15 +202,14 @@ def faults(checkpoint: Checkpoint) -> list[Fault]:
 
 
 def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption | None:
-    """The last batch that the lane can go on from so that nothing is lost or repeated; None if there is none.
+    """The last batch from which the lane can continue without losing or repeating anything; None if there is none.
 
-    A batch is as one that was never planned if no output has anything of it, and one that was planned may always be
-    run again: its outputs know what they have of it. So a lane may go back to any batch that nothing was published
-    after.
+    If no output has any of a batch, the batch counts as never planned, and a planned batch may always be run again: its
+    outputs know what they have of it. So a lane may go back to any batch after which nothing was published.
 
     Args:
-        first: the lane's first batch; those before it were another lane's.
-        published: the last batch of which an output has anything, -1 if none.
+        first: the lane's first batch; earlier ones belonged to another lane.
+        published: the last batch that is in an output, at least in part, -1 if none.
     """
     last = max(checkpoint.planned, checkpoint.committed)
     for batch in range(last, max(first - 2, last - _FARTHEST, -1), -1):
@@ -224,7 +225,7 @@ def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption
 
 
 def _before(checkpoint: Checkpoint, batch: int) -> list[Fault | None]:
-    """What is wrong with the batch before one that is to be run again."""
+    """What is wrong with the batch before one that must be run again."""
     return [checkpoint.offsets(batch - 1), checkpoint.commit(batch - 1)] if batch else []
 
 

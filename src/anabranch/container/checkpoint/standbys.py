@@ -1,4 +1,6 @@
-"""The standbys that a process keeps: copies of the folders of lanes that run elsewhere, refreshed as batches commit."""
+"""The standbys that a process maintains: copies of the folders of lanes that run elsewhere, refreshed as batches
+commit.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,13 @@ _Key = tuple[str, int, int]
 
 
 class Standbys:
-    """Maintains standbys in a thread, one after the other, each again when its lane has committed more. Errors are
-    reported and only cost time; after a while the standby is tried again.
+    """Maintains standbys in a thread, one after the other, each again when its lane has committed more batches.
 
-    Whatever goes wrong with one is told, and costs no more than time; after a while it is tried again.
+    Errors are reported and only cost time; after a while the standby is retried.
 
     Args:
-        folder: the folder that a lane has from an epoch.
-        wake: is called when there is something new to report.
+        folder: the folder that a lane has, from an epoch.
+        wake: called when there is something new to report.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Standbys:
             return tuple(self._kept[key] for key in sorted(self._kept))
 
     def want(self, copies: Iterable[StandbyOrder]) -> None:
-        """Keep these, and forget all others."""
+        """Maintain these, and forget all others."""
         wanted = {_key(copy): copy for copy in copies}
         with self._lock:
             if wanted == self._wanted:
@@ -74,12 +75,12 @@ class Standbys:
         self._news.set()
 
     def end(self) -> None:
-        """Begin nothing more; what is there stays."""
+        """Begin nothing more; existing standbys stay."""
         self._over.set()
         self._news.set()
 
     def turn(self) -> None:
-        """Do once what there is to do."""
+        """Do what is due, once."""
         with self._lock:
             due = [copy for key, copy in self._wanted.items() if key in self._kept]
         for copy in due:

@@ -1,1 +1,1 @@
-"""One lane in this container: what it does from its start to its end, and what keeps it going."""
+"""One lane in this container: what it does from start to end, and what keeps it running."""

@@ -1,4 +1,4 @@
-"""The actions in a lane's life. Each names the result that it gives; those that name none give none."""
+"""The actions in a lane's life. Each names the result that it returns; those that name none return none."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ class TakeFolder:
 
 @dataclass(frozen=True)
 class AwaitAcknowledgement:
-    """Report the folder, check the inputs, and wait while the state ``waits``. Gives Awaited."""
+    """Report the folder, check the inputs, and wait while the state ``waits``. Returns AcknowledgementAwaited."""
 
 
 @dataclass(frozen=True)
 class AbandonPrestarted:
-    """A query that was begun ahead of the lane isn't needed."""
+    """A query that was started ahead of the lane isn't needed."""
 
 
 @dataclass(frozen=True)
 class StartQuery:
-    """Start a query that runs on, or go on with the one that was begun ahead. Gives QueryStarted."""
+    """Start a query that keeps running, or continue with the one that was started ahead. Returns QueryStarted."""
 
 
 @dataclass(frozen=True)
 class TendQuery:
-    """See whether the query goes on, and to what is due; then pause."""
+    """Check whether the query is still running, do what is due, and pause."""
 
 
 @dataclass(frozen=True)
 class WatchQuery:
-    """Take the progress of the query. Gives Watched."""
+    """Read the progress of the query. Returns QueryWatched."""
 
 
 @dataclass(frozen=True)
 class StopQuery:
-    """At a batch boundary, or in a batch that is broken off. Gives QueryStopped."""
+    """Stop the query at a batch boundary, or in a batch that is broken off. Returns QueryStopped."""
 
 
 @dataclass(frozen=True)
 class DrainHeld:
-    """Hold the query that runs, and drain with it. Gives DrainEnded; if the lane has drained, the query has ended."""
+    """Hold the running query, and drain with it. Returns DrainEnded; if the lane has drained, the query has ended."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class DrainByBatches:
 
 @dataclass(frozen=True)
 class FinishPending:
-    """Finish the pending batch, if there is one, or take it back. Gives Finished."""
+    """Finish the pending batch, if there is one, or take it back. Returns PendingFinished."""
 
 
 @dataclass(frozen=True)
 class EndLane:
-    """Record and report where the lane ends. Gives Ended. ``has_begun`` False: the lane's next process does what was to
-    be done.
+    """Record and report where the lane ends. Returns LaneEnded. ``has_begun`` False: the lane's next process does what
+    was to be done.
     """
 
     has_begun: bool = True
@@ -68,19 +68,19 @@ class EndLane:
 
 @dataclass(frozen=True)
 class FailLane:
-    """Find out what the lane failed for, and report it. Gives FailureReported."""
+    """Determine why the lane failed, and report it. Returns FailureReported."""
 
     error: Exception
 
 
 @dataclass(frozen=True)
 class Announce:
-    """The last report is there: let others know."""
+    """The last report is ready: let others know."""
 
 
 @dataclass(frozen=True)
 class BeginAttempt:
-    """For the supervisor: make a runner, and start it."""
+    """For the supervisor: create a runner, and start it."""
 
 
 Action = (

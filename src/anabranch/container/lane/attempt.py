@@ -24,7 +24,7 @@ from anabranch.spark.query.query import LaneQuery
 __all__ = ["POLL", "Attempt", "Build", "Offsets", "one_at_a_time"]
 
 POLL = 0.1
-"""Seconds between two looks at a query."""
+"""Seconds between two checks of a query."""
 
 Offsets = dict[SSP, int]
 
@@ -37,7 +37,7 @@ one_at_a_time = threading.Lock()
 
 @dataclass
 class Counts:
-    """What queries have counted. ``late``: rows by SSP, of all but the present query."""
+    """Counters of queries. ``late``: late rows by SSP, from all queries except the present one."""
 
     dropped: int = 0
     late: Counter[str] = field(default_factory=Counter)
@@ -52,8 +52,8 @@ class Attempt:
 
     Args:
         build: makes the query for a folder.
-        starting: where the lane begins to read, by the whole SSP.
-        until: the noted ends of the inputs; None to run on.
+        starting: the lane's start offsets, by whole SSP.
+        until: the noted ends of the inputs; None to keep running.
     """
 
     lane_folders: LaneFolders
@@ -67,7 +67,7 @@ class Attempt:
     handover: Handover
     folder_taken: Folder | None = None
     folder_in_use: Folder | None = None
-    """The folder once a query was made for it."""
+    """The folder, once a query was made for it."""
     query: LaneQuery | None = None
     started: StreamingQuery | None = None
     counts: Counts = field(default_factory=Counts)
@@ -94,11 +94,13 @@ class Attempt:
 
     @property
     def report(self) -> LaneReport:
-        """The report as others see it."""
+        """The report that others see."""
         return self.reporter.shown(self.query, self.life.state)
 
     def take_folder(self, folder: Folder) -> None:
-        """A first batch that was planned begins where the lane began then, and so does one that wasn't."""
+        """Use a folder. A first batch begins at the start offsets that the lane had when the batch was planned, or that
+        it has now.
+        """
         noted = parsed(folder.note_starting(texts(self.starting)))
         own = {ssp: offset for ssp, offset in noted.items() if ssp in self.starting}
         self.starting = {**self.starting, **own, **self.lane.begins}
@@ -106,11 +108,11 @@ class Attempt:
         self.folder_taken = folder
 
     def build_query(self) -> LaneQuery:
-        """A query for the folder as it is now. It isn't the lane's yet: see :meth:`use`."""
+        """A query for the folder as it is now. It doesn't belong to the lane yet: see :meth:`use`."""
         return self.build(self.folder, str(self.clock), self.starting, self.counts.drop)
 
     def use(self, query: LaneQuery) -> LaneQuery:
-        """Let this be the query. What former ones have counted stays."""
+        """Make this the lane's query. The counts of former queries are kept."""
         if self.query is not None and self.query is not query:
             self.counts.late += self.query.outputs.late
             query.pacer.go_on(self.query.pacer)
@@ -121,14 +123,14 @@ class Attempt:
         return self.wholes(self.folder.positions())
 
     def wholes(self, positions: Mapping[str, Mapping[int, int]]) -> Offsets:
-        """The positions of all inputs, by the whole SSP; of what has never been read, where it begins."""
+        """The positions of all inputs, by whole SSP; for an input that has never been read, its start offset."""
         return {
             ssp.whole: positions.get(ssp.stream, {}).get(ssp.partition, self.starting.get(ssp.whole, 0))
             for ssp in (*self.lane.ssps, *self.lane.broadcast)
         }
 
     def pending_ranges(self) -> dict[str, tuple[int, int]]:
-        """What the pending batch reads, by SSP: the first offset and the one after the last."""
+        """The offsets that the pending batch reads, by SSP: the first one and the one after the last."""
         try:
             folder = self.folder_in_use
             return (

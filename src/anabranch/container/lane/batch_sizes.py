@@ -1,4 +1,4 @@
-"""A batch that takes longer than it may is planned anew with fewer rows, if nothing of it was published."""
+"""A batch that takes longer than it may is planned again with fewer rows, if nothing of it was published."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BatchSizes:
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
         self._most = 0
-        """How many rows the pending batch may have, if that is to be planned anew; else 0."""
+        """How many rows the pending batch may have, if it is to be planned again; else 0."""
 
     def goes_on_smaller(self, error: Exception) -> bool:
         """Whether a batch that took too long can be run again with fewer rows."""
@@ -39,7 +39,7 @@ class BatchSizes:
         return True
 
     def outlasting(self) -> BatchProgress | None:
-        """How far the batch is, if it will take longer than it may, and can be begun anew with fewer rows."""
+        """The progress of the batch, if it will take longer than it may and can be restarted with fewer rows."""
         query = self._attempt.query
         if query is None or query.plan.stateful or math.isinf(query.outputs.allowed):
             return None
@@ -49,8 +49,9 @@ class BatchSizes:
         return progress if self._can_shrink() else None
 
     def break_off(self, started: StreamingQuery, progress: BatchProgress) -> bool:
-        """Stop the query in a batch that will take too long, unless something of it is seen already. Gives whether it
-        was stopped: then it is to be started again."""
+        """Stop the query in a batch that will take too long, unless part of it is already visible. Returns whether it
+        was stopped; then it must be started again.
+        """
         query = self._attempt.current
         if query.gate.shut():
             return False
@@ -69,7 +70,7 @@ class BatchSizes:
         return True
 
     def shrink(self, query: LaneQuery) -> None:
-        """Plan a pending batch anew that took too long, and of which nothing was published."""
+        """Plan a pending batch again with fewer rows if it took too long and nothing of it was published."""
         most, self._most = self._most, 0
         if not most or query.plan.real_time or not self._can_shrink():
             return

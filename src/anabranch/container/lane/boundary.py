@@ -31,8 +31,9 @@ class Boundary:
         self._queries = queries
 
     def reach(self, started: StreamingQuery, turn: Callable[[], None] | None = None) -> None:
-        """Let the running batch end, and no other one begin; one that was just being planned is finished by itself.
-        ``turn`` is called meanwhile; None: sees that the batch goes on."""
+        """Let the running batch end without another one beginning; a batch that is just being planned is still
+        finished. ``turn`` is called meanwhile; None: only check that the batch makes progress.
+        """
         attempt, query, life = self._attempt, self._attempt.current, self._life
         ending = self._breaking(turn is None)
         if query.plan.real_time:
@@ -62,8 +63,9 @@ class Boundary:
             last.awaitTermination()
 
     def finish(self, *, seen: bool = False) -> None:
-        """Finish the batch that a former query has begun, or take it back; and begin no other one. ``seen``: something
-        of it is."""
+        """Finish the batch that a former query has begun, or take it back, without beginning another one. ``seen``:
+        part of it is already visible.
+        """
         attempt, folder = self._attempt, self._attempt.folder
         attempt.folder_in_use = folder
         query = attempt.use(attempt.build_query())
@@ -87,7 +89,7 @@ class Boundary:
         self._monitor.take_progress(started)
 
     def _takes_back(self, query: LaneQuery) -> bool:
-        """Take the batch back that a former query has begun, if nobody may have seen anything of it."""
+        """Take back the batch that a former query has begun, if nobody can have seen any of it."""
         attempt, folder = self._attempt, self._attempt.folder
         repeats = query.outputs.repeats and not self._life.closes_now()
         if (
@@ -100,7 +102,7 @@ class Boundary:
         return breaking_off.taken_back(attempt.lane_folders, attempt.lane, attempt.epoch, folder)
 
     def _breaking(self, may: bool) -> BreakOff:
-        """Decides whether the running batch is broken off; ``may`` False: it isn't."""
+        """Decides whether the running batch is broken off; ``may`` False: it never is."""
         query, life, reporter = self._attempt.current, self._life, self._attempt.reporter
         return BreakOff(
             query.gate,
@@ -118,7 +120,7 @@ class Boundary:
         )
 
     def _why_kept(self, number: int) -> str:
-        """Why a batch that runs can't be taken back, if it is to be; the gate knows the rest."""
+        """Why a running batch can't be taken back, should that be wanted; the gate knows the other reasons."""
         attempt, query = self._attempt, self._attempt.current
         if not self._life.closes():
             return ""  # it stays planned
@@ -130,7 +132,7 @@ class Boundary:
             return f"can't be looked at: {error.what}"
 
     def _broken_off(self) -> None:
-        """The query was stopped in the middle of a batch, of which nothing can be published any more."""
+        """Record that the query was stopped in the middle of a batch, of which nothing can be published any more."""
         attempt, folder, closes = self._attempt, self._attempt.folder, self._life.closes
         quiet.wait(attempt)
         if folder.pending and not closes():
@@ -142,7 +144,7 @@ class Boundary:
             attempt.handover.ends_at(attempt.positions())
 
     def _tell_end(self) -> None:
-        """Say where the last batch ends, as soon as it is planned: others may go on from there."""
+        """Report where the last batch ends as soon as it is planned: others may continue from there."""
         attempt, folder = self._attempt, self._attempt.folder
         if self._life.closes() and not self._life.leaves_at_once() and folder.planned() >= 0:
             attempt.handover.ends_at(attempt.wholes(folder.planned_positions(folder.planned())))

@@ -1,4 +1,4 @@
-"""Breaking off: a lane that is to end doesn't wait for a long batch whose results nobody can see yet."""
+"""Breaking off: a closing lane doesn't wait for a long batch whose results nobody can see yet."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from anabranch.spark.query.gate import Gate
 __all__ = ["BreakOff", "Verdict", "estimated", "is_brief", "is_quiet", "runs", "taken_back", "told", "verdict"]
 
 _PATIENCE, _LONGEST = 0.5, 2.0
-"""Seconds for which a batch is awaited of which it isn't known how much is left: twice as long as batches usually take,
-within these."""
+"""How long to wait, in seconds, for a batch with an unknown remaining time: twice the usual duration of a batch, within
+these limits.
+"""
 _BRIEF = 1.0
-"""Seconds. A batch that takes no longer hides the start of the lanes that follow, and hardly delays the change."""
+"""Seconds. A batch that takes no longer hides the start of the next lanes, and hardly delays the change."""
 _TELL_EVERY = 1.0
 _LOOK = 0.02
 _writers: dict[str, threading.Event] = {}
@@ -35,7 +36,7 @@ log = logs.get_logger()
 
 
 class Verdict(enum.Enum):
-    """What becomes of the batch that a lane is at."""
+    """What happens to the lane's present batch."""
 
     WAIT = "it ends by itself"
     LOOK = "it isn't known yet"
@@ -46,11 +47,11 @@ def verdict(left: float | None, spent: float, waited: float, now: bool, usual: f
     """What to do with a batch that can be broken off. All times are in seconds.
 
     Args:
-        left: until its end; None: not known.
+        left: until its end; None: unknown.
         spent: what would be lost.
-        waited: since the lane is to end.
-        now: whoever wants that doesn't mind the loss.
-        usual: what batches usually take; 0.0: not known.
+        waited: since the lane was told to end.
+        now: the user accepts the loss.
+        usual: the usual duration of a batch; 0.0: unknown.
     """
     if now:
         return Verdict.BREAK
@@ -60,8 +61,9 @@ def verdict(left: float | None, spent: float, waited: float, now: bool, usual: f
 
 
 def estimated(at: BatchProgress | None, number: int, spent: float, usual: float) -> float | None:
-    """The seconds until the end of a batch: as its progress says; else as long as batches usually take; None: that is
-    over, or not known."""
+    """The seconds until the end of a batch: from its progress, or else from the usual duration of a batch; None: that
+    has passed, or is unknown.
+    """
     if at is not None and at.number == number and at.left is not None:
         return at.left
     return usual - spent if usual > spent else None
@@ -72,27 +74,27 @@ def is_brief(usual: float) -> bool:
     lanes are started while the last one is written.
 
     Args:
-        usual: seconds that batches usually take; 0.0: not known.
+        usual: the usual duration of a batch in seconds; 0.0: unknown.
     """
     return 0.0 < usual < _BRIEF
 
 
 def told(number: int, why: str, left: float | None) -> str:
-    """What keeps a lane from ending."""
+    """The message that says what keeps a lane from ending."""
     rest = "how much is left isn't known" if left is None else f"{left:.0f} s left"
     return f"batch {number} {why}: {rest}"
 
 
 @dataclass
 class BreakOff:
-    """Decides, while a lane waits for its batch to end, whether that is broken off.
+    """Decides, while a lane waits for its batch to end, whether to break the batch off.
 
-    ``wanted``: whether the lane is to end; ``now``: without regard to what is lost, or seen twice where that happens
-    anyway; ``writing``: whether the batch is being written. ``hurry``: what runs is to end at once, and is gone on with
-    later. ``keeps``: why the present batch can't be broken off, as far as others than the gate know it; given its
-    number. ``left``: the seconds until the end of the batch of a number that has run for so many; None: not known.
-    ``usual``: the seconds that batches usually take; 0.0: not known.
-    ``tell`` is called with what keeps the lane from ending; ``stays`` once it is known that the batch isn't broken off.
+    ``wanted``: whether the lane is to end; ``now``: regardless of what is lost, or written twice where that may happen
+    anyway; ``writing``: whether the batch is being written. ``hurry``: whatever runs must end at once, and is continued
+    later. ``keeps``: given the number of the present batch, why it can't be broken off, apart from reasons that the
+    gate knows. ``left``: given the number of a batch and the seconds that it has run, the seconds until its end; None:
+    unknown. ``usual``: the usual duration of a batch in seconds; 0.0: unknown. ``tell`` is called with what keeps the
+    lane from ending; ``stays`` once it is known that the batch isn't broken off.
     """
 
     gate: Gate
@@ -112,7 +114,7 @@ class BreakOff:
     _kept: dict[int, str] = field(default_factory=dict)
 
     def due(self) -> bool:
-        """Whether the query is to be stopped now, in the middle of its batch. To be called often."""
+        """Whether the query must be stopped now, in the middle of its batch. To be called often."""
         if self.hurry():
             self.gate.shut(duplicates=True)
         if self.broken or self.hurry():
@@ -138,12 +140,12 @@ class BreakOff:
         return self.broken
 
     def decided(self) -> None:
-        """No other batch begins: if none is being written, that is the end."""
+        """No other batch begins: if none is being written, the query can end."""
         if not self.due() and not self.writing():
             self._stay()
 
     def _why_not(self, number: int) -> str:
-        """Asked once a batch: it may take a moment."""
+        """Evaluated once per batch, because it may take a moment."""
         if number not in self._kept:
             self._kept = {number: self.keeps(number)}
         return self._kept[number]
@@ -159,13 +161,14 @@ class BreakOff:
 
 
 def runs(folder: Folder, writing: threading.Event) -> None:
-    """Note that a query begins in a folder; ``writing`` is set while a batch of it is written."""
+    """Record that a query starts in a folder; ``writing`` is set while one of its batches is being written."""
     _writers[folder.uri] = writing
 
 
 def is_quiet(folder: Folder, within: float = 0.0) -> bool:
-    """Whether no thread of this process writes a batch of a query that has ended, or none does ``within`` so many
-    seconds: Spark doesn't wait for them."""
+    """Whether no thread of this process is writing a batch of a query that has ended, or none will be ``within`` this
+    many seconds: Spark doesn't wait for such threads.
+    """
     writing, deadline = _writers.get(folder.uri), monotonic() + within
     while writing is not None and writing.is_set():
         if monotonic() > deadline:
@@ -175,11 +178,12 @@ def is_quiet(folder: Folder, within: float = 0.0) -> bool:
 
 
 def taken_back(lane_folders: LaneFolders, lane: Lane, epoch: int, folder: Folder) -> bool:
-    """Take the pending batch of a lane back, which is to close: others read its records. No query of the lane's runs in
-    this process, and no thread of one can publish anything any more. False: others have seen something of it, so that
-    it must be finished.
+    """Take back the pending batch of a lane that closes: others read its records. No query of the lane runs in this
+    process, and no thread of one can publish anything any more. Returns False if others have seen part of the batch, so
+    that it must be finished.
 
-    Killed at any moment in it, the lane still has the batch, as before, or it hasn't: whoever takes it up decides anew.
+    If the process is killed at any moment of this, the lane still has the batch or has lost it: the next process
+    decides again.
     """
     batch = folder.planned()
     crash_points.reach(crash_points.BROKEN, lane.id, batch)

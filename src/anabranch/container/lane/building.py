@@ -1,13 +1,13 @@
-"""Builds the queries of lanes: from what the job is, where the lane's folder is, and where it begins."""
+"""Builds the queries of lanes from the job, the lane's folder, and the lane's start offsets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 
 from anabranch.container import batch_size_memory
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.lane_folders import LaneFolders
+from anabranch.container.checkpoint.planned_batches import planned_batches
 from anabranch.container.inputs import Inputs
 from anabranch.container.lane.attempt import Offsets, one_at_a_time
 from anabranch.container.lane.handover import PrestartedQuery
@@ -45,7 +45,7 @@ class QueryBuilder:
             lane=lane,
             epoch=lane.epoch,
             folder=folder.uri,
-            planned=lru_cache(maxsize=1)(folder.batch),
+            planned=planned_batches(folder),
             clock=clock,
             starting=starting or {},
             inherited=lambda: self.lane_folders.inherited(lane),
@@ -56,19 +56,20 @@ class QueryBuilder:
         )
 
     def take(self, lane: Lane) -> None:
-        """Take the outputs of a lane that is new, and see that they hold nothing of it."""
+        """Take the outputs of a new lane, and check that they contain nothing from it."""
         self.query(lane, self.lane_folders.at(lane, lane.epoch)).outputs.take(new=True)
         self.lane_folders.check_new(lane, self.lane_folders.published(lane))
 
     def foreseen(self, lane: Lane) -> PreanalyzedQuery | None:
-        """Let Spark analyze the query of a coming lane, if it can."""
+        """Let Spark analyze the query of a coming lane, if possible."""
         query = self.query(lane, self.lane_folders.at(lane, lane.epoch), str(self.lane_folders.clock(lane)))
         with one_at_a_time:
             return preanalysis.foreseen(query)
 
     def prestarted(self, lane: Lane, starting: Offsets, foreseen: PreanalyzedQuery | None) -> PrestartedQuery | None:
-        """Begin the query of a coming lane that will begin there, if it was foreseen; in fresh partitions it begins
-        where its ``read`` says."""
+        """Start the query of a coming lane at these offsets, if it was analyzed in advance; new partitions begin where
+        its ``read`` says.
+        """
         starting = self.starting(lane, starting)
         folder = self.lane_folders.at(lane, lane.epoch)
         query = self.query(lane, folder, str(self.lane_folders.clock(lane)), starting)
@@ -85,7 +86,7 @@ class QueryBuilder:
         return ahead
 
     def starting(self, lane: Lane, begins: Offsets) -> Offsets:
-        """Where a lane begins, by the whole SSP: as is known, and else where its ``read`` says."""
+        """A lane's start offsets, by whole SSP: the known ones, and otherwise those that its ``read`` says."""
         given = dict(begins)
         reads = [n for n in self.job.graph.nodes if n.kind == "read" and n.args["start"] == "latest"]
         latest = {stream for n in reads for stream in lane.streams_of(n.args["stream"])}

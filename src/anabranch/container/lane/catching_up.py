@@ -1,4 +1,4 @@
-"""Whether a lane that is to end at noted ends of its inputs has come so far."""
+"""Whether a lane has reached the noted ends of its inputs, at which it is to end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logs.get_logger()
 
 
 def has_caught_up(attempt: Attempt) -> bool:
-    """Whether nothing is left to do, as far as that is known."""
+    """Whether nothing is left to do, as far as known."""
     try:
         return _has_read_all(attempt) and _has_told_time(attempt)
     except AnabranchError as error:
@@ -26,7 +26,9 @@ def has_caught_up(attempt: Attempt) -> bool:
 
 
 def _has_read_all(attempt: Attempt) -> bool:
-    """Whether all inputs are at their noted ends, and intermediate ones read out with nobody left to write them."""
+    """Whether all inputs are at their noted ends, and intermediate streams have been read completely and have no
+    writers left.
+    """
     if attempt.until is None:
         return False
     report = attempt.reporter.current
@@ -42,7 +44,7 @@ def _has_read_all(attempt: Attempt) -> bool:
 
 
 def _has_told_time(attempt: Attempt) -> bool:
-    """Whether the lane's last watermark has been taken in, and told to the lanes that read its output."""
+    """Whether the lane's last watermark has been processed, and reported to the lanes that read its output."""
     folder, query = attempt.folder, attempt.query
     if folder.planned() < 0:
         return True

@@ -1,4 +1,4 @@
-"""Lets a lane drain: with the query that runs, if that can be held; else with a query for each batch."""
+"""Drains a lane: with the running query, if it can be held; else with one query for each batch."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ log = logs.get_logger()
 
 
 class _HurryError(Exception):
-    """What runs is to be broken off."""
+    """Whatever is running must be broken off."""
 
 
 def raise_if_ended(lane: str, query: StreamingQuery) -> None:
-    """Raises what a query failed for, if it doesn't run any more."""
+    """Raises the error with which a query failed, if it isn't running any more."""
     if not query.isActive:
         error = query.exception()
         raise error if error is not None else StateError(f"the query of lane {lane} ended by itself", "")
 
 
 class LaneDrain:
-    """Used by the lane's own thread. Each way gives whether the lane has drained; False: it goes on as before, or
+    """Used by the lane's own thread. Each way returns whether the lane has drained; if not, it goes on as before, or
     leaves.
 
     Args:
@@ -68,7 +68,7 @@ class LaneDrain:
 
     @property
     def holdable(self) -> bool:
-        """Whether the query that runs can be held: else the lane drains when that has ended."""
+        """Whether the running query can be held; otherwise the lane drains when the query has ended."""
         query = self._attempt.query
         if query is None or not query.holdable or self._could_not_hold:
             return False
@@ -85,14 +85,14 @@ class LaneDrain:
         return any(ssp.stream not in own for ssp in self._attempt.inputs.ssps)
 
     def by_batches(self) -> bool:
-        """Drain after the query has ended: each batch that is planned has one of its own."""
+        """Drain after the query has ended, with a separate query for each planned batch."""
         self._queries.make()
         run = self._queries.run_planned
         begin = self._queries.begin_with_nothing
         return self._settled(self._drain(run=run, begin=begin, end=run, pause=self._life.pause)())
 
     def by_holding(self, started: StreamingQuery) -> bool:
-        """Drain with the query that runs: if the lane has drained, that has ended."""
+        """Drain with the running query; if the lane has drained, the query has ended."""
 
         def look() -> None:
             if self._life.leaves_at_once():
@@ -133,7 +133,7 @@ class LaneDrain:
         return HeldQuery(self._attempt.lane_folders.spark, started, turn, self._attempt.current.pacer.limits(started))
 
     def _drain(self, **ways: Any) -> Drain:
-        """``ways``: what depends on whether the query runs."""
+        """The drain with ``ways``: what depends on whether the query is running."""
         attempt, life = self._attempt, self._life
         return Drain(
             folder=attempt.folder,

@@ -1,4 +1,6 @@
-"""The end of a lane that drains: batches are planned up to where it stops, then an empty one in which time ends."""
+"""The last batches of a draining lane: they are planned up to where it stops, then an empty one follows in which time
+ends.
+"""
 
 from __future__ import annotations
 
@@ -29,16 +31,16 @@ Offsets = Mapping[SSP, int]
 
 @dataclass(frozen=True)
 class Outcome:
-    """``drained``: the lane has ended for good; else it goes on as before, or must leave."""
+    """``drained``: the lane has ended permanently; otherwise it goes on as before, or must leave."""
 
     drained: bool
 
 
 def planned(entry: Entry, watermark: int, reached: Progress | None, now: int) -> Entry:
-    """The entry of a batch after that of ``entry``, which reads nothing yet. All times are Unix ms.
+    """The entry of the batch after ``entry``, which reads nothing yet. All times are Unix ms.
 
     Args:
-        watermark: Spark's, as the last batch has left it.
+        watermark: Spark's, after the last batch.
         reached: the lane's own event time; None: it has none.
         now: the processing time.
     """
@@ -48,19 +50,19 @@ def planned(entry: Entry, watermark: int, reached: Progress | None, now: int) ->
 
 @dataclass(frozen=True)
 class Drain:
-    """One lane, in its folder, whose query plans nothing by itself: it has ended at a batch boundary, or is held.
+    """One lane, in its folder. Its query plans nothing on its own: it has ended at a batch boundary, or is held.
 
     Args:
-        starting: where it begins to read what it has never read.
-        wanted: how it should drain now; None: no more.
+        starting: the start offsets for inputs that it has never read.
+        wanted: how it should drain now; None: it shouldn't any more.
         upstream_ended: whether all lanes that write its inputs have ended.
         leaving: whether it must end as it is.
         run: runs the batch that was planned.
         begin: runs a first batch, which reads nothing.
         end: runs the batch that was planned, and none after it.
-        tell: reports that it has taken in all that it should so far.
-        pause: waits so many seconds, at most.
-        now: the time in Unix ms.
+        tell: reports that it has taken in everything that it should so far.
+        pause: waits for at most this many seconds.
+        now: the present time in Unix ms.
     """
 
     folder: Folder
@@ -80,7 +82,7 @@ class Drain:
     now: Callable[[], int]
 
     def __call__(self) -> Outcome:
-        """Take in what it should, and end when all lanes are there."""
+        """Take in what the lane should, and end when all lanes have done so."""
         if self.folder.pending:
             self.run()
         while (wanted := self.wanted()) is not None and not self.leaving():
@@ -104,12 +106,12 @@ class Drain:
         return Outcome(drained=False)
 
     def _is_over(self) -> bool:
-        """Whether the last batch has been committed already, by a former process of the lane."""
+        """Whether the last batch has already been committed by a former process of the lane."""
         last = self.folder.planned()
         return last >= 0 and self.folder.entry(last).drains
 
     def _take_in(self, until: Mapping[str, int]) -> bool:
-        """Read on, by one batch; gives whether there was anything to read."""
+        """Read on by one batch. Returns whether there was anything to read."""
         begins, ends = self._held(), self._ends(until)
         if all(begins[ssp] >= end for ssp, end in ends.items()):
             return False
@@ -131,7 +133,7 @@ class Drain:
         return True
 
     def _has_all_of(self, until: Mapping[str, int]) -> bool:
-        """Whether all was read: nothing more comes of the streams between stages."""
+        """Whether everything was read: nothing more arrives on the streams between stages."""
         at = self._held()
         if any(at[ssp] < end for ssp, end in parsed(dict(until)).items() if ssp in at):
             return False
@@ -176,8 +178,9 @@ class Drain:
         return {ssp: held.get(ssp.stream, {}).get(ssp.partition, self.starting.get(ssp, 0)) for ssp in self.ssps}
 
     def _ends(self, until: Mapping[str, int]) -> dict[SSP, int]:
-        """Where to read to now: source streams up to where they should be, those between stages to their ends; none
-        beyond what a reader may see."""
+        """The offsets up to which to read now: for source streams, where they should stop; for those between stages,
+        their ends. None is beyond what a reader may see.
+        """
         held, stop = self._held(), parsed(dict(until))
         wanted = {ssp: stop.get(ssp, held[ssp]) for ssp in self.ssps if ssp.stream not in self.query.plan.own}
         behind = {(ssp.system, ssp.stream) for ssp in self.ssps if wanted.get(ssp, math.inf) > held[ssp]}

@@ -1,6 +1,6 @@
-"""What a lane failed for: its inputs, an operator, or something else.
+"""The cause of a lane's failure: its inputs, an operator, or something else.
 
-Which operator an error of Spark's is about follows from the piece of SQL, or the line, that Spark points at.
+The operator that caused an error of Spark is derived from the piece of SQL, or the line, that Spark points to.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Ranges = Mapping[str, tuple[int, int]]
 
 
 def attributed(attempt: Attempt, error: Exception) -> Failure:
-    """What is to be told of an error that ended an attempt, and what may help."""
+    """The failure to report for an error that ended an attempt, with what may help."""
     return attempt.lane_folders.explained(_cause(attempt, error))
 
 
@@ -51,7 +51,7 @@ def _cause(attempt: Attempt, error: Exception) -> Failure:
 
 
 def _wrong_inputs(attempt: Attempt) -> AnabranchError | None:
-    """What is wrong with the inputs, if that is it: what Spark says of a stream that is gone is hard to read."""
+    """What is wrong with the inputs, if they are the cause: Spark's message about a missing stream is hard to read."""
     try:
         if attempt.folder_in_use is not None:
             attempt.inputs.check(attempt.folder_in_use)
@@ -64,10 +64,10 @@ def _wrong_inputs(attempt: Attempt) -> AnabranchError | None:
 
 
 def operator_error(text: str, first: str, nodes: Sequence[Node], ranges: Ranges) -> OperatorError | None:
-    """The operator that an error in SQL or in a ``transform`` is about; None when Spark points at none.
+    """The operator that caused an error in SQL or in a ``transform``; None when Spark points to none.
 
     Args:
-        text: all that Spark says.
+        text: Spark's complete text.
         first: the reason, in one line.
         nodes: the operators of the lane.
         ranges: by SSP, the first offset of the batch and the one after the last.

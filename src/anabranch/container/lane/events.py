@@ -1,4 +1,4 @@
-"""What happens in a lane's life: orders of the coordinator and the container, and results of the lane's own thread."""
+"""The events in a lane's life: orders of the coordinator and the container, and results of the lane's own thread."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["Event", "Order", "Result"]
 
 
 class Closing(enum.IntEnum):
-    """Whether the lane is to end for good: others go on from where it ends."""
+    """Whether the lane must end permanently: others continue from where it ends."""
 
     NO = 0
     YES = 1
     NOW = 2
-    """It doesn't wait for what can be done again."""
+    """It doesn't wait for anything that can be done again."""
 
 
 # Orders, of the coordinator and of the container
@@ -30,7 +30,7 @@ class Close:
 
 @dataclass(frozen=True)
 class Leave:
-    """``unwanted``: by the coordinator; else since the container ends."""
+    """``unwanted``: by the coordinator; otherwise because the container ends."""
 
     unwanted: bool
     at_once: bool = False
@@ -38,7 +38,7 @@ class Leave:
 
 @dataclass(frozen=True)
 class Drain:
-    """None: it is to go on as before."""
+    """None: it goes on as before."""
 
     order: DrainOrder | None
 
@@ -52,13 +52,13 @@ class Acknowledge:
 
 @dataclass(frozen=True)
 class Run:
-    """The coordinator wants the lane here.
+    """The coordinator wants the lane to run here.
 
     Attributes:
-        folder_epoch: of the folder of it that the coordinator knows, 0 for none.
-        owner_lost: that folder is of an owner that was lost: the lane gets a copy.
+        folder_epoch: the epoch of its folder that the coordinator knows, 0 for none.
+        owner_lost: the owner of that folder was lost, so the lane gets a copy.
         rested: the pause before the next attempt is over.
-        thread_ended: nothing of the last attempt runs any more.
+        thread_ended: nothing of the last attempt is running any more.
     """
 
     folder_epoch: int
@@ -72,8 +72,9 @@ class Run:
 
 @dataclass(frozen=True)
 class FailureJudged:
-    """What follows a failure, as :func:`anabranch.container.restarts.step` says. ``waits``: the surroundings of the
-    lane have failed, which isn't its fault."""
+    """What follows a failure, as determined by :func:`anabranch.container.restarts.step`. ``waits``: the lane's
+    surroundings have failed, which isn't the lane's fault.
+    """
 
     following: Step
     waits: bool = False
@@ -84,7 +85,7 @@ class FailureJudged:
 
 @dataclass(frozen=True)
 class AttemptStarted:
-    """The thread of an attempt begins."""
+    """The thread of an attempt starts."""
 
 
 @dataclass(frozen=True)
@@ -109,10 +110,10 @@ class QueryStarted:
 
 @dataclass(frozen=True)
 class QueryWatched:
-    """The query was looked at, and runs.
+    """The query was checked, and is running.
 
     Attributes:
-        caught_up: the lane has read all that it was to read.
+        caught_up: the lane has read everything that it was meant to read.
         holdable: the query can be held.
     """
 
@@ -127,7 +128,7 @@ class QueryStopped:
 
 @dataclass(frozen=True)
 class DrainEnded:
-    """``drained`` False: it was called off, the lane has to end, or the query couldn't be held."""
+    """``drained`` False: the drain was cancelled, the lane has to end, or the query couldn't be held."""
 
     drained: bool
 
@@ -144,7 +145,7 @@ class LaneEnded:
 
 @dataclass(frozen=True)
 class AttemptFailed:
-    """``smaller``: it was a batch that took too long, and can be planned with fewer records."""
+    """``smaller``: a batch took too long, and can be planned with fewer records."""
 
     error: Exception
     smaller: bool = False

@@ -1,7 +1,7 @@
-"""Starts the query of a coming lane before the lane begins.
+"""Starts the query of a coming lane before the lane itself starts.
 
-Where the lanes before it end is known once their last batches are planned. While these are written, the first batch of
-the coming lane can be planned.
+Where its predecessors end is known once their last batches are planned. While these are written, the first batch of the
+coming lane can be planned.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ _Key = tuple[str, int]
 
 
 def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
-    """Where a coming lane will begin in what is read already, by the whole SSP, if those before it end there.
+    """The start offsets of a coming lane for what has been read already, by whole SSP, if its predecessors end at
+    ``ends``.
 
-    ``ends``: by lane, of whole SSPs. None: that isn't known of all of them, one of its SSPs is neither theirs nor
-    fresh, or its parts begin apart.
+    ``ends``: whole SSPs, by lane. None: not all of them are known, or one of its SSPs is neither theirs nor new, or its
+    parts begin at different offsets.
     """
     if not lane.predecessors or not all(name in ends for name in lane.predecessors):
         return None
@@ -48,17 +49,17 @@ def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
 
 
 class PrestartedQuery:
-    """A query that was started before its lane began, in the lane's folder.
+    """A query that was started in a lane's folder before the lane itself.
 
-    It comes up to where its first batch would be computed and published, and waits there until it is known whether the
-    lane begins as was foreseen.
+    It stops where its first batch would be computed and published, and waits there until it is known whether the lane
+    starts at the predicted offsets.
 
-    ``starting``: where, by the whole SSP. ``published_at``: when it began to publish, by the monotonic clock; 0.0 while
-    it has not.
+    ``starting``: these offsets, by whole SSP. ``published_at``: when it began to publish, by the monotonic clock; 0.0
+    before that.
     """
 
     def __init__(self, foreseen: PreanalyzedQuery, query: LaneQuery, folder: Folder, starting: Offsets) -> None:
-        """``query``: that of the lane as it was announced, if it begins at ``starting``."""
+        """``query``: that of the announced lane, if it starts at ``starting``."""
         self.starting = starting
         self._foreseen = foreseen
         self._folder = folder
@@ -78,17 +79,17 @@ class PrestartedQuery:
             raise
 
     def begins_as(self, query: LaneQuery, starting: Offsets) -> bool:
-        """Whether it is the query of a lane that begins there."""
+        """Whether this is the query of a lane that starts at these offsets."""
         return self._foreseen.known(query) is not None and starting == self.starting and not self._started.exception()
 
     def go_on(self, query: LaneQuery) -> StreamingQuery:
-        """The lane begins as was foreseen: publish what its query computes."""
+        """The lane starts as predicted: publish what its query computes."""
         self._query = query
         self._decided.set()
         return self._started
 
     def abandon(self) -> None:
-        """The lane begins otherwise, or not at all: end, and leave nothing in the folder that could be gone on with."""
+        """The lane starts differently, or not at all: end, and leave nothing in the folder that could be continued."""
         self._decided.set()
         self._started.stop()
         self._folder.begin_anew()
@@ -107,10 +108,10 @@ class PrestartedQuery:
 
 @dataclass(frozen=True)
 class Handover:
-    """What a lane's runner has to do with the lanes before and behind it in the same container.
+    """What a lane's runner has to do with the lanes before and after it in the same container.
 
-    ``prestarted`` gives a query of the lane that was started before, once. ``is_awaited``: whether one could be started
-    that goes on from the lane; ``ends_at`` is to be told, by the whole SSP, where the lane ends as soon as that is
+    ``prestarted`` returns the lane's prestarted query, once. ``is_awaited``: whether a query that continues from the
+    lane could be prestarted; ``ends_at`` must be called with the lane's ends, by whole SSP, as soon as they are
     planned.
     """
 
@@ -121,9 +122,8 @@ class Handover:
 
 class Prestarter:
     """Starts the queries of coming lanes once all of their predecessors have reported where they end. Thread-safe.
-    ``begin`` starts the query of one lane, if it ``can`` be started.
 
-    ``begin`` begins that of one lane, if it ``can``.
+    ``begin`` starts the query of one lane, if it ``can`` be started.
     """
 
     def __init__(self, begin: Callable[[Lane, Offsets], PrestartedQuery | None], can: Callable[[Lane], bool]) -> None:
@@ -135,7 +135,9 @@ class Prestarter:
         self._prestarts: dict[_Key, _Prestart] = {}
 
     def announce(self, coming: Iterable[Lane], wanted: Iterable[str]) -> None:
-        """Only these lanes are coming; what was begun for others is abandoned, unless they are ``wanted`` now."""
+        """Only these lanes are coming; queries that were started for others are abandoned, unless these are ``wanted``
+        now.
+        """
         with self._lock:
             self._coming = tuple(coming)
             if not self._coming:
@@ -148,12 +150,12 @@ class Prestarter:
             each.abandon()
 
     def is_awaited(self, lane: str) -> bool:
-        """Whether the query of a lane that goes on from this one can be begun ahead."""
+        """Whether the query of a lane that continues from this one can be started ahead."""
         with self._lock:
             return any(lane in each.predecessors and self._can(each) for each in self._coming)
 
     def end_at(self, lane: str, ends: Mapping[SSP, int]) -> None:
-        """A lane's last batch is planned, and ends there, by the whole SSP."""
+        """Record that a lane's last batch is planned, and ends at these offsets, by whole SSP."""
         with self._lock:
             self._ends[lane] = ends
             for each in self._coming:
@@ -164,7 +166,7 @@ class Prestarter:
                     self._prestarts[key].start()
 
     def take(self, lane: Lane) -> PrestartedQuery | None:
-        """What was begun for a lane, under its epoch, once: it is the caller's from then on."""
+        """The prestarted query of a lane, under its epoch, once: from then on it belongs to the caller."""
         with self._lock:
             beginning = self._prestarts.pop((lane.id, lane.epoch), None)
         return None if beginning is None else beginning.result()

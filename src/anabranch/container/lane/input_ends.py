@@ -1,4 +1,4 @@
-"""Up to where a lane's inputs can be read, as was looked up last: some systems take long to tell, and may be away."""
+"""The ends of a lane's inputs, as last looked up: some systems take long to answer, or can't be reached."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ _EVERY = 0.5
 
 
 class InputEnds:
-    """``look`` finds them; ``until``: noted ends, beyond which a lane doesn't read, None if it reads on. ``sure``:
-    whether they were told when they were looked up last."""
+    """``look`` looks them up; ``until``: noted ends, beyond which a lane doesn't read, None if it keeps running.
+    ``sure``: whether the last lookup succeeded.
+    """
 
     def __init__(
         self,
@@ -36,8 +37,9 @@ class InputEnds:
         self.sure = False
 
     def now(self, fresh: bool = False) -> dict[str, int]:
-        """The ends by the texts of SSPs, half a second old at most; ``fresh``: as they are. Those that were known last,
-        if they aren't told."""
+        """The ends by SSP in text form, at most half a second old; ``fresh``: looked up now. If the lookup fails, the
+        last known ones.
+        """
         if fresh or self._clock() >= self._at + _EVERY:
             try:
                 ends = self._look()

@@ -1,4 +1,4 @@
-"""Where a lane is in its life, for the threads that take part in it."""
+"""A lane's place in its life, for the threads that take part in it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Life:
         return self._state
 
     def tell(self, event: Event) -> tuple[Action, ...]:
-        """Something has happened; gives what is to be done."""
+        """Apply an event, and return the actions to perform."""
         with self._changed:
             before = self._state
             self._state, actions = lifecycle.step(before, event)
@@ -42,7 +42,7 @@ class Life:
             self._changed.wait_for(lambda: not self._state.waits)
 
     def pause(self, seconds: float) -> None:
-        """Wait so long, or until something is ordered."""
+        """Wait this long, or until there is an order."""
         with self._changed:
             self._changed.wait_for(lambda: self._has_news, seconds)
             self._has_news = False

@@ -1,8 +1,8 @@
 """A lane's life in a container, from one state to the next: pure, without Spark, clock or threads.
 
-What happens is an event; :func:`step` gives the state that follows and the actions to perform. Orders come from the
-coordinator or the container, and results from the lane's own thread. Only results lead to actions of that thread, and
-of these the last one tells, with its own result, how it went. An order at most makes the supervisor begin an attempt.
+Whatever happens is an event; :func:`step` returns the next state and the actions to perform. Orders come from the
+coordinator or the container, results from the lane's own thread. Only results lead to actions of that thread, and the
+last of these actions reports its outcome as the next result. An order at most makes the supervisor begin an attempt.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Phase(enum.Enum):
 
 
 class Leaving(enum.IntEnum):
-    """Whether the lane is to end here, as it is: another process may go on with it."""
+    """Whether the lane must end here, as it is: another process may continue it."""
 
     NO = 0
     AT_BATCH_END = 1
@@ -92,18 +92,18 @@ _MAY_DRAIN = _ONCE_A_QUERY_RUNS | {Phase.STARTING, Phase.DRAINING}
 
 @dataclass(frozen=True)
 class LaneState:
-    """Where a lane is in its life, and what it has been ordered.
+    """A lane's place in its life, and its orders.
 
     Attributes:
         folder_epoch: the epoch of its folder; 0 while it has none.
-        attempt: how often it was begun.
+        attempt: how often it was started.
         acknowledged: the coordinator knows its folder.
         upstream_ended: all lanes that write its inputs have ended.
-        drain: how it is to drain; None: it isn't.
-        reads_sources: it reads what the job doesn't write itself. Looked up once it is to drain.
-        drained: it has ended with all that it had taken in, and its time has ended.
-        unwanted: the coordinator doesn't want it here: if it fails, that is so.
-        container_ends: if it fails, another container may try it again.
+        drain: how it must drain; None: it doesn't.
+        reads_sources: whether it reads streams that the job doesn't write itself. Looked up once it must drain.
+        drained: it has ended with everything that it had taken in, and its time has ended.
+        unwanted: the coordinator doesn't want it here: if it fails, it stays failed.
+        container_ends: if it fails, another container may retry it.
     """
 
     phase: Phase = Phase.NEW
@@ -121,25 +121,25 @@ class LaneState:
 
     @property
     def stops(self) -> bool:
-        """Whether its query is to end at the next batch boundary."""
+        """Whether its query must end at the next batch boundary."""
         return bool(self.closing or self.leaving)
 
     @property
     def drains(self) -> bool:
-        """Whether the lane stops taking in records by itself: at once, if it reads streams from outside the job;
+        """Whether the lane stops taking in records on its own: at once, if it reads streams from outside the job;
         otherwise once all writers of its inputs have ended.
         """
         return self.drain is not None and (self.reads_sources or self.upstream_ended)
 
     @property
     def needs_sources(self) -> bool:
-        """Whether it has to be looked up which inputs it has."""
+        """Whether its inputs have to be looked up."""
         decides = self.phase in _MAY_DRAIN or (self.phase is Phase.REPORTED and not self.closing)
         return decides and self.acknowledged and self.drain is not None and not self.reads_sources
 
     @property
     def has_query(self) -> bool:
-        """Whether a query runs that goes on from batch to batch."""
+        """Whether a query is running that goes on from batch to batch."""
         return self.phase in _ONCE_A_QUERY_RUNS
 
     @property
@@ -149,7 +149,7 @@ class LaneState:
 
     @property
     def ended(self) -> bool:
-        """Whether its thread does nothing any more."""
+        """Whether its thread is no longer doing anything."""
         return self.phase in (Phase.ENDED, Phase.FAILED, Phase.RELEASED) or self.phase in _TO_BE_TRIED_AGAIN
 
 
@@ -157,17 +157,18 @@ Stepped = tuple[LaneState, tuple[Action, ...]]
 
 
 class ImpossibleEventError(AssertionError):
-    """A result came that no action of this state gives."""
+    """A result arrived that no action of this state returns."""
 
 
 def initial(lane: Lane) -> LaneState:
-    """The state of a lane that was not begun here. Of a lane that is taken over from an owner that was lost, the folder
-    is another one."""
+    """The state of a lane that has not been started here. A lane that is taken over from a lost owner gets another
+    folder.
+    """
     return LaneState(folder_epoch=0 if lane.abandoned else lane.folder_epoch)
 
 
 def step(state: LaneState, event: Event) -> Stepped:
-    """What follows. Raises ImpossibleEventError for a result that can't come in this state."""
+    """The next state and the actions. Raises ImpossibleEventError for a result that can't occur in this state."""
     match event:
         case Run():
             return _wanted(state, event)
@@ -210,7 +211,7 @@ def _left(state: LaneState, leaving: Leaving, *, unwanted: bool) -> LaneState:
 
 
 def _wanted(state: LaneState, want: Run) -> Stepped:
-    """The coordinator knows of the lane's folder what ``want`` says: nothing is begun in another one."""
+    """``want`` says what the coordinator knows about the lane's folder: nothing is started in another one."""
     if state.phase in (Phase.FAILED, Phase.NEEDS_PROCESS, Phase.RELEASED):
         return state, ()
     if state.phase in (Phase.RETRYING, Phase.WAITING):
@@ -239,7 +240,7 @@ def _begun_again(state: LaneState, want: Run, attempt: int) -> Stepped:
 
 
 def _judged(state: LaneState, judged: FailureJudged) -> LaneState:
-    """What becomes of a lane that has failed. One that has waited too long for its surroundings fails for good."""
+    """The state of a lane that has failed. A lane that has waited too long for its surroundings fails permanently."""
     if judged.following is Step.FAILED:
         return replace(state, phase=Phase.FAILED) if state.phase is Phase.WAITING else state
     if state.phase is not Phase.FAILED or (state.unwanted and not judged.waits):
@@ -293,7 +294,7 @@ def _went_on(state: LaneState, result: Result) -> Stepped:
 
 
 def _awaited(state: LaneState) -> Stepped:
-    """Nothing is begun in a folder that the coordinator doesn't know."""
+    """Nothing is started in a folder that the coordinator doesn't know."""
     if state.waits:
         raise ImpossibleEventError(f"awaited when {state.phase.value}")
     if not state.acknowledged:

@@ -1,4 +1,4 @@
-"""What a lane reports of the batch that it is at, put together whenever somebody asks."""
+"""What a lane reports about its present batch, computed on demand."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _RATE_AFTER = 1.0
 
 
 class Live:
-    """Follows the batches of a lane. Any thread may ask; ``load`` is only used through this.
+    """Follows the batches of a lane. Any thread may ask; ``load`` is only used through this class.
 
-    Nothing that goes wrong here is the lane's fault: then a batch is silent until it ends, as the log says.
+    Errors in here don't fail the lane: the batch then reports nothing until it ends, and the log says so.
     """
 
     def __init__(self, lane: Lane) -> None:
@@ -48,22 +48,22 @@ class Live:
 
     @property
     def usual(self) -> float:
-        """The median seconds of a batch."""
+        """The median duration of a batch in seconds."""
         return self._load.usual
 
     def ran(self, report: LaneReport, worked: Mapping[tuple[int, int], float]) -> dict[str, Any]:
-        """A batch has ended: the figures that change. ``worked``: the seconds of functions, by bucket."""
+        """After a batch: the figures that change. ``worked``: the seconds of functions, by bucket."""
         with self._lock:
             self._load.ran(report, monotonic(), worked)
             return {**self._figures, **self._slowest(worked), "spent": self._left_off(report)}
 
     def idled(self, report: LaneReport) -> dict[str, Any]:
-        """No batch has ended: the figures that change; {} if that tells nothing."""
+        """Without a batch: the figures that change; {} if there is nothing new."""
         with self._lock:
             return self._figures if self._load.idled(report, monotonic()) else {}
 
     def applied(self, report: LaneReport, query: LaneQuery | None) -> LaneReport:
-        """The report, with how far the batch is that runs now."""
+        """The report, with the progress of the running batch."""
         at = query.under_way.now if query is not None else None
         now = monotonic()
         if query is None or at is None or at.number <= report.batch or now < at.since + _AT_LEAST:
@@ -99,7 +99,7 @@ class Live:
         return found
 
     def _left_off(self, report: LaneReport) -> dict[str, float]:
-        """Where the time of the last batch has gone, if it was followed; how long it took is known now."""
+        """Where the time of the last batch went, if the batch was followed; its duration is known now."""
         progress: BatchProgress | None = self._found.get("batch_progress")
         if progress is None or progress.number != report.batch or not progress.spent:
             return {}
@@ -118,7 +118,7 @@ class Live:
 
 
 def oldest(query: LaneQuery) -> Work | None:
-    """The message that functions of a lane have worked on longest, if that is a second or more."""
+    """The message that functions of a lane have been working on longest, if that is a second or more."""
     at, listener = query.under_way.now, query.workers.listener
     return None if at is None or listener is None else listener.oldest(at.run)
 

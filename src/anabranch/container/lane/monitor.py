@@ -1,4 +1,6 @@
-"""Takes from Spark how far a lane's query is, and lets others know: the report, the clock, the next batches' sizes."""
+"""Reads the progress of a lane's query from Spark, and passes it on: to the report, the clock, the sizes of the next
+batches.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ _AT_ONCE = 0.01
 class Monitor:
     """Used by the lane's own thread.
 
-    ``prestarted``: the query that was begun ahead of the lane, if the lane goes on with one. ``began``: when the lane
-    could begin, by the monotonic clock. ``time_noted``: the folder tells how far in event time the lane has come.
+    ``prestarted``: the query that was started ahead, if the lane continues with one. ``began``: when the lane could
+    start, by the monotonic clock. ``time_noted``: the folder has the lane's event time.
     """
 
     def __init__(self, attempt: Attempt) -> None:
@@ -69,8 +71,9 @@ class Monitor:
             self._committed_at = monotonic()
 
     def carry_idle(self, last: int, patience: float) -> None:
-        """What was idle when a former process ended is it still, unless something came meanwhile. ``last``: the batch
-        that was planned last, -1 for none."""
+        """SSPs that were idle when a former process ended stay idle, unless they have received something meanwhile.
+        ``last``: the last planned batch, -1 for none.
+        """
         self._idleness = Idleness(patience)
         until, folder = self._attempt.until, self._attempt.folder
         was = folder.batch(last).progress.idle if last >= 0 and until is None else frozenset()
@@ -80,18 +83,18 @@ class Monitor:
         clock.note_idle(self._attempt.clock, self._idle)
 
     def note_time(self, progress: Progress) -> None:
-        """Note in the folder how far in event time the lane has come: others may go on from there."""
+        """Record the lane's event time in the folder: others may continue from there."""
         self._attempt.folder.note_progress(progress, (str(ssp) for ssp in self._attempt.inputs.ssps))
         self.time_noted = True
 
     def note_speed(self, *, ends: bool = False) -> None:
-        """Let those know who run such a lane next."""
+        """Record the speed for whoever runs such a lane next."""
         query = self._attempt.query
         if query is not None and not query.plan.real_time and query.pacer.is_known:
             self._speed.note(query.pacer.limit, ends=ends)
 
     def dead_letters(self) -> int:
-        """How many records this lane has ever put aside: the streams that hold them know it."""
+        """How many dead letters this lane has ever written, according to the streams that contain them."""
         query = self._attempt.query
         return query.outputs.put_aside if query is not None else self._attempt.lane.put_aside
 
@@ -132,7 +135,9 @@ class Monitor:
             self.note_speed()
 
     def _look_for_idle(self, time: Clock) -> None:
-        """Let the lane's clock know which inputs are idle. Up to noted ends, none is: a run is as long as it is."""
+        """Tell the lane's clock which inputs are idle. If the lane runs up to noted ends, none is: such a run has an
+        arbitrary length.
+        """
         if self._attempt.until is not None:
             return
         positions = {ssp: at for ssp, at in time.positions.items() if time.delays.get(ssp) is not None}

@@ -1,4 +1,4 @@
-"""Makes a lane's queries and starts them: one that runs on, one that was begun ahead, or one for a single batch."""
+"""Makes and starts a lane's queries: one that keeps running, one that was started ahead, or one for a single batch."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Queries:
         outputs_taken: Callable[[], bool],
     ) -> None:
         self.prestarted: PrestartedQuery | None = None
-        """The query that was begun ahead of the lane, as long as it may be needed."""
+        """The query that was started ahead of the lane, as long as it may be needed."""
         self.pending_at_start = -1
         """The batch that was pending when the present query was started; -1 for none."""
         self._attempt = attempt
@@ -57,7 +57,7 @@ class Queries:
         self._analyzed: LaneQuery | None = None
 
     def begin_analysis(self) -> None:
-        """Let Spark analyze the query meanwhile. What is wrong with it comes out when it starts."""
+        """Let Spark analyze the query meanwhile. Errors in it are reported when it starts."""
 
         def analyze() -> None:
             with suppress(Exception):
@@ -70,7 +70,7 @@ class Queries:
         self._analysis.start()
 
     def end_analysis(self) -> None:
-        """Wait until it has come to an end, if it was begun."""
+        """Wait until the analysis has ended, if it was begun."""
         if self._analysis is not None:
             self._analysis.join()
 
@@ -80,7 +80,7 @@ class Queries:
             prestarted.abandon()
 
     def make(self) -> LaneQuery:
-        """The query, for the folder as it is now."""
+        """The query for the folder as it is now."""
         query = self._made()
         self.mend_time(query)
         self._sizes.shrink(query)
@@ -93,7 +93,7 @@ class Queries:
             edits.mend_time(folder)
 
     def start(self) -> StreamingQuery:
-        """Start a query that runs on; or go on with the one that was begun ahead."""
+        """Start a query that keeps running, or continue with the one that was started ahead."""
         if self.prestarted is not None:
             return self._go_on_prestarted()
         attempt, folder = self._attempt, self._attempt.folder
@@ -111,7 +111,7 @@ class Queries:
         return self._runs(query, started)
 
     def run_planned(self) -> None:
-        """Run the batch that was planned, and no other one."""
+        """Run the planned batch, and no other one."""
         attempt = self._attempt
         last = attempt.folder.batch(attempt.folder.planned())
         taken = attempt.started is not None
@@ -125,7 +125,7 @@ class Queries:
         self._monitor.take_progress(started)
 
     def begin_with_nothing(self) -> None:
-        """Run a lane's first batch such that it reads nothing: after it, others can be planned."""
+        """Run a lane's first batch so that it reads nothing: after it, others can be planned."""
         attempt, query = self._attempt, self._attempt.current
         with one_at_a_time:
             attempt.reporter.update(begun=True, halted="")
@@ -145,7 +145,7 @@ class Queries:
         return self._attempt.use(query)
 
     def _go_on_prestarted(self) -> StreamingQuery:
-        """Let the query that was begun ahead be the lane's."""
+        """Make the query that was started ahead the lane's query."""
         prestarted, self.prestarted = self.prestarted, None
         assert prestarted is not None
         self._monitor.prestarted = prestarted

@@ -1,4 +1,4 @@
-"""Waits until no thread of a query that was stopped can publish anything."""
+"""Waits until no thread of a stopped query can publish anything."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from anabranch.container.lane.attempt import Attempt
 __all__ = ["wait"]
 
 _WITHIN = 1.0
-"""Seconds in which the thread has ended that wrote a batch which was broken off, unless a function of the user's is at
-work in it."""
+"""Seconds within which the thread ends that was writing a batch which was broken off, unless a user's function is
+working in it.
+"""
 
 
 def wait(attempt: Attempt) -> None:

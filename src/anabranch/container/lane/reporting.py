@@ -1,4 +1,4 @@
-"""What a lane reports: the only module of a lane that knows how a report is put together."""
+"""What a lane reports: the only module of a lane that knows how a report is composed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _URGENT = {"phase", "folder_epoch", "halted"}
 
 
 class Reporter:
-    """Any thread may ask; only the lane's own changes it.
+    """Any thread may ask; only the lane's own thread changes it.
 
     Args:
-        wake: called when there is something in the report that others wait for.
+        wake: called when the report has something that others wait for.
     """
 
     def __init__(self, lane: Lane, wake: Callable[[], None]) -> None:
@@ -42,7 +42,7 @@ class Reporter:
 
     @property
     def usual(self) -> float:
-        """The median seconds of a batch."""
+        """The median duration of a batch in seconds."""
         return self._live.usual
 
     def update(self, **changes: Any) -> None:
@@ -51,11 +51,11 @@ class Reporter:
             self.wake()
 
     def conclude(self, phase: Literal[LanePhase.ENDED, LanePhase.FAILED], **changes: Any) -> None:
-        """The last report. It isn't shown before the lane's state says that it has ended."""
+        """Make the last report. It isn't shown before the lane's state says that it has ended."""
         self._last = self._with(phase=phase, **changes)
 
     def shown(self, query: LaneQuery | None, state: LaneState) -> LaneReport:
-        """The report as others see it, with what the query is doing now."""
+        """The report that others see, with what the query is doing now."""
         if state.ended and self._last is not None:
             report, query = self._last, None
         else:
@@ -67,7 +67,7 @@ class Reporter:
         return msgspec.structs.replace(report, **self._stuck)
 
     def batch_ended(self, worked: Mapping[tuple[int, int], float], **changes: Any) -> None:
-        """What the batch has changed, how busy the lane is, and which bucket keeps it so: all in one report.
+        """Put into one report what the batch has changed, how busy the lane is, and which bucket keeps it busy.
 
         ``worked``: the seconds of functions, by bucket.
         """
@@ -81,7 +81,7 @@ class Reporter:
         return LaneReport(**{**kept, **changes})
 
     def _longest_work(self, query: LaneQuery | None) -> dict[str, Any]:
-        """What a function has worked on for long."""
+        """The message that a function has been working on for long."""
         work = live_report.oldest(query) if query is not None else None
         if work is None or query is None:
             return {}

@@ -1,4 +1,4 @@
-"""Performs what a lane's life asks for: takes the folder, starts a query, watches it, ends it at a batch boundary."""
+"""Performs the actions of a lane's life: takes the folder, starts a query, watches it, ends it at a batch boundary."""
 
 from __future__ import annotations
 
@@ -45,22 +45,23 @@ log = logs.get_logger()
 _ALONE = Handover()
 
 Trace = Callable[[str, BaseException], None]
-"""Takes the id of a lane, and what it failed for."""
+"""Called with the id of a lane, and the error with which it failed."""
 
 
 def logged(lane: str, error: BaseException) -> None:
-    """The trace of a failure goes into the log, for those who look closer."""
+    """Write the trace of a failure to the log, for a closer look."""
     log.debug("a lane failed", lane=lane, trace=root_cause.text_of(error))
 
 
 class LaneRunner:
-    """Runs one lane in a thread of its own and keeps a report of it.
+    """Runs one lane in its own thread and maintains a report of it.
 
-    ``build`` makes the query for a folder. ``until``: the noted ends of its inputs, None to run on. ``standstill`` says
-    when it has to fail for it goes on no more. ``remedy``: what may help if it has failed, and ``awaits`` what it waits
-    for then, if anything. ``taken``: whether the outputs of a new lane were taken for it. ``wake`` is called when there
-    is something in its report that others wait for, ``drained`` when the lane has drained; ``trace`` with what it
-    failed for, to keep all that is known of it. ``life``: of a lane that was begun before; default: a new one.
+    ``build`` makes the query for a folder. ``until``: the noted ends of its inputs, None to keep running.
+    ``standstill`` decides when it has to fail because it makes no progress. ``remedy``: what may help if it has failed,
+    and ``awaits`` what it waits for then, if anything. ``taken``: whether the outputs of a new lane were taken for it.
+    ``wake`` is called when its report has something that others wait for, ``drained`` when the lane has drained, and
+    ``trace`` with the error with which it failed, to keep all details. ``life``: that of a lane that was started
+    before; default: a new one.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class LaneRunner:
 
     @property
     def stalled(self) -> bool:
-        """Whether it failed for it stood still."""
+        """Whether it failed because it made no progress."""
         return self._upkeep.stalled
 
     def start(self) -> None:
@@ -114,20 +115,21 @@ class LaneRunner:
         self._thread.start()
 
     def stop(self, at_once: bool = False) -> None:
-        """End at the next batch boundary; or at once: who goes on finishes the batch."""
+        """End at the next batch boundary, or at once: the next process finishes the batch then."""
         self.life.tell(events.Leave(unwanted=True, at_once=at_once))
 
     def close(self, now: bool = False) -> None:
-        """Finish what was begun, or take it back, and end at a batch boundary: others go on from there. ``now``: don't
-        wait for what can be done again."""
+        """Finish what was begun, or take it back, and end at a batch boundary: others continue from there. ``now``:
+        don't wait for anything that can be done again.
+        """
         self.life.tell(events.Close(now))
 
     def drain(self, order: DrainOrder | None) -> None:
-        """Drain so; None: go on as before."""
+        """Drain as ordered; None: go on as before."""
         self.life.tell(events.Drain(order))
 
     def acknowledge(self, upstream_ended: bool) -> None:
-        """The coordinator knows the lane's folder: only now may its query begin."""
+        """The coordinator knows the lane's folder: only now may its query start."""
         self.life.tell(events.Acknowledge(upstream_ended))
 
     def join(self, timeout: float) -> bool:
@@ -140,7 +142,7 @@ class LaneRunner:
             result = self._perform_all(self.life.tell(result))
 
     def _perform_all(self, due: tuple[Action, ...]) -> Event | None:
-        """Gives what is told by the last one; None: there was none."""
+        """Perform the actions. Returns the result of the last one; None: there is none."""
         result: Event | None = None
         for action in due:
             if isinstance(action, actions.FailLane):
@@ -209,7 +211,7 @@ class LaneRunner:
         return events.AcknowledgementAwaited()
 
     def _look_up_sources(self) -> None:
-        """Once the lane is to drain, it has to be known which inputs it has."""
+        """Once the lane must drain, its inputs have to be known."""
         if self.life.state.needs_sources and self._drain.reads_sources:
             self.life.tell(events.SourcesLookedUp(reads_sources=True))
 
@@ -268,7 +270,7 @@ class LaneRunner:
             self._attempt.inputs.tell(parsed(self.report.positions))  # others may go on from it meanwhile
 
     def _wrote(self) -> dict[str, int]:
-        """Where the streams between stages end that the lane writes, if others may go on from it."""
+        """The ends of the intermediate streams that the lane writes, if others may continue from it."""
         attempt, query = self._attempt, self._attempt.query
         if query is None or not (self.life.closes() or attempt.until is not None or self.life.state.drained):
             return {}

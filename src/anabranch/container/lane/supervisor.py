@@ -1,4 +1,4 @@
-"""A lane in this container, for as long as it is wanted: one runner after the other when it fails."""
+"""A lane in this container, for as long as it is wanted: one runner after another when it fails."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logs.get_logger()
 
 
 class Runner(Protocol):
-    """What performs one attempt: see :class:`anabranch.container.lane.runner.LaneRunner`."""
+    """Performs one attempt: see :class:`anabranch.container.lane.runner.LaneRunner`."""
 
     @property
     def lane(self) -> Lane: ...
@@ -53,9 +53,9 @@ class LaneSupervisor:
     """Not thread-safe.
 
     Args:
-        make: a runner for a lane, not started.
+        make: makes a runner for a lane, without starting it.
         clock: seconds.
-        replaceable: whether this process could be replaced, now, for the lane.
+        replaceable: whether this process could be replaced now, for the lane.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class LaneSupervisor:
 
     @property
     def report(self) -> LaneReport:
-        """How the lane is: one that waits for its next attempt is starting."""
+        """The lane's report; a lane that waits for its next attempt is starting."""
         state, report = self._state, self._runner.report
         report = msgspec.structs.replace(
             report, begun=self._query_has_begun or report.begun, stalls=self._stalls + self._runner.stalled
@@ -124,11 +124,11 @@ class LaneSupervisor:
 
     @property
     def closed(self) -> bool:
-        """Whether it was to close, and has ended; or has drained."""
+        """Whether it was told to close and has ended, or has drained."""
         return (self._closing or self._life.state.drained) and self.ended
 
     def go_on(self, wanted: WantedLane) -> None:
-        """The lane is wanted: try it again if it is time for that."""
+        """The lane is wanted: retry it if that is due."""
         self._closing = wanted.closing
         if self._wait.look(self._runner.report):
             self._trouble = ""
@@ -147,20 +147,22 @@ class LaneSupervisor:
         self._runner = self._started_runner(wanted.lane)
 
     def stop(self, at_once: bool = False) -> None:
-        """The lane isn't wanted: end at the next batch boundary, or at once; if it has failed, that is so."""
+        """The lane isn't wanted: end at the next batch boundary, or at once; if it has failed, it stays failed."""
         self._life.tell(Leave(unwanted=True, at_once=at_once))
 
     def leave(self) -> None:
-        """The container ends: end at the next batch boundary; if it has failed, another one may try again."""
+        """The container ends: end at the next batch boundary; if the lane has failed, another container may
+        retry it.
+        """
         self._life.tell(Leave(unwanted=False))
 
     def join(self, timeout: float) -> bool:
-        """Whether it has ended, after at most so many seconds."""
+        """Whether it has ended, after at most this many seconds."""
         return self._runner.join(timeout)
 
     @property
     def batch(self) -> int:
-        """The last committed one, -1 for none."""
+        """The last committed batch, -1 for none."""
         return self._runner.report.batch
 
     @property
@@ -180,7 +182,7 @@ class LaneSupervisor:
 
     @property
     def _state(self) -> LaneState:
-        """Where the lane is in its life, once it is known what follows a failure."""
+        """A lane's place in its life, once it is known what follows a failure."""
         if self._life.state.phase is Phase.FAILED:
             following = restarts.step(
                 self._runner.remedy,
@@ -192,7 +194,7 @@ class LaneSupervisor:
         return self._life.state
 
     def _has_rested(self, report: LaneReport) -> bool:
-        """Whether the pause after the failure is over, which begins when it is seen first."""
+        """Whether the pause after the failure is over; it begins when the failure is first seen."""
         if self._due is None:
             waits = self._runner.remedy is Remedy.WAIT
             pause = self._wait.pause(self._runner.awaits, report) if waits else self._retries.again(report.batch)

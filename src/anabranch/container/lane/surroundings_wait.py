@@ -1,4 +1,4 @@
-"""A lane whose surroundings have failed (a disk, a broker) waits until they are well again."""
+"""A lane whose surroundings have failed (a disk, a broker) waits until they recover."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ __all__ = ["Patience", "SurroundingsWait"]
 log = logs.get_logger()
 
 _RUNS_WELL = 20.0
-"""Seconds. A lane whose query runs for so long without a new batch has nothing to do, and waits no more."""
+"""Seconds. A lane whose query runs this long without a new batch has nothing to do, and its wait is over."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a lane waits for its surroundings, in seconds, with what there is by chance (from 0 to 1) and the time
-    in seconds since 1970."""
+    """How long a lane waits for its surroundings, in seconds, with a random number from 0 to 1 and the time in seconds
+    since 1970.
+    """
 
     longest: float = math.inf
     chance: Callable[[], float] = random.random
@@ -35,7 +36,7 @@ class SurroundingsWait:
     """Not thread-safe. ``is_over``: the lane has waited as long as it may, and has failed.
 
     Args:
-        clock: seconds, of a clock that nobody sets.
+        clock: seconds on a clock that can't be set.
     """
 
     def __init__(self, lane: str, patience: Patience, clock: Callable[[], float]) -> None:
@@ -50,16 +51,16 @@ class SurroundingsWait:
 
     @property
     def awaits(self) -> str:
-        """What the lane waits for; the empty text if nothing."""
+        """What the lane waits for; empty if nothing."""
         return "" if self._wait is None else self._wait.awaited
 
     @property
     def since(self) -> float:
-        """In seconds since 1970. Of a wait that begins now: now."""
+        """When the wait began, in seconds since 1970; now, for a wait that begins now."""
         return self._patience.now() if self._wait is None else self._since
 
     def pause(self, awaits: str, report: LaneReport) -> float | None:
-        """How long to wait before the next look at the surroundings; None: it has waited long enough."""
+        """How long to wait before the surroundings are checked again; None: the lane has waited long enough."""
         first = self._wait is None
         wait = waiting.begun_or_continued(self._wait, awaits, self._clock())
         self._since = self._patience.now() if first else self._since
@@ -71,8 +72,7 @@ class SurroundingsWait:
         return pause
 
     def look(self, report: LaneReport) -> bool:
-        """Whether the wait has ended: the lane goes on once it has committed a batch, or runs without a failure for a
-        while."""
+        """Whether the wait has ended: the lane has committed a batch, or has run without a failure for a while."""
         if self._wait is None or report.phase not in (LanePhase.RUNNING, LanePhase.ENDED):
             return False
         if self._runs_since is None:

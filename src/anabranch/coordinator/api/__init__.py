@@ -1,1 +1,3 @@
-"""What a coordinator can be asked over HTTP: one table, and the server, the client and the description made of it."""
+"""What a coordinator can be asked over HTTP: one table, and the server, the client and the description derived from
+it.
+"""

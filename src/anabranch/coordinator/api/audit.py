@@ -1,5 +1,4 @@
-"""The audit trail: who changed something or was refused, from where, and with what result. Each request is a line of
-JSON in a file of limited size and, if it names a job, an event of that job.
+"""The audit trail: who changed something or was refused, from where, and with what result.
 
 Each is a line of JSON in a file of bounded size, and, if it names a job, an event of that job.
 """
@@ -31,8 +30,9 @@ log = logs.get_logger()
 
 
 class AuditedRequest(msgspec.Struct, frozen=True):
-    """A request. ``who``: the role of its token; ``client_name``: as the client calls itself, which nobody has checked;
-    ``left_out``: so many refused ones of this address were not written before this one."""
+    """A request. ``who``: the role of its token. ``client_name``: the client's own, unverified name. ``left_out``: how
+    many refused requests of this address were not recorded before this one.
+    """
 
     at: float
     who: str
@@ -57,16 +57,16 @@ class AuditTrail(Protocol):
     """Where requests are written down."""
 
     def take(self, requested: AuditedRequest, /) -> None:
-        """Takes no time, and raises nothing."""
+        """Record a request. Returns at once, and raises nothing."""
         ...
 
 
 class Audit:
-    """A trail in a file that only its owner can read, with its predecessor beside it: ``.1``.
+    """A trail in a file that only its owner can read, with the previous file next to it: ``.1``.
 
     Args:
         path: the file.
-        note: adds to the events of a job; raises AnabranchError if there is no such job, or it can't now.
+        note: adds to the events of a job; raises AnabranchError if there is no such job, or if it can't at the moment.
     """
 
     def __init__(self, path: Path, note: Callable[[Event], None]) -> None:
@@ -94,7 +94,7 @@ class Audit:
         self._thread.join(10)
 
     def _counted(self, requested: AuditedRequest) -> AuditedRequest | None:
-        """So many refused ones of an address are written in a minute; the others are counted."""
+        """Limits how many refused requests of an address are recorded in a minute; further ones are only counted."""
         times = self._refused.setdefault(requested.address, [requested.at, 0, 0])
         self._refused.move_to_end(requested.address)
         while len(self._refused) > _ADDRESSES:

@@ -1,4 +1,4 @@
-"""Who may ask a coordinator for what: decided from the head of a request, before its body is read."""
+"""Who may call what on a coordinator: decided from the head of a request, before its body is read."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from anabranch.coordinator.api.audit import AuditedRequest, AuditTrail
 from anabranch.coordinator.api.browsers import Headers, Names, Refusal
 from anabranch.coordinator.api.limits import Refusals, prompt
 from anabranch.coordinator.api.operation import Operation
-from anabranch.protocol.deployment import RunningDeployment
-from anabranch.views.dead_letters import DeadLetters
 
 __all__ = ["Access", "Role", "Tokens"]
 
@@ -34,17 +32,21 @@ _NO_TOKEN = Refusal(
     "set [coordinator] token, or token_file to the file that the coordinator makes",
 )
 _READS_ONLY = Refusal(403, "this token may only read", "ask with the token of [coordinator] token")
+_PRIVATE = Refusal(
+    403, "this token may not read settings, code or records", "ask with the token of [coordinator] token"
+)
+_UNKNOWN = Refusal(404, "there is no such path", "see GET /openapi.json for those that there are")
+_READING = frozenset({"GET", "HEAD"})
 _ROLE = b"x-anabranch-role"
-_PRIVATE = (RunningDeployment, DeadLetters, bytes)
-"""What only operators may read: settings, the records of users, code."""
 log = logs.get_logger()
 
 
 class Role(StrEnum):
-    """What a token lets its bearer do."""
+    """What a token allows its bearer."""
 
     READ = "read"
-    """See how jobs are, but neither their settings, nor their code, nor records that they read."""
+    """Read the condition of jobs, but neither their settings, nor their code, nor the records that they read: the
+    answers of operations with ``private=False``."""
 
     OPERATE = "operate"
     """Everything."""
@@ -52,13 +54,13 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Tokens:
-    """What a request brings as ``Authorization: Bearer``, for each role. Without ``operate`` everybody may do all."""
+    """The ``Authorization: Bearer`` tokens for each role. Without ``operate``, everybody may do everything."""
 
     operate: str | None = None
     read: str | None = None
 
     def role_of(self, authorization: bytes) -> Role | None:
-        """The role of a request; None if it has none. Takes as long for a wrong token as for a right one."""
+        """The role of a request; None if it has none. A wrong token takes as long to check as a right one."""
         operates, reads = (_is(authorization, token) for token in (self.operate, self.read))
         if operates or self.operate is None:
             return Role.OPERATE
@@ -66,12 +68,14 @@ class Tokens:
 
 
 class Access:
-    """Lets requests through that a coordinator should hear: not those that another site's page sends, and only those
-    with a token whose role may ask for what they ask for. Whether the coordinator listens, and its page, which shows
-    nothing by itself, need no token.
+    """Admits the requests that a coordinator should answer: none that the page of another site sends, and only those
+    with a token whose role allows what they ask for. Whether the coordinator listens, and its page, which contains no
+    data, need no token.
 
     Args:
-        trail: where requests are written down that change something, give settings or code, or are refused.
+        operations: everything that the coordinator can be asked. Whoever may only read gets the answers that aren't
+            private, and no path that no operation has.
+        trail: where requests are recorded that change something, return something private, or are refused.
     """
 
     def __init__(
@@ -85,7 +89,7 @@ class Access:
         self._app = app
         self._tokens = tokens
         self._names = names
-        self._private = [compile_path(each.path)[0] for each in operations if each.result in _PRIVATE]
+        self._reads = [(compile_path(each.path)[0], each) for each in operations if each.method == "GET"]
         self._trail = trail
         self._refusals = Refusals()
 
@@ -115,8 +119,12 @@ class Access:
             return foreign
         if role is None:
             return _NO_TOKEN
-        if role is Role.READ and not self._may_read(method, path):
-            return _READS_ONLY
+        if role is Role.READ:
+            if method not in _READING:
+                return _READS_ONLY
+            asked = self._asked(path)
+            if asked is None or asked.private:
+                return _UNKNOWN if asked is None else _PRIVATE
         return browsers.wrong_kind(method, path, headers)
 
     async def _refuse(self, scope: Scope, headers: Headers, role: Role | None, refusal: Refusal, send: Send) -> None:
@@ -152,16 +160,22 @@ class Access:
 
         return noting
 
-    def _may_read(self, method: str, path: str) -> bool:
-        return method in {"GET", "HEAD"} and not any(each.match(path) for each in self._private)
+    def _asked(self, path: str) -> Operation[..., Any] | None:
+        """The operation that a GET of this path is routed to."""
+        return next((each for pattern, each in self._reads if pattern.match(path)), None)
 
     def _is_noted(self, method: str, path: str) -> bool:
-        """Containers ask for seats and beat all the time, and there are events of what comes of it."""
-        return not self._may_read(method, path) and path != "/containers" and not path.endswith("/heartbeat")
+        """Whether a request is recorded. Containers ask for seats and send heartbeats all the time; events record what
+        follows from these.
+        """
+        if method in _READING:
+            asked = self._asked(path)
+            return asked is not None and asked.private
+        return path != "/containers" and not path.endswith("/heartbeat")
 
 
 def _saying(role: Role | None, send: Send) -> Send:
-    """Tell whoever asks what his token lets him do, so that a page doesn't offer what would be refused."""
+    """Tell the client what its token allows, so that a page doesn't offer what would be refused."""
 
     async def saying(message: Message) -> None:
         if message["type"] == "http.response.start" and role is not None:
@@ -191,7 +205,7 @@ def _address(scope: Scope) -> str:
 
 
 def _is_open(method: str, path: str) -> bool:
-    return method in {"GET", "HEAD"} and (path in {"/", "/healthz", "/ui"} or path.startswith("/ui/"))
+    return method in _READING and (path in {"/", "/healthz", "/ui"} or path.startswith("/ui/"))
 
 
 def _is(authorization: bytes, token: str | None) -> bool:

@@ -1,10 +1,10 @@
-"""What a browser may send a coordinator: only what the coordinator's own page asks for.
+"""What a browser may send to a coordinator: only what the coordinator's own page asks for.
 
-A page of any origin can let the browser of whoever opens it send requests to an address that only this browser
-reaches. It can't read the answers, but a request that changes something has been carried out by then; and by rebinding
-its own host name to the coordinator's address it could even read them. So requests are refused, on every route and
-before a body is read, whose ``Host`` isn't a name of this coordinator, whose ``Origin`` or ``Sec-Fetch-Site`` is of
-another page, or whose body is of a kind that a page may send unasked.
+A page of any origin can make the browser of anyone who opens it send requests to an address that only this browser
+reaches. The page can't read the answers, but by then a request that changes something has been carried out; and by
+rebinding its own host name to the coordinator's address it could even read them. So, on every route and before a body
+is read, a request is refused if its ``Host`` isn't a name of this coordinator, if its ``Origin`` or ``Sec-Fetch-Site``
+belongs to another page, or if a page may send its kind of body without asking first.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Names:
-    """How a coordinator may be called in ``Host``, and in ``Origin`` where that isn't what ``Host`` says.
+    """The names by which requests may address a coordinator in ``Host``, and in ``Origin`` where that differs from
+    ``Host``.
 
-    ``hosts``: names without ports. ``origins``: names with ports, of a proxy that passes on an ``Origin`` of its own.
+    ``hosts``: names without ports. ``origins``: names with ports, of a proxy that passes on its own ``Origin``.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -46,20 +47,22 @@ class Names:
 
     @classmethod
     def of(cls, given: Iterable[str]) -> Names:
-        """From ``HOST``, ``HOST:PORT`` or URLs. What can't be read is nobody's name."""
+        """Names from ``HOST``, ``HOST:PORT`` or URLs. Unreadable ones are left out."""
         found = [_split(each if "://" in each else f"//{each}") for each in given]
         known = [(host, None if port in _PORTS.values() else port) for _, host, port in filter(None, found)]
         return cls(frozenset(host for host, _ in known), frozenset(_netloc(*each) for each in known))
 
     def has_host(self, host: str, own_address: str | None) -> bool:
-        """Whether a request may call the coordinator so. ``own_address``: at which the request came in."""
+        """Whether a request may address the coordinator by this name. ``own_address``: the address at which the request
+        arrived.
+        """
         return host in self.hosts or host == own_address or _is_loopback(host)
 
 
 def foreign(
     method: str, path: str, headers: Headers, names: Names, own_address: str | None, scheme: str = "http"
 ) -> Refusal | None:
-    """Why a request is refused that comes from elsewhere; None: it doesn't. ``headers``: by names in lower case."""
+    """Why a request from a foreign page is refused; None if it isn't one. ``headers``: by names in lower case."""
     hosts = _texts(headers, b"host")
     host = _split(f"//{hosts[0]}") if len(hosts) == 1 else None
     if host is None or not names.has_host(host[1], own_address):
@@ -79,7 +82,9 @@ def foreign(
 
 
 def _is_own(origin: str, host: tuple[str, str, int | None], scheme: str, names: Names) -> bool:
-    """Whether an origin is the coordinator itself. A proxy before it may speak TLS where it doesn't."""
+    """Whether an origin is the coordinator itself. A proxy in front of it may speak TLS although the coordinator
+    doesn't.
+    """
     page = _split(origin)
     if page is None or page[0] not in _PORTS:
         return False
@@ -92,14 +97,14 @@ def _is_own(origin: str, host: tuple[str, str, int | None], scheme: str, names: 
 
 
 def _is_link(method: str, path: str, headers: Headers) -> bool:
-    """Whether somebody follows a link from elsewhere to the coordinator's page, in a tab and not in a frame."""
+    """Whether somebody follows a link from another site to the coordinator's page, in a tab and not in a frame."""
     opened = _texts(headers, b"sec-fetch-mode"), _texts(headers, b"sec-fetch-dest")
     is_page = path == "/" or path.startswith("/ui/") or path == "/ui"
     return method in _SAFE and is_page and opened == (["navigate"], ["document"])
 
 
 def wrong_kind(method: str, path: str, headers: Headers) -> Refusal | None:
-    """Why a request is refused whose body isn't said to be JSON; None: it is, or there is none."""
+    """Why a request is refused whose body isn't declared as JSON; None if it is, or if there is no body."""
     if method in _SAFE:
         return None
     kinds = [each.partition(";")[0].strip().lower() for each in _texts(headers, b"content-type")]
@@ -125,7 +130,9 @@ def _texts(headers: Headers, name: bytes) -> list[str]:
 
 
 def _split(url: str) -> tuple[str, str, int | None] | None:
-    """Scheme, host and port of a URL, as they are compared; None if it has more than these, or less."""
+    """Scheme, host and port of a URL, in the form in which they are compared; None if the URL has other parts, or lacks
+    one of these.
+    """
     try:
         found = urlsplit(url)
         host, port = found.hostname, found.port

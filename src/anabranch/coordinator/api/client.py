@@ -1,4 +1,4 @@
-"""A coordinator at a URL, with the methods of one in the same process: those of the table of operations."""
+"""A coordinator at a URL, with the same methods as one in this process: those of the table of operations."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ from anabranch.protocol.errors import error_of
 __all__ = ["AWAY", "Client"]
 
 AWAY = (UnreachableError, OutOfTimeError, NotLeadingError, StoreUnavailableError)
-"""What is raised when the coordinator can't be asked now: it is worth trying again."""
+"""Raised when the coordinator can't be asked at the moment: it is worth trying again."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 _ASKING_SYSTEMS = 60.0
-"""Seconds more that the coordinator may take where it asks systems first."""
+"""How many more seconds the coordinator may take if it asks systems first."""
 _JSON = {"Content-Type": "application/json"}
 _ZIP = {"Content-Type": "application/zip"}
 
 
 class Client(Operations):
-    """Raises what the coordinator raised; NotFoundError when nothing listens, OutOfTimeError if it's mute.
+    """Raises what the coordinator raised; NotFoundError when nothing listens, OutOfTimeError if there is no answer.
 
     Raises:
-        UsageError: ``url`` isn't a coordinator's, or its port is above 65535.
+        UsageError: ``url`` isn't a coordinator URL, or its port is above 65535.
 
     Args:
-        url: several, separated by commas, are of coordinators on one store: the one that leads is found.
-        timeout: seconds for an answer, beyond what a call asks the coordinator to wait.
-        token: what the coordinator wants to see; or what looks it up, as it may be made later, or anew.
-        trust: which certificates are taken and shown, of :func:`anabranch.coordinator.api.tls.of_client` (default:
-            those are taken that this machine trusts).
+        url: several, separated by commas, belong to coordinators on one store; the client finds the one that leads.
+        timeout: seconds to wait for an answer, in addition to the time that a call asks the coordinator to wait.
+        token: the coordinator's token, or a function that looks it up, because it may be made or replaced later.
+        trust: which certificates to accept and present, from :func:`anabranch.coordinator.api.tls.of_client` (default:
+            accept those that this machine trusts).
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Client(Operations):
         return cast(R, _result(operation, answer))
 
     def _ask(self, method: str, path: str, **request: Any) -> bytes:
-        """Ask the coordinator that answered last; if it is away or stands by, the others, each once."""
+        """Ask the coordinator that answered last; if it can't be reached or stands by, ask each of the others once."""
         for left in range(len(self._urls) - 1, -1, -1):
             url = self._urls[0]
             try:
@@ -136,7 +136,7 @@ class Client(Operations):
 
 
 def _why(url: str, error: httpx.HTTPError) -> Exception:
-    """What it means that a coordinator hasn't answered."""
+    """The error for a coordinator that hasn't answered."""
     if (untrusted := tls.refusal(error)) is not None:
         return UsageError(
             f"{url} can't be asked: one end doesn't take the other's certificate: {untrusted}",
@@ -153,7 +153,7 @@ def _why(url: str, error: httpx.HTTPError) -> Exception:
 
 
 def _client_name() -> dict[str, str]:
-    """Who asks, as this process says: the coordinator writes it down, and believes nothing of it."""
+    """The caller's name, as this process states it. The coordinator records the name, but doesn't rely on it."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # one without a name
@@ -162,7 +162,7 @@ def _client_name() -> dict[str, str]:
 
 
 class _Bearer(httpx.Auth):
-    """Brings the token; when it is refused, the one that there is now."""
+    """Sends the token; if it is refused, looks it up again."""
 
     def __init__(self, look_up: Callable[[], str | None]) -> None:
         self._look_up = look_up
@@ -182,7 +182,7 @@ class _Bearer(httpx.Auth):
 
 
 class _AwayError(Exception):
-    """A coordinator that couldn't be asked; ``reason`` is raised if no other one can be asked either."""
+    """A coordinator that couldn't be asked. ``reason`` is raised if no other one can be asked either."""
 
     def __init__(self, reason: AnabranchError) -> None:
         super().__init__(str(reason))
@@ -190,7 +190,7 @@ class _AwayError(Exception):
 
 
 def _path(operation: Operation[..., Any], given: Mapping[str, Any], body: object) -> str:
-    """The path with its parameters: arguments of the call, or fields of the request."""
+    """The path with its parameters, which are arguments of the call or fields of the request."""
     path = operation.path
     for each in operation.parameters:
         if each.in_path:
@@ -214,7 +214,7 @@ def _query(operation: Operation[..., Any], given: Mapping[str, Any]) -> dict[str
 
 
 def _result(operation: Operation[..., Any], answer: bytes) -> Any:
-    """What an answer says. Several documents come in a list, whatever they are kept in here."""
+    """The result in an answer. Several documents arrive as a list, whatever collection holds them here."""
     kind, several = operation.result, get_origin(operation.result)
     if kind is bytes:
         return answer

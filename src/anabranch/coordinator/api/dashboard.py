@@ -1,4 +1,4 @@
-"""The dashboard's page at ``/ui/``: static files from the package, with headers that let it do no more than it needs.
+"""The dashboard's page at ``/ui/``: static files from the package, with headers that allow it no more than it needs.
 
 ``dashboard/`` in the repository has the sources; ``dashboard/build.py`` builds them into the package.
 """
@@ -70,8 +70,9 @@ class _Asset:
 
 
 class Dashboard:
-    """Answers requests for the page, and hands all others on. The page holds no data, so nobody needs a token for it;
-    what it shows it asks for as anybody else must."""
+    """Answers requests for the page, and passes all others on. The page contains no data, so it needs no token; to get
+    data, it sends requests like any other client.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -91,7 +92,7 @@ def is_built() -> bool:
 
 
 def forget() -> None:
-    """Read the files again when they are next asked for."""
+    """Read the files again at the next request."""
     _assets.cache_clear()
 
 
@@ -115,7 +116,7 @@ def _response(path: str, asked: Headers) -> Response:
 
 @functools.cache
 def _assets() -> dict[str, _Asset]:
-    """What the package has, by name."""
+    """The files in the package, by name."""
     folder = resources.files("anabranch.coordinator").joinpath("static")
     if not folder.is_dir():
         return {}

@@ -1,4 +1,6 @@
-"""How slow a client may be, and how often it may be refused: nobody keeps connections or memory for nothing."""
+"""How slow a client may be, and how often it may be refused, so that nobody occupies connections or memory for
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ __all__ = ["PromptHeads", "Refusals", "prompt"]
 HEAD_WITHIN = 15.0
 """Seconds from a connection, or a request's first byte, to the end of the request's head."""
 BODY_WITHIN = 30.0
-"""Seconds for a body, and more at the rate below."""
+"""Seconds for a body; a long one may take longer, at the rate below."""
 SLOWEST = 10_000
 """Bytes a second."""
 MOST_REFUSED = 1_000
@@ -27,7 +29,7 @@ _ADDRESSES = 1_000
 
 
 def prompt(receive: Receive, clock: Callable[[], float] = time.monotonic) -> Receive:
-    """``receive`` of a request whose body must come in time. HTTPException 408 if it doesn't."""
+    """``receive`` of a request whose body must arrive in time. Raises HTTPException 408 if it doesn't."""
     began, read, whole = clock(), 0, False
 
     async def received() -> Message:
@@ -48,14 +50,14 @@ def prompt(receive: Receive, clock: Callable[[], float] = time.monotonic) -> Rec
 
 
 class Refusals:
-    """How often each address was refused of late."""
+    """How often each address was refused recently."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._counts: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def are_too_many(self, address: str) -> bool:
-        """Count one more; whether it is one too many for a minute."""
+        """Count one more refusal; whether it exceeds the limit for a minute."""
         now = self._clock()
         since, count = self._counts.get(address, (now, 0))
         if now - since > _WINDOW:
@@ -68,7 +70,7 @@ class Refusals:
 
 
 class PromptHeads(H11Protocol):
-    """A connection that is closed if the head of a request doesn't come in time."""
+    """A connection that is closed if the head of a request doesn't arrive in time."""
 
     _timer: asyncio.TimerHandle | None = None
 

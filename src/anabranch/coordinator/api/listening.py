@@ -1,4 +1,4 @@
-"""Listening for HTTP: a socket, and uvicorn in a thread of its own."""
+"""Listening for HTTP: a socket, and uvicorn in its own thread."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Server:
 
 
 def listen(host: str = _LOOPBACK, port: int = 0) -> socket.socket:
-    """A socket that listens; port 0 is any free one. ConflictError when it can't."""
+    """A listening socket; port 0 is any free one. Raises ConflictError if it can't listen."""
     # asyncio looks for this protocol before it lets small answers go without waiting for others.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -92,5 +92,7 @@ def listen(host: str = _LOOPBACK, port: int = 0) -> socket.socket:
 
 
 def serve(coordinator: Coordinator, port: int = 0, token: str | None = None, trail: AuditTrail | None = None) -> Server:
-    """Serve the only coordinator of a store on 127.0.0.1; port 0 is any free one. ConflictError: the port is taken."""
+    """Serve the only coordinator of a store on 127.0.0.1; port 0 is any free one. Raises ConflictError if the port is
+    taken.
+    """
     return Server(app(coordinator, token=token, trail=trail), listen(port=port))

@@ -1,4 +1,4 @@
-"""The table of operations described as OpenAPI 3.1, with the documents that they take and give."""
+"""The table of operations described as OpenAPI 3.1, with the documents that the operations take and return."""
 
 from __future__ import annotations
 
@@ -47,7 +47,6 @@ def described(operations: Sequence[Operation[..., Any]], version: str) -> dict[s
             "schemas": {**schemas, "Error": _ERROR},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
-        "security": [{"token": []}],
     }
 
 
@@ -56,6 +55,7 @@ def _operation(each: Operation[..., Any]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operationId": each.name,
         "summary": each.summary,
+        "security": _security(each),
         "parameters": [_parameter(parameter) for parameter in each.parameters],
         "responses": {
             "200": {"description": "Done", "content": _content(each.result, each.field)},
@@ -64,9 +64,14 @@ def _operation(each: Operation[..., Any]) -> dict[str, Any]:
     }
     if each.request is not None:
         found["requestBody"] = {"required": True, "content": _content(each.request)}
-    if each.path == "/healthz":
-        found["security"] = []
     return found
+
+
+def _security(each: Operation[..., Any]) -> list[dict[str, list[str]]]:
+    """The token that it needs, with the least role that may have the answer."""
+    if each.path == "/healthz":
+        return []
+    return [{"token": ["operate" if each.private else "read"]}]
 
 
 def _parameter(each: Parameter) -> dict[str, Any]:
@@ -77,7 +82,7 @@ def _parameter(each: Parameter) -> dict[str, Any]:
 
 
 def _document(kind: Any) -> Any:
-    """The type of one where there are several."""
+    """The type of the elements, if there are several."""
     return kind if get_origin(kind) is None else get_args(kind)[-1]
 
 

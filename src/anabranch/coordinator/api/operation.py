@@ -1,4 +1,4 @@
-"""One operation of the HTTP API: everything that the server, the client and OpenAPI need to know of it."""
+"""One operation of the HTTP API: everything that the server, the client and OpenAPI need to know about it."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ R = TypeVar("R")
 Method = Literal["GET", "POST", "PUT"]
 
 MAX_BYTES = 16_000_000
-"""The largest body of most requests: a heartbeat with 1,000 positions has some hundred thousand bytes."""
+"""The largest body of most requests: a heartbeat with 1,000 positions has several hundred thousand bytes."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """How a parameter stands in the query of the URL.
+    """How a parameter appears in the query of the URL.
 
     Args:
-        name: if it isn't the parameter's own name.
-        longest: longer text is cut to so many characters.
-        example: a value to show to whoever leaves it out.
+        name: if it differs from the parameter's own name.
+        longest: longer text is cut to this many characters.
+        example: a value to show to a client that omits it.
     """
 
     name: str = ""
@@ -64,7 +64,9 @@ class Parameter:
 
 
 class Caller(ABC):
-    """Whoever has the operations as methods: a client asks a coordinator over HTTP, a coordinator does it itself."""
+    """Something that has the operations as methods: a client sends them to a coordinator over HTTP, a coordinator
+    carries them out.
+    """
 
     @abstractmethod
     def call(self, operation: Operation[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -76,21 +78,22 @@ class Operation(Generic[P, R]):
     """An HTTP method on a path. As an attribute of a :class:`Caller` it is a method with the operation's signature.
 
     Attributes:
-        name: of the method, and of the command's module if it is one.
+        name: the method's name, and that of the command's module if there is one.
         summary: what it is for, in OpenAPI.
-        signature: the parameters in the order in which whoever carries it out takes them.
-        parameters: those in the path and in the query. One in the path that isn't in the signature is a field of the
+        signature: the parameters in the order in which the method that carries it out takes them.
+        parameters: those in the path and in the query. A path parameter that isn't in the signature is a field of the
             request: a heartbeat names its container.
         request: the type of the body; None: there is none.
-        result: what it gives: a document, bytes, a number, or several documents.
+        result: the type of the result: a document, bytes, a number, or several documents.
         field: the field of the response that has the result, unless that is a document.
         changes: whether it changes anything.
+        private: whether only operators may have its answer, and not those who may only read.
         by_leader: whether only the coordinator that leads may carry it out.
-        asks_systems: whether it may wait for answers of the systems that a job reads.
+        asks_systems: whether it may wait for answers from the systems that a job reads.
         max_bytes: the largest body that is read.
-        waits: the parameter that says for how many seconds the coordinator may wait before it answers.
-        by_generation: whether the same answer is given for as long as the job has the same generation.
-        fresh_for: for so many seconds all who ask get the same answer.
+        waits: the parameter that says how many seconds the coordinator may wait before it answers.
+        by_generation: whether the answer stays the same as long as the job has the same generation.
+        fresh_for: for this many seconds, all clients get the same answer.
     """
 
     name: str
@@ -103,6 +106,7 @@ class Operation(Generic[P, R]):
     result: Any
     field: str
     changes: bool
+    private: bool
     by_leader: bool
     asks_systems: bool
     max_bytes: int
@@ -130,7 +134,7 @@ class Operation(Generic[P, R]):
         return next((name for name in self.signature.parameters if name not in elsewhere), None)
 
     def bound(self, *args: P.args, **kwargs: P.kwargs) -> Mapping[str, Any]:
-        """The arguments of a call by the names of its parameters. TypeError if they don't fit."""
+        """The arguments of a call, by parameter names. Raises TypeError if they don't match."""
         found = self.signature.bind(*args, **kwargs)
         found.apply_defaults()
         return found.arguments
@@ -142,6 +146,7 @@ def operation(
     *,
     field: str = "",
     changes: bool = False,
+    private: bool = True,
     by_leader: bool | None = None,
     asks_systems: bool = False,
     max_bytes: int = MAX_BYTES,
@@ -153,11 +158,16 @@ def operation(
     summary. Names in the path are path parameters, a document or bytes is the body, and everything else is in the
     query.
 
-    What stands in the path is a path parameter; what is a document or bytes is the body; the rest is the query.
-
     Args:
-        by_leader: if not given: where it changes anything.
+        private: ``False`` lets whoever may only read have the answer, which must contain no settings, no code and no
+            records of users. An operation that says nothing is for operators, and so is every one that isn't a GET.
+        by_leader: default: whether the operation changes anything.
+
+    Raises:
+        ValueError: ``private=False`` on a method that isn't GET.
     """
+    if not private and method != "GET":
+        raise ValueError(f"{method} {path} has private=False: who may only read may only GET")
 
     def made(declared: Callable[Concatenate[Any, P], R]) -> Operation[P, R]:
         hints = get_type_hints(declared, include_extras=True)
@@ -177,6 +187,7 @@ def operation(
             result=hints["return"],
             field=field,
             changes=changes,
+            private=private,
             by_leader=changes if by_leader is None else by_leader,
             asks_systems=asks_systems,
             max_bytes=max_bytes,

@@ -1,7 +1,8 @@
-"""The table of what a coordinator can be asked over HTTP. The server's routes, the client and OpenAPI come from it.
+"""The table of operations that a coordinator offers over HTTP. The server's routes, the client and OpenAPI are derived
+from it.
 
 A new operation is a method here, with its types. One that changes a job is carried out by the command of its name, in
-:mod:`anabranch.coordinator.commands`.
+:mod:`anabranch.coordinator.commands`. Answers are for operators only, unless an operation says ``private=False``.
 """
 
 # mypy: disable-error-code="empty-body"
@@ -37,15 +38,15 @@ from anabranch.views.overview import Overview
 __all__ = ["MAX_PLAN_BYTES", "OPERATIONS", "Operations", "Pages"]
 
 MAX_ARTIFACT_BYTES = 50_000_000
-"""The largest body with the code of a job: what :mod:`anabranch.job_code.artifact` packs, which no client imports."""
+"""The largest body with the code of a job, as packed by :mod:`anabranch.job_code.artifact`, which no client imports."""
 MAX_PLAN_BYTES = 100_000_000
-"""The largest body with the plan of a job: one of 1,000 containers has some thirty million bytes."""
+"""The largest body with the plan of a job: for 1,000 containers a plan has some thirty million bytes."""
 
 
 class Operations(Caller):
-    """What can be asked of a coordinator, whether it is in the same process or behind a URL."""
+    """The operations of a coordinator, whether it is in the same process or at a URL."""
 
-    @operation("GET", "/jobs", field="jobs")
+    @operation("GET", "/jobs", field="jobs", private=False)
     def jobs(self) -> list[JobStatus]:
         """All jobs"""
 
@@ -53,27 +54,27 @@ class Operations(Caller):
     def start(self, plan: StartRequest) -> int:
         """Start a planned job"""
 
-    @operation("GET", "/jobs/{job}")
+    @operation("GET", "/jobs/{job}", private=False)
     def status(self, job: str) -> JobStatus:
         """A job as it is now"""
 
-    @operation("GET", "/overview", fresh_for=1.0)
+    @operation("GET", "/overview", fresh_for=1.0, private=False)
     def overview(self) -> Overview:
-        """All jobs in a line each: which of them needs somebody?"""
+        """All jobs, a line each: which of them need attention?"""
 
-    @operation("GET", "/coordinator")
+    @operation("GET", "/coordinator", private=False)
     def info(self) -> CoordinatorInfo:
         """What this coordinator is, and who leads"""
 
-    @operation("GET", "/jobs/{job}/live", fresh_for=1.0)
+    @operation("GET", "/jobs/{job}/live", fresh_for=1.0, private=False)
     def live(self, job: str) -> Live:
-        """The figures of its open lanes and containers as they are now, in rows"""
+        """The present figures of its open lanes and containers, in rows"""
 
-    @operation("GET", "/jobs/{job}/findings", field="findings", fresh_for=1.0)
+    @operation("GET", "/jobs/{job}/findings", field="findings", fresh_for=1.0, private=False)
     def findings(self, job: str) -> list[Finding]:
         """What holds it back, the worst first"""
 
-    @operation("GET", "/jobs/{job}/partitions", fresh_for=1.0)
+    @operation("GET", "/jobs/{job}/partitions", fresh_for=1.0, private=False)
     def partitions(
         self,
         job: str,
@@ -83,9 +84,9 @@ class Operations(Caller):
         start: Annotated[int, Query("from")] = 0,
         limit: int = 100,
     ) -> Partitions:
-        """The partitions that it reads, sorted and cut: who is behind, who holds event time?"""
+        """The partitions that it reads, sorted and limited: which are behind, which hold event time back?"""
 
-    @operation("GET", "/jobs/{job}/placement", by_generation=True)
+    @operation("GET", "/jobs/{job}/placement", by_generation=True, private=False)
     def placement(
         self,
         job: str,
@@ -93,13 +94,13 @@ class Operations(Caller):
         start: Annotated[int, Query("from")] = 0,
         limit: int = 10_000,
     ) -> Placement:
-        """Which containers have how much of each partition of a stage"""
+        """How much of each partition of a stage each container has"""
 
-    @operation("GET", "/jobs/{job}/changes", field="changes", fresh_for=1.0)
+    @operation("GET", "/jobs/{job}/changes", field="changes", fresh_for=1.0, private=False)
     def changes(self, job: str, limit: int = 50, before: int = 0) -> list[ChangeRecord]:
-        """Its last changes, newest first: what was predicted, and what was measured"""
+        """Its latest changes, newest first: predictions and measurements"""
 
-    @operation("GET", "/jobs/{job}/history", fresh_for=1.0)
+    @operation("GET", "/jobs/{job}/history", fresh_for=1.0, private=False)
     def history(
         self,
         job: str,
@@ -108,17 +109,17 @@ class Operations(Caller):
         since: Annotated[float, Query("from")] = 0.0,
         until: Annotated[float, Query("to")] = 0.0,
     ) -> History:
-        """Its figures over the last hours, as far as the coordinator that leads has seen them"""
+        """Its figures over the last hours, as far as the leading coordinator has recorded them"""
 
-    @operation("GET", "/jobs/{job}/graph")
+    @operation("GET", "/jobs/{job}/graph", private=False)
     def graph(self, job: str, deployment: int = 0) -> GraphView:
-        """Its operators, and the stages that they are cut into; of the last deployment, or the one of a number"""
+        """Its operators, and the stages into which they are divided; of the latest deployment, or of the given one"""
 
-    @operation("GET", "/jobs/{job}/deployments", field="deployments")
+    @operation("GET", "/jobs/{job}/deployments", field="deployments", private=False)
     def deployments(self, job: str) -> list[DeploymentInfo]:
         """Its last deployments, newest first"""
 
-    @operation("GET", "/jobs/{job}/model", by_generation=True)
+    @operation("GET", "/jobs/{job}/model", by_generation=True, private=False)
     def model(self, job: str) -> JobModel:
         """The job model"""
 
@@ -126,11 +127,11 @@ class Operations(Caller):
     def running(self, job: str) -> RunningDeployment:
         """What containers need to run it"""
 
-    @operation("GET", "/jobs/{job}/lanes", field="lanes")
+    @operation("GET", "/jobs/{job}/lanes", field="lanes", private=False)
     def known_lanes(self, job: str) -> dict[str, Lane]:
-        """All lanes that it ever had"""
+        """All lanes that it has ever had"""
 
-    @operation("GET", "/jobs/{job}/events", field="events", waits="wait")
+    @operation("GET", "/jobs/{job}/events", field="events", waits="wait", private=False)
     def events(
         self,
         job: str,
@@ -143,8 +144,9 @@ class Operations(Caller):
         until: Annotated[float, Query("to")] = 0.0,
         wait: float = 0.0,
     ) -> list[LoggedEvent]:
-        """What happened to it, oldest first: the last ones, or those before or after an id; wait=20: if there are
-        none, some are waited for"""
+        """What happened to it, oldest first: the latest events, or those before or after an id. wait=20: if there are
+        none, wait up to 20 seconds for some
+        """
 
     @operation("GET", "/jobs/{job}/dead-letters", asks_systems=True)
     def dead_letters(
@@ -155,12 +157,13 @@ class Operations(Caller):
         before: int = 0,
         limit: int = 100,
     ) -> DeadLetters:
-        """The newest records that it could not process, newest first: of one of its streams of dead letters, maybe of
-        one partition and before an offset"""
+        """The newest records that it could not process, newest first: from one of its dead-letter streams, optionally
+        from one partition and before an offset
+        """
 
     @operation("POST", "/jobs/{job}/start", field="deployment", changes=True)
     def resume(self, job: str) -> int:
-        """Go on with its last deployment"""
+        """Continue its last deployment"""
 
     @operation("POST", "/jobs/{job}/stop", changes=True)
     def stop(self, job: str, at_once: Annotated[bool, Query("now")] = False) -> None:
@@ -172,7 +175,7 @@ class Operations(Caller):
 
     @operation("POST", "/jobs/{job}/rewind", changes=True, asks_systems=True)
     def rewind(self, job: str, request: RewindRequest) -> RewindResult:
-        """Let it read its source streams again; 409 while it is being changed"""
+        """Make it read its source streams again; 409 while it is being changed"""
 
     @operation("POST", "/jobs/{job}/expand", changes=True, asks_systems=True)
     def expand(self, job: str, request: ExpandRequest) -> ScaleResult:
@@ -180,31 +183,33 @@ class Operations(Caller):
 
     @operation("POST", "/jobs/{job}/assign", changes=True, asks_systems=True)
     def assign(self, job: str, request: AssignRequest) -> ScaleResult:
-        """Move its tasks to where they should be by racks; 409 while it is being changed"""
+        """Move its tasks to where they should be according to racks; 409 while it is being changed"""
 
-    @operation("GET", "/jobs/{job}/assignment", asks_systems=True, by_leader=True)
+    @operation("GET", "/jobs/{job}/assignment", asks_systems=True, by_leader=True, private=False)
     def assignment(self, job: str) -> Assignment:
-        """Where its tasks are, should be, and why"""
+        """Where its tasks are, where they should be, and why"""
 
     @operation("POST", "/jobs/{job}/deploy", changes=True, max_bytes=MAX_PLAN_BYTES)
     def deploy(self, job: str, request: DeployRequest) -> DeployResult:
-        """Let another version follow on its state and positions; 409 if that can't be, or while it is being changed"""
+        """Replace it by another version that continues from its state and positions; 409 if that isn't possible, or
+        while it is being changed
+        """
 
     @operation("POST", "/jobs/{job}/rollback", changes=True)
     def rollback(self, job: str, request: RollbackRequest) -> DeployResult:
-        """Let the version before the present one follow it; 409 as for deploy"""
+        """Return to the previous version; 409 as for deploy"""
 
     @operation("POST", "/jobs/{job}/drain", changes=True, asks_systems=True)
     def drain(self, job: str, request: DrainNotification) -> DrainAccepted:
-        """Let it finish what it has taken in, with all windows, and end; 409 while it is being changed"""
+        """Let it finish everything that it has taken in, emit all windows, and end; 409 while it is being changed"""
 
-    @operation("GET", "/jobs/{job}/sizing", by_leader=True)
+    @operation("GET", "/jobs/{job}/sizing", by_leader=True, private=False)
     def sizing(self, job: str) -> Sizing:
-        """How its lanes cope, for an autosizer"""
+        """How well its lanes keep up, for an autosizer"""
 
     @operation("POST", "/jobs/{job}/cancel", changes=True)
     def cancel(self, job: str) -> None:
-        """Take back the change or the drain that is under way"""
+        """Undo the change or the drain that is under way"""
 
     @operation("GET", "/artifacts/{sha256}")
     def artifact(self, sha256: str) -> bytes:
@@ -212,7 +217,7 @@ class Operations(Caller):
 
     @operation("PUT", "/artifacts/{sha256}", changes=True, max_bytes=MAX_ARTIFACT_BYTES)
     def put_artifact(self, sha256: str, content: bytes) -> None:
-        """Keep the code of a job"""
+        """Store the code of a job"""
 
     @operation("POST", "/containers", changes=True)
     def register(self, registration: Registration) -> RegistrationResponse:
@@ -220,13 +225,13 @@ class Operations(Caller):
 
     @operation("POST", "/containers/{container}/heartbeat", changes=True, waits="wait")
     def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> HeartbeatResponse:
-        """Say how lanes are, and hear what should run; waits so many seconds for news"""
+        """Report the condition of lanes, and learn what should run; waits up to this many seconds for news"""
 
     @operation("POST", "/containers/{container}/fence", changes=True)
     def fence(self, container: str, why: Annotated[str, Query(longest=200)] = "") -> None:
         """Take its seat away"""
 
-    @operation("GET", "/containerHeartbeat", field="alive", by_leader=True)
+    @operation("GET", "/containerHeartbeat", field="alive", by_leader=True, private=False)
     def holds_seat(
         self,
         execution: Annotated[str, Query("executionContainerId", example="$EXECUTION_ENV_CONTAINER_ID")],
@@ -235,17 +240,17 @@ class Operations(Caller):
 
 
 class Pages(Caller):
-    """What the server says of itself; no client needs a method for these."""
+    """What the server says about itself; no client needs a method for this."""
 
-    @operation("GET", "/healthz")
+    @operation("GET", "/healthz", private=False)
     def healthz(self) -> dict[str, Any]:
         """Whether it listens"""
 
-    @operation("GET", "/openapi.json")
+    @operation("GET", "/openapi.json", private=False)
     def openapi(self) -> dict[str, Any]:
         """This description"""
 
-    @operation("GET", "/metrics")
+    @operation("GET", "/metrics", private=False)
     def metrics(self) -> str:
         """For Prometheus, in its text format"""
 

@@ -1,5 +1,4 @@
-"""Answers as they go over the wire: with an ETag, compressed where the client takes that, kept while they are the
-same."""
+"""HTTP responses: with an ETag, compressed if the client accepts that, and reused while they stay the same."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from starlette.responses import Response
 __all__ = ["Representation", "ResponseCache", "knows", "respond", "tagged"]
 
 _SMALL = 1_000
-"""What has fewer bytes isn't compressed."""
+"""Smaller answers, in bytes, aren't compressed."""
 _LEVEL = 1
 _MOST_KEPT = 64
 _CLOCK = re.compile(rb'"at":[0-9.e+-]+,?')
@@ -42,7 +41,7 @@ class Representation:
 
 
 def tagged(content: bytes, media_type: str, etag: str = "") -> Representation:
-    """``etag``: if it is known without looking at the content."""
+    """The response for some content. ``etag``: if it is known without hashing the content."""
     if not etag:
         # When it was said, which comes first, is none of what is said.
         head = _CLOCK.sub(b"", content[:_HEAD], count=1)
@@ -66,7 +65,7 @@ async def respond(request: Request, found: Representation) -> Response:
 
 
 def knows(request: Request, etag: str) -> bool:
-    """Whether whoever asks has what an ETag is of."""
+    """Whether the client already has the content that an ETag identifies."""
     known = request.headers.get("if-none-match", "")
     # A proxy that compresses may have marked an ETag, and doesn't take the mark off again.
     tags = (_MARK.sub('"', each.strip().removeprefix("W/")) for each in known.split(","))
@@ -82,8 +81,9 @@ class _Entry:
 
 
 class ResponseCache:
-    """The last answers, by what was asked for: all who ask while one holds get the same bytes, made once. On one event
-    loop."""
+    """The last answers, by request: while an answer is valid, all clients get the same bytes, made once. For use on one
+    event loop.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -92,7 +92,7 @@ class ResponseCache:
     async def get(
         self, asked: str, key: str, fresh_for: float, build: Callable[[], Awaitable[Representation]]
     ) -> Representation:
-        """What is kept if it has this ``key`` and was made no longer ago than it is fresh; else it is made."""
+        """The stored answer, if it has this ``key`` and is still fresh; otherwise a new one."""
         entry = self._entries.setdefault(asked, _Entry())
         self._entries.move_to_end(asked)
         while len(self._entries) > _MOST_KEPT:

@@ -38,12 +38,12 @@ from anabranch.protocol.errors import SERVICE, payload_of, status_of
 __all__ = ["AlwaysLeads", "Leader", "app"]
 
 _HEARTBEATS = 8
-"""So many heartbeats that bring news are heard side by side; the others take no thread."""
+"""How many heartbeats with news are processed concurrently; the others take no thread."""
 _SHORT = 200
 _KEPT_EVENTS = 1_000
-"""Answers with more events than this are made for each who asks."""
+"""Answers with more events than this aren't reused for other clients."""
 _LOOK_AGAIN = 2.0
-"""So often does who waits for events look for those that another process wrote."""
+"""How often, in seconds, a client that waits for events looks for those that another process wrote."""
 
 T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -52,11 +52,11 @@ _CLOSE = {"Connection": "close"}  # uvicorn does so when a route breaks, without
 
 
 class Leader(Protocol):
-    """Says whether a coordinator leads, and starts jobs while it does."""
+    """Says whether a coordinator leads, and starts jobs while it leads."""
 
     @property
     def leads(self) -> bool:
-        """Whether it leads now. Takes no time."""
+        """Whether it leads now. Returns at once."""
         ...
 
     def check(self) -> None:
@@ -95,10 +95,11 @@ def app(
 
     Args:
         leader: default: :class:`AlwaysLeads`.
-        token: what every request but ``/healthz`` must bring as ``Authorization: Bearer``; None: nothing.
-        read_token: what may be brought in its place where nothing is changed, and neither settings nor code are given.
-        hosts: what the coordinator is called in requests, besides the address that they come in at and loopback's.
-        trail: where it is written down who changed something, or was refused.
+        token: the ``Authorization: Bearer`` that every request except ``/healthz`` must carry; None: none is needed.
+        read_token: suffices for operations with ``private=False``.
+        hosts: names by which requests may address the coordinator, besides the address at which they arrive and
+            loopback's.
+        trail: records who changed something, got something private, or was refused.
     """
     endpoints = _Endpoints(coordinator, AlwaysLeads(coordinator) if leader is None else leader)
     tokens, names = Tokens(token, read_token), Names.of(hosts)
@@ -111,7 +112,7 @@ def app(
 
 
 class _Endpoints:
-    """Carries the operations out: by the coordinator's method of that name, or by one here."""
+    """Carries out the operations: with the coordinator's method of the same name, or with one of these."""
 
     def __init__(self, coordinator: Coordinator, leader: Leader) -> None:
         self._coordinator = coordinator
@@ -156,8 +157,9 @@ class _Endpoints:
         return self._cached(operation, carry_out) if operation.by_generation or operation.fresh_for else endpoint
 
     def _cached(self, operation: Operation[..., Any], carry_out: Callable[..., Any]) -> Endpoint:
-        """An operation whose answer is kept for all who ask for the same: for as long as the job has the same
-        generation, or for some time."""
+        """An operation whose answer is reused for all identical requests: as long as the job has the same generation,
+        or for some time.
+        """
 
         async def endpoint(request: Request) -> Response:
             arguments = await _arguments(operation, request)
@@ -187,7 +189,7 @@ class _Endpoints:
         return method
 
     async def _led(self, pool: Executor | None, act: Callable[..., T], *args: Any) -> T:
-        """What only a leader may do, or say: it must lead before and after."""
+        """Carry out what only a leader may do or say: the coordinator must lead before and after."""
 
         def acted() -> T:
             self._leader.check()
@@ -217,7 +219,7 @@ class _Endpoints:
         return Response(_content(operation, number), media_type="application/json")
 
     async def _events(self, request: Request) -> Response:
-        """Whoever waits for events waits on the event loop, and takes no thread."""
+        """A request that waits for events waits on the event loop, and takes no thread."""
         operation = Operations.events
         arguments = dict(zip(operation.signature.parameters, await _arguments(operation, request), strict=True))
         wait = min(arguments.pop("wait"), MOST_WAIT)
@@ -241,7 +243,7 @@ class _Endpoints:
         return await respond(request, tagged(_content(operation, found), "application/json"))
 
     async def _heartbeat(self, request: Request) -> Response:
-        """A poll waits on the event loop and takes no thread; most heartbeats are heard there, too."""
+        """A long poll waits on the event loop and takes no thread; most heartbeats are processed there, too."""
         beat, wait = await _arguments(Operations.heartbeat, request)
         if beat.container != request.path_params["container"]:
             raise UsageError("the beat is of another container than its path", "send it to its own path")
@@ -258,7 +260,7 @@ class _Endpoints:
 
 
 class _News:
-    """Something that a request on the event loop waits for, and that any thread may tell."""
+    """News that a request on the event loop waits for, and that any thread may announce."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -269,11 +271,11 @@ class _News:
             self._loop.call_soon_threadsafe(self._come.set)
 
     def forget(self) -> None:
-        """Wait for other news from now on."""
+        """Wait for later news from now on."""
         self._come.clear()
 
     async def within(self, seconds: float) -> bool:
-        """Whether it has come, after at most so many seconds."""
+        """Whether news has come, after at most this many seconds."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._come.wait()
@@ -282,7 +284,7 @@ class _News:
 
 
 async def _arguments(operation: Operation[..., Any], request: Request) -> list[Any]:
-    """The arguments of an operation as a request brings them, in the order of its signature."""
+    """The arguments of an operation from a request, in the order of its signature."""
     found = {each.name: _argument(each, request) for each in operation.parameters if each.in_path}
     if operation.body is not None:
         content = await _body(request, operation.max_bytes)
@@ -321,7 +323,7 @@ def _number(request: Request, name: str, default: float) -> float:
 
 
 async def _body(request: Request, most: int) -> bytes:
-    """What a request brings; HTTPException 413 when that is too much."""
+    """The body of a request. Raises HTTPException 413 if it is too large."""
     read = bytearray()
     async for piece in request.stream():
         read += piece

@@ -1,4 +1,4 @@
-"""TLS between a coordinator and who asks it: which certificates each end shows, and which it takes."""
+"""TLS between a coordinator and its clients: which certificates each end presents, and which it accepts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["of_client", "of_server", "refusal"]
 
 
 def of_server(certificate: Path, key: Path | None = None, client_ca: Path | None = None) -> ssl.SSLContext:
-    """For a coordinator. ``key``: None if it is in the certificate's file. With ``client_ca``, whoever asks must show a
+    """For a coordinator. ``key``: None if it is in the certificate's file. With ``client_ca``, clients must present a
     certificate that this authority has signed.
 
     Raises:
-        ConfigError: a file can't be read, or isn't what it should be; names it.
+        ConfigError: a file can't be read, or isn't what it should be. The message names it.
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     _show(context, certificate, key, "certificate", "key")
@@ -26,10 +26,11 @@ def of_server(certificate: Path, key: Path | None = None, client_ca: Path | None
 
 
 def of_client(ca: Path | None = None, certificate: Path | None = None, key: Path | None = None) -> ssl.SSLContext:
-    """For who asks. ``ca``: of whom the coordinator's certificate must be; None: of one that this machine trusts.
+    """For clients. ``ca``: the authority that must have signed the coordinator's certificate; None: any that this
+    machine trusts.
 
     Raises:
-        ConfigError: as :func:`of_server`.
+        ConfigError: as for :func:`of_server`.
     """
     context = ssl.create_default_context()
     if ca is not None:
@@ -41,7 +42,7 @@ def of_client(ca: Path | None = None, certificate: Path | None = None, key: Path
 
 
 def refusal(error: BaseException | None) -> str | None:
-    """Why one end didn't take the other's certificate, if that is what an error comes from."""
+    """Why one end refused the other's certificate, if that is what caused an error."""
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
             return error.verify_message

@@ -1,12 +1,12 @@
-"""What users and clients want done to a job: a file a verb, each with ``check``, ``plan`` and ``apply``.
+"""The changes that users and clients request for a job: a file for each verb, with ``check``, ``plan`` and ``apply``.
 
-``check`` raises what stands against it, ``plan`` says what would come of it and changes nothing, ``apply`` does it, in
-steps that are stored first. ``run`` takes these steps while it holds the job.
+``check`` raises an error if something prevents the change, ``plan`` says what it would do and changes nothing, and
+``apply`` does it, in steps that are stored first. ``run`` takes these steps while it holds the job.
 
 A new verb is a module here, a row of the same name in :mod:`anabranch.coordinator.api.operations`, the documents that
-it takes and gives in :mod:`anabranch.protocol`, and a module of the same name in :mod:`anabranch.cli`.
-The server, the client, OpenAPI, the coordinator and the command line need not be told of it. (A call that only reads
-is a method of :class:`anabranch.coordinator.coordinator.Coordinator`.)
+it takes and gives in :mod:`anabranch.protocol`, and a module of the same name in :mod:`anabranch.cli`. Nothing needs to
+be changed in the server, the client, OpenAPI, the coordinator or the command line. (A call that only reads is a method
+of :class:`anabranch.coordinator.coordinator.Coordinator`.)
 """
 
 from __future__ import annotations
@@ -26,5 +26,5 @@ class Command(Protocol):
 
 
 def named(name: str) -> Command:
-    """The command of an operation. ModuleNotFoundError if there is none."""
+    """The command of an operation. Raises ModuleNotFoundError if there is none."""
     return cast(Command, importlib.import_module(f"{__name__}.{name}"))

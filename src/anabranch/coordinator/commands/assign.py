@@ -1,4 +1,6 @@
-"""Move the tasks of a running job to where they should be by the racks as they are now; and say where that is."""
+"""Moves the tasks of a running job to where they should be according to the present racks, and explains the
+placement.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,12 @@ __all__ = ["apply", "check", "explain", "plan", "run"]
 
 
 def run(context: Context, job: str, request: AssignRequest) -> ScaleResult:
-    """Racks are those of the job's containers, and of its inputs' replicas. The job is changing until all of its lanes
-    run. Said twice with the same request, or when all tasks are there, nothing happens.
+    """The racks are those of the job's containers and of its inputs' replicas. The job is changing until all of its
+    lanes run. If the request is repeated, or all tasks are in place, nothing happens.
 
     Raises:
-        NotFoundError: nobody knows the job.
-        ConflictError: it doesn't run, or is being changed; or it can't be changed so while it runs.
+        NotFoundError: there is no such job.
+        ConflictError: it doesn't run, is being changed, or doesn't allow this change while it runs.
         AnabranchError: a system doesn't answer.
     """
     context.locate(job)
@@ -55,7 +57,7 @@ def check(running_job: RunningJob) -> None:
 
 
 def plan(running_job: RunningJob, present: Generation, request: str) -> NextGeneration:
-    """What comes of a job whose tasks go where they should be; without lanes, if they are there."""
+    """The next generation of a job whose tasks go where they should be; without lanes, if they are there already."""
     check(running_job)
     its = {lane.id: lane for lane in running_job.lanes}
     seats = racks.placing(running_job, present.containers)
@@ -75,8 +77,9 @@ def apply(
     planned: NextGeneration | None,
     request: AssignRequest,
 ) -> ScaleResult:
-    """Go into the generation that was planned, if seats have other tasks in it, or other racks: with nothing to move,
-    it is known from then on what seats were placed for."""
+    """Enter the planned generation if seats have other tasks or other racks in it. Even if nothing moves, it records
+    for which racks the seats were placed.
+    """
     if planned is not None and planned.model.containers == present.model.containers:
         assert isinstance(planned.result, ScaleResult)
         return msgspec.structs.replace(planned.result, generation=present.generation)
@@ -84,7 +87,7 @@ def apply(
 
 
 def explain(context: Context, job: str) -> Assignment:
-    """Where the tasks of a job are, where they should be, and why. Errors as :func:`run`."""
+    """Where the tasks of a job are, where they should be, and why. Raises the same errors as :func:`run`."""
     context.locate(job)
     with context.registry.locked(job) as running_job:
         context.registry.advance(running_job)

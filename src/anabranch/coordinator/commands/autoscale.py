@@ -1,4 +1,4 @@
-"""Give a job the factor that the coordinator's own autosizer finds; and say what decides on it."""
+"""Gives a job the factor that the coordinator's own autosizer chooses, and explains what determines it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.commands.off_lock import JobSnapshot
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.pause_estimate import Kind
 from anabranch.errors import AnabranchError
 from anabranch.model.factor import FACTORS
 from anabranch.protocol.commands import ScaleRequest
@@ -19,12 +20,12 @@ __all__ = ["autoscale", "explain"]
 
 _SIZE_EVERY = 1.0
 _ADVISED_AFTER = 30.0
-"""What would help is an event once it would have helped for so many seconds."""
+"""Advice becomes an event once it has been valid for this many seconds."""
 
 
 def autoscale(registry: JobRegistry, job: str) -> None:
-    """Give a running job the factor that the autosizer finds. A factor that is refused is tried once per generation,
-    and advice for jobs that no factor helps is given as often.
+    """Give a running job the factor that the autosizer chooses. A factor that is refused is tried once per generation;
+    advice for jobs that no factor helps is given once per generation, too.
     """
     with registry.locked_all() as jobs:
         verdict = _wanted(registry, jobs[job]) if job in jobs else None
@@ -52,7 +53,7 @@ def autoscale(registry: JobRegistry, job: str) -> None:
 
 
 def _wanted(registry: JobRegistry, running_job: RunningJob) -> Verdict | None:
-    """What the autosizer wants of a job, if that is another factor; None also while it isn't time to look."""
+    """The autosizer's verdict, if it wants another factor for a job; None also while it isn't due to look."""
     limits = running_job.settings.autoscale
     if limits is None or registry.clock() < running_job.scaling.looked_at + _SIZE_EVERY:
         return None
@@ -67,11 +68,11 @@ def _wanted(registry: JobRegistry, running_job: RunningJob) -> Verdict | None:
 
 
 def explain(context: Context, job: str) -> Sizing:
-    """What decides on a job's factor and containers.
+    """What determines a job's factor and number of containers.
 
     Raises:
-        NotFoundError: nobody knows the job.
-        ConflictError: it isn't served here.
+        NotFoundError: there is no such job.
+        ConflictError: this coordinator doesn't serve it.
     """
     registry = context.registry
     with registry.locked(job) as running_job:
@@ -87,7 +88,7 @@ def explain(context: Context, job: str) -> Sizing:
 
 
 def _is_scalable(registry: JobRegistry, snapshot: JobSnapshot) -> bool:
-    """Whether a job can have other factors than 1: found out once a generation."""
+    """Whether a job can have factors other than 1: determined once a generation."""
     seen = snapshot.running_job
     key = (seen.deployment, seen.generation)
     if key not in seen.scaling.scalable:
@@ -112,9 +113,9 @@ def _advise(registry: JobRegistry, running_job: RunningJob, verdict: Verdict) ->
 def _look(
     registry: JobRegistry, running_job: RunningJob, limits: AutoscaleSettings, status: JobStatus
 ) -> tuple[Assessment, Findings]:
-    """What the autosizer finds in the figures of a job, and what it knows then."""
+    """What the autosizer sees in the figures of a job, and what it knows then."""
     pause = pause_estimate.expected(
-        (each.lane for each in status.lanes), running_job.reports, running_job.progress.shown
+        (each.lane for each in status.lanes), running_job.reports, Kind.FACTOR, running_job.progress.shown
     )
     threads, now = running_job.settings.threads, registry.clock()
     return autosizing.looked(limits, status, threads, pause, running_job.scaling.findings, now)
@@ -128,7 +129,7 @@ def _verdict(
     look: Assessment,
     findings: Findings,
 ) -> Verdict:
-    """What the autosizer makes of a job."""
+    """The autosizer's verdict on a job."""
     now, undone = registry.clock(), running_job.model.undoes > 0
     since = now - running_job.progress.unchanged_since
     return autosizing.decide(limits, status, since, undone, look, findings, now)

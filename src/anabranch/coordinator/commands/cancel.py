@@ -1,4 +1,4 @@
-"""Take back the change of a job that is under way, or its drain."""
+"""Undoes the change of a job that is under way, or its drain."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["apply", "check", "run"]
 
 
 def run(context: Context, job: str) -> None:
-    """A job that is being changed goes back to what it was before; one that drains runs again.
+    """A job that is being changed returns to its former generation; one that drains runs again.
 
     Raises:
-        NotFoundError: nobody knows the job.
+        NotFoundError: there is no such job.
         ConflictError: see :func:`check`.
     """
     registry = context.registry
@@ -27,8 +27,10 @@ def run(context: Context, job: str) -> None:
 
 
 def check(running_job: RunningJob, present: Generation) -> None:
-    """Raises ConflictError if the job isn't being changed, or goes back already; a new lane has failed after it had
-    begun; or it is rewound, and records are being processed again; or it drains, and time has ended."""
+    """Raises ConflictError if the job isn't being changed, or is already returning; if a new lane has failed after it
+    had begun; if the job is rewound, and records are already being processed again; or if it drains, and time has
+    ended.
+    """
     if running_job.progress.drain is not None:
         draining.check_cancellable(running_job.job, running_job.progress.drain)
     else:

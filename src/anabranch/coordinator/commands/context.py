@@ -1,4 +1,4 @@
-"""What commands work with: the jobs, and what tells them of the systems that jobs read."""
+"""What commands work with: the jobs, and the functions that ask the systems that jobs read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Context", "enter"]
 class Context:
     """``systems``, ``counting`` and ``locating`` as in :class:`anabranch.coordinator.coordinator.Coordinator`.
 
-    What systems are asked for takes long: no job is held meanwhile.
+    Asking systems takes time: no job is held meanwhile.
     """
 
     registry: JobRegistry
@@ -37,13 +37,12 @@ class Context:
         return self.systems or Systems(Settings(**running_job.settings.given), running_job.job)
 
     def inputs(self, present: Generation) -> tuple[list[str], list[Matched]]:
-        """The streams that a job reads and others write, and the patterns for those that may come."""
+        """The streams that a job reads and others write, and its patterns for streams that may be created."""
         counted = list(expand.partitions(present.graph, present.model))
         return counted, list(patterns.of_model(present.model).values())
 
     def locate(self, job: str, counts: Iterable[str] = ()) -> None:
-        """Find out which racks the inputs of a job are in, and the streams that were counted, if any of its seats is in
-        one."""
+        """Look up the racks of a job's inputs, and of the counted streams, if any of the job's seats is in a rack."""
         with self.registry.locked(job) as running_job:
             streams = sorted({*counts, *(name for stage in running_job.model.stages for name in stage.inputs)})
             if not any(racks.where(running_job, len(running_job.model.containers)).seats.values()):
@@ -65,7 +64,7 @@ def enter(
     planned: NextGeneration | None,
     request: ScaleRequest | ExpandRequest | AssignRequest,
 ) -> ScaleResult:
-    """Go into a generation, unless it is only asked for, and say what comes of it. None: all stays as it is."""
+    """Enter a generation, unless only the plan is requested, and return the result. None: everything stays as it is."""
     if planned is None:
         return ScaleResult(generation=present.generation, factor=present.factor, containers=present.containers)
     if not request.dry:

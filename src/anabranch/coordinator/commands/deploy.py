@@ -1,4 +1,4 @@
-"""Let another version of a job follow the present one, on its state and positions."""
+"""Replaces the present version of a job by another one, which takes over its state and positions."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = ["already", "apply", "change", "check", "plan", "present", "run"]
 
 
 def run(context: Context, job: str, request: DeployRequest) -> DeployResult:
-    """The job is changing until all of its lanes run; one that is at rest is started. Said twice with the same request,
-    nothing more happens.
+    """The job is changing until all of its lanes run; a job at rest is started. If the request is repeated, nothing
+    more happens.
 
     Raises:
-        NotFoundError: nobody knows the job.
-        ConflictError: it is being started, changed or stopped; or the version can't follow: says why.
-        UsageError: it is of another job; or state is to go that doesn't.
+        NotFoundError: there is no such job.
+        ConflictError: it is being started, changed or stopped; or the version can't follow, for the given reason.
+        UsageError: the version belongs to another job; or state is to be dropped that doesn't exist.
     """
     if request.start.graph.job != job:
         raise UsageError(
@@ -45,7 +45,9 @@ def change(
     request: DeployRequest | RollbackRequest,
     planned: Callable[[CurrentDeployment], NextDeployment],
 ) -> DeployResult:
-    """Plan while no job is held, and apply that if the job is still the same; else plan anew. Errors as :func:`run`."""
+    """Plan while no job is held, and apply the plan if the job is still the same; otherwise plan again. Raises the same
+    errors as :func:`run`.
+    """
     registry = context.registry
     for _ in range(off_lock.TRIES):
         found = present(registry, job)
@@ -66,7 +68,7 @@ def change(
 
 
 def present(registry: JobRegistry, job: str) -> CurrentDeployment:
-    """The deployment that another one is to follow, as it is now: a running job is a snapshot of it."""
+    """The deployment that another one is to follow, as it is now; a running job is included as a snapshot."""
     store, snapshot = registry.store, None
     with registry.locked_all() as jobs:
         running_job = jobs.get(check_name("job", job))
@@ -85,7 +87,7 @@ def present(registry: JobRegistry, job: str) -> CurrentDeployment:
 
 
 def _is_still(registry: JobRegistry, found: CurrentDeployment) -> bool:
-    """Whether what was planned for a job is a plan for it as it is now. Whoever calls this holds the job."""
+    """Whether a plan is still valid for the job as it is now. The caller holds the job."""
     job = found.stored.job
     running_job = registry.jobs.get(job)
     if found.running_job is not None:
@@ -95,7 +97,7 @@ def _is_still(registry: JobRegistry, found: CurrentDeployment) -> bool:
 
 
 def already(registry: JobRegistry, found: CurrentDeployment) -> DeployResult:
-    """What is said of a request that was carried out before."""
+    """The answer to a request that was carried out before."""
     number = found.stored.id
     return DeployResult(
         deployment=number, version_of=next_deployment.version_of(registry.store, found.stored.job, number)
@@ -103,7 +105,7 @@ def already(registry: JobRegistry, found: CurrentDeployment) -> DeployResult:
 
 
 def check(found: CurrentDeployment) -> None:
-    """Raises ConflictError if nothing can follow now."""
+    """Raises ConflictError if no deployment can follow now."""
     job = found.stored.job
     if found.stored.state == DeploymentState.DRAINED:
         raise ConflictError(
@@ -127,15 +129,14 @@ def check(found: CurrentDeployment) -> None:
 
 
 def plan(found: CurrentDeployment, request: DeployRequest) -> NextDeployment:
-    """What comes of it. Errors as :func:`anabranch.coordinator.jobs.next_deployment.deployed`."""
+    """The next deployment. Raises the same errors as :func:`anabranch.coordinator.jobs.next_deployment.deployed`."""
     return next_deployment.deployed(found, request.start, 0, request.drop_state, request.request)
 
 
 def apply(
     registry: JobRegistry, found: CurrentDeployment, planned: NextDeployment, request: DeployRequest | RollbackRequest
 ) -> DeployResult:
-    """Go into the deployment that was planned; start a job that is at rest with it. Whoever calls this holds the
-    job."""
+    """Enter the planned deployment; a job at rest is started with it. The caller holds the job."""
     if found.running_job is not None:
         registry.replace(registry.jobs[found.stored.job], planned, request.now)
         return planned.result

@@ -1,4 +1,4 @@
-"""Let a job finish what it has taken in, with all windows and timers, and end."""
+"""Lets a job finish everything that it has taken in, emit all windows, fire all timers, and end."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, job: str, request: DrainNotification) -> DrainAccepted:
-    """Draining twice is draining once.
+    """Draining twice has the same effect as draining once.
 
     Raises:
-        NotFoundError: nobody knows the job.
+        NotFoundError: there is no such job.
         ConflictError: it doesn't run, is being changed, or has a failed lane.
-        UsageError: the notification makes no sense.
+        UsageError: the notification isn't valid.
         AnabranchError: a system doesn't answer.
     """
     registry = context.registry
@@ -45,12 +45,16 @@ def run(context: Context, job: str, request: DrainNotification) -> DrainAccepted
 
 
 def check(running_job: RunningJob, request: DrainNotification) -> str:
-    """Why a notification is ignored; empty: it isn't. Errors as :func:`anabranch.coordinator.draining.check`."""
+    """Why a notification is ignored; empty if it isn't. Raises the same errors as
+    :func:`anabranch.coordinator.draining.check`.
+    """
     return draining.check(running_job.job, running_job.state, running_job.deployment, running_job.lanes, request)
 
 
 def plan(running_job: RunningJob, request: DrainNotification) -> DrainAccepted:
-    """What comes of it: which lanes drain, in which order, and how long that takes. Errors as :func:`check`."""
+    """The plan of a drain: which lanes drain, in which order, and how long it will take. Raises the same errors as
+    :func:`check`.
+    """
     ignored = check(running_job, request)
     present = request if running_job.progress.drain is None else running_job.progress.drain.notification
     stages = draining.stages(running_job.lanes)
@@ -65,7 +69,7 @@ def plan(running_job: RunningJob, request: DrainNotification) -> DrainAccepted:
 
 
 def _ends(running_job: RunningJob, request: DrainNotification) -> dict[str, int] | None:
-    """Where lanes last saw their inputs end, if all up to there is taken in."""
+    """The ends of the inputs as lanes last saw them, if everything up to there is to be taken in."""
     if request.mode == "planned":
         return None
     return {ssp: end for report in running_job.reports.values() for ssp, end in report.ends.items()}
@@ -78,7 +82,7 @@ def apply(
     request: DrainNotification,
     ends: Mapping[str, int],
 ) -> DrainAccepted:
-    """The drain begins. ``ends``: where partitions end, if all up to there is taken in."""
+    """Begin the drain. ``ends``: where partitions end, if everything up to there is to be taken in."""
     what, why = f"drain, up to {request.mode}", f"{planned.seconds:.1f} s is foretold"
     registry.put_drain(running_job, DrainProgress(notification=request, ends=dict(ends)), "user", what, why)
     running_job.progress.drains_since, running_job.progress.drains_for = registry.clock(), planned.seconds

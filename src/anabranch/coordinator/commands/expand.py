@@ -1,4 +1,4 @@
-"""Adapt a running job to partitions added to its inputs: when a user asks, and whenever inputs are counted."""
+"""Adapts a running job to partitions added to its inputs: when a user asks, and whenever inputs are counted."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ __all__ = ["apply", "check", "follow_inputs", "look", "plan", "run"]
 
 
 def run(context: Context, job: str, request: ExpandRequest) -> ScaleResult:
-    """The job is changing until all of its lanes run. Said twice with the same request, or when there are no more
-    partitions, nothing happens.
+    """The job is changing until all of its lanes run. If the request is repeated, or there are no more partitions,
+    nothing happens.
 
     Raises:
-        NotFoundError: nobody knows the job.
-        ConflictError: it doesn't run, or is being changed; or it can't be adapted: says which stream, and why.
+        NotFoundError: there is no such job.
+        ConflictError: it doesn't run, is being changed, or can't be adapted; the message says because of which stream,
+            and why.
         AnabranchError: a system doesn't answer.
     """
     registry = context.registry
@@ -50,7 +51,7 @@ def run(context: Context, job: str, request: ExpandRequest) -> ScaleResult:
 
 
 def check(running_job: RunningJob) -> None:
-    """Raises ConflictError if a job can't have more partitions now."""
+    """Raises ConflictError if a job can't take more partitions now."""
     transitions.check_changeable(running_job)
     if running_job.settings.runs_in_real_time:  # a partition without a task slot is never read, and nobody says so
         raise ConflictError(
@@ -68,13 +69,14 @@ def plan(
     request: str = "",
     begins: bool = False,
 ) -> NextGeneration | None:
-    """What becomes of a job whose inputs have these partition counts, by ``system/stream``; None if it has them so.
+    """The next generation of a job whose inputs have these partition counts, by ``system/stream``; None if it has them
+    already.
 
     Args:
-        begins: it has just been started again.
+        begins: the job has just been started again.
 
     Raises:
-        ConflictError: as :func:`anabranch.planning.transition.expand.expanded`; or the job can't be changed now.
+        ConflictError: as for :func:`anabranch.planning.transition.expand.expanded`; or the job can't be changed now.
     """
     other = expand.other(present.graph, present.model, counts)
     if not other:
@@ -101,13 +103,14 @@ def apply(
     planned: NextGeneration | None,
     request: ExpandRequest,
 ) -> ScaleResult:
-    """Go into the generation that was planned, if there is one."""
+    """Enter the planned generation, if there is one."""
     return enter(registry, running_job, present, planned, request)
 
 
 def look(context: Context) -> None:
-    """Look at the inputs of the jobs that run and for which it is time, and adapt them; to be called about every
-    second. It takes as long as systems take to answer."""
+    """Check the inputs of the running jobs that are due, and adapt these jobs. To be called about every second; takes
+    as long as systems take to answer.
+    """
     registry = context.registry
     with registry.locked_all() as jobs:
         now = registry.clock()
@@ -136,7 +139,7 @@ def look(context: Context) -> None:
 
 
 def _follow(registry: JobRegistry, running_job: RunningJob, snapshot: JobSnapshot, counts: Mapping[str, int]) -> None:
-    """:func:`follow_inputs`, planned while no job is held. If the job changes meanwhile, the next look does it."""
+    """:func:`follow_inputs`, but planned while no job is held. If the job changes meanwhile, the next check does it."""
     planned, refused = None, None
     try:
         planned = plan(snapshot.running_job, snapshot.present, counts, "coordinator")
@@ -156,7 +159,7 @@ def _follow(registry: JobRegistry, running_job: RunningJob, snapshot: JobSnapsho
 def follow_inputs(
     registry: JobRegistry, running_job: RunningJob, counts: Mapping[str, int], begins: bool = False
 ) -> None:
-    """Adapt a job to the partitions of its inputs, or say once why that isn't done. The caller holds the job."""
+    """Adapt a job to the partitions of its inputs, or say once why that isn't possible. The caller holds the job."""
     planned, refused = None, None
     try:
         planned = plan(running_job, registry.present(running_job), counts, "coordinator", begins=begins)
@@ -168,7 +171,7 @@ def follow_inputs(
 
 
 def _warn(registry: JobRegistry, running_job: RunningJob, refused: ConflictError | None) -> None:
-    """Say once why a job can't go along with its inputs; None: it can."""
+    """Say once why a job can't adapt to its inputs; None: it can."""
     before, running_job.inputs.warning = running_job.inputs.warning, "" if refused is None else str(refused)
     if refused is not None and running_job.inputs.warning != before:
         what = "the job doesn't go along with its inputs"

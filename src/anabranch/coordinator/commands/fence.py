@@ -13,11 +13,12 @@ __all__ = ["apply", "check", "run"]
 
 
 def run(context: Context, container: str, why: str = "") -> None:
-    """Its lanes are fenced (see :meth:`anabranch.coordinator.coordinator.Coordinator.fences`), then others get them.
+    """The container's lanes are fenced (see :meth:`anabranch.coordinator.coordinator.Coordinator.fences`); then others
+    get them.
 
     Raises:
-        NotFoundError: nobody knows the container.
-        ConflictError: it has no seat, or processes are never expelled here.
+        NotFoundError: there is no such container.
+        ConflictError: it has no seat, or this coordinator never expels processes.
     """
     check_container(container)
     registry = context.registry
@@ -27,7 +28,7 @@ def run(context: Context, container: str, why: str = "") -> None:
 
 
 def check(registry: JobRegistry, container: str) -> tuple[RunningJob, Process]:
-    """The process that is to lose its seat, and its job. Errors as :func:`run`."""
+    """The process that is to lose its seat, and its job. Raises the same errors as :func:`run`."""
     running_job, process = registry.holder(container)
     if running_job is None or process is None:
         record = registry.store.container(container)

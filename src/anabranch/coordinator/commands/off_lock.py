@@ -1,5 +1,6 @@
-"""Plans are made while no job is held, on a copy of the job as it was, and applied only to the job that they were made
-for: if it has changed meanwhile, it is planned anew."""
+"""Plans are made on a copy of a job while no job is held. A plan is applied only if the job is still as it was when the
+plan was made; otherwise it is made again.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ __all__ = [
 ]
 
 TRIES = 10
-"""So often is a change planned anew as the job has changed meanwhile."""
+"""How often a change is planned again because the job has changed meanwhile."""
 
 
 class Request(Protocol):
@@ -63,13 +64,13 @@ R = TypeVar("R", ScaleResult, RewindResult, DeployResult)
 
 @dataclass(frozen=True)
 class JobSnapshot:
-    """A job as it was at some moment. Whoever plans for ``running_job`` holds nothing, and changes nothing by it."""
+    """A job as it was at some moment. Planning with ``running_job`` needs no lock and has no effect on the job."""
 
     running_job: RunningJob
     present: Generation
 
     def is_still(self, running_job: RunningJob) -> bool:
-        """Whether a plan for the snapshot is one for the job as it is now. Whoever calls this holds the job."""
+        """Whether a plan for the snapshot is also one for the job as it is now. The caller holds the job."""
         return self.running_job.plans_alike(running_job)
 
     @property
@@ -78,7 +79,7 @@ class JobSnapshot:
 
 
 def take(registry: JobRegistry, running_job: RunningJob) -> JobSnapshot:
-    """Whoever calls this holds the job. It costs next to nothing, however many tasks there are."""
+    """The snapshot of a job that the caller holds. It costs next to nothing, however many tasks there are."""
     return JobSnapshot(running_job.snapshot(), registry.present(running_job))
 
 
@@ -89,14 +90,15 @@ def change(
     plan: Callable[[RunningJob, Generation], P | None],
     apply: Callable[[RunningJob, Generation, P | None], R],
 ) -> R:
-    """Plan for a job as it is, and apply that. What was applied by the same request before isn't planned again.
+    """Plan for a job as it is, and apply the plan. If the same request has been applied before, it isn't planned again.
 
     Args:
-        plan: reads what it is given, and may take long; None: nothing is to be done.
-        apply: holds the job, but for a dry run: then it gets the snapshot.
+        plan: only reads its arguments, and may take long. If it returns None, there is nothing to do.
+        apply: called while the job is held, except for a dry run, which gets the snapshot.
 
     Raises:
-        As :meth:`JobRegistry.locked`, ``plan``, ``apply`` and :func:`check_expected`; ConflictError if the job changes
+        The same as :meth:`JobRegistry.locked`, ``plan``, ``apply`` and :func:`check_expected`; ConflictError if the job
+            changes
         faster than plans are made.
     """
     for _ in range(TRIES):
@@ -123,7 +125,7 @@ def change(
 
 
 def always_changes(job: str) -> ConflictError:
-    """Raised when a job has changed every time that a plan for it was ready."""
+    """The error for a job that had changed every time a plan for it was ready."""
     return ConflictError(
         f"job {job!r} has changed each time that it was planned: {TRIES} times in a row",
         f"nothing was done; see anabranch status {job}, and try again",
@@ -133,11 +135,11 @@ def always_changes(job: str) -> ConflictError:
 def check_expected(
     job: str, request: Request, basis: Basis, result: ScaleResult | RewindResult | DeployResult | None
 ) -> None:
-    """Raises ConflictError if a change is asked for on a condition that doesn't hold.
+    """Raises ConflictError if a change is requested on a condition that doesn't hold.
 
     Args:
-        basis: what the job is.
-        result: what would come of it; None: only the job is looked at.
+        basis: identifies the job's present state.
+        result: the planned result; None: only the job is compared.
     """
     expected = request.expect
     if expected is None:
@@ -158,7 +160,7 @@ def check_expected(
 
 
 def response(result: R, basis: Basis, request: Request, heads: int) -> R:
-    """What is said of a plan: with its basis, and without the records of lanes if it is to be brief.
+    """The answer for a plan: with its basis, and without the records of lanes if it is to be brief.
 
     Args:
         heads: how many lanes the present generation has.

@@ -1,4 +1,4 @@
-"""Go on with a job's last deployment as it was started last."""
+"""Continues a job's last deployment with the settings of its last start."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, job: str) -> int:
-    """Gives its number. One that runs, and whose launcher has given up, gets containers again.
+    """Returns its number. If the job runs but its launcher has given up, containers are started again.
 
     Raises:
-        NotFoundError: nobody knows the job.
+        NotFoundError: there is no such job.
         ConflictError: it runs already, or only the process that ran it has its code.
     """
     registry = context.registry
@@ -44,7 +44,7 @@ def check(registry: JobRegistry, stored: DeploymentRecord) -> None:
 
 
 def plan(registry: JobRegistry, stored: DeploymentRecord) -> StartRequest | None:
-    """The deployment to store, if the last one was drained; None: that goes on."""
+    """The deployment to store, if the last one was drained; None: the last one continues."""
     if stored.state != DeploymentState.DRAINED:
         return None
     store, job = registry.store, stored.job
@@ -54,7 +54,7 @@ def plan(registry: JobRegistry, stored: DeploymentRecord) -> StartRequest | None
 
 
 def apply(registry: JobRegistry, planned: StartRequest | None, stored: DeploymentRecord) -> int:
-    """Store the deployment that was planned, if there is one, and serve the job."""
+    """Store the planned deployment, if there is one, and serve the job."""
     found = stored if planned is None else registry.create(planned)
     registry.serve(found)
     return found.id

@@ -1,4 +1,4 @@
-"""Let a running job read its source streams again from some place."""
+"""Makes a running job read its source streams again from given offsets."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from anabranch.coordinator.jobs import transitions
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
+from anabranch.coordinator.pause_estimate import Kind
 from anabranch.planning.transition import rewind
 from anabranch.protocol.commands import RewindRequest, RewindResult
 
@@ -20,14 +21,14 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, job: str, request: RewindRequest) -> RewindResult:
-    """Lanes are closed, and those that go on from them begin there. The job is changing until all of them run.
+    """Lanes are closed, and their successors begin at these offsets. The job is changing until all of them run.
 
-    Said twice with the same request, nothing more happens. A partition that wasn't read so far goes on where it is.
+    If the request is repeated, nothing more happens. A partition that has not been read so far continues where it is.
 
     Raises:
-        NotFoundError: nobody knows the job, or it reads no such partition.
+        NotFoundError: there is no such job, or it doesn't read such a partition.
         ConflictError: it doesn't run, or is being changed.
-        UsageError: no such place, or nothing is said of the state that the job keeps.
+        UsageError: the offsets don't exist, or the request doesn't say what happens to the job's state.
         AnabranchError: a system doesn't answer.
     """
     registry = context.registry
@@ -58,7 +59,9 @@ def check(running_job: RunningJob) -> None:
 
 
 def plan(running_job: RunningJob, present: Generation, request: RewindRequest, to: Mapping[str, int]) -> NextGeneration:
-    """What comes of a job that is to read some partitions again ``to`` these offsets. Errors as :func:`run`."""
+    """The next generation of a job that reads some partitions again, beginning at the offsets ``to``. Raises the same
+    errors as :func:`run`.
+    """
     check(running_job)
     its = {lane.id: lane for lane in running_job.lanes}
     change = rewind.rewound(present.graph, present.model, its, to, request.state, transitions.new_id)
@@ -68,7 +71,7 @@ def plan(running_job: RunningJob, present: Generation, request: RewindRequest, t
         to=dict(to),
         closing=closing,
         lanes=change.lanes,
-        pause=pause_estimate.expected(closing, running_job.reports, running_job.progress.shown),
+        pause=pause_estimate.expected(closing, running_job.reports, Kind.SAME, running_job.progress.shown),
     )
     state = "" if request.state is None else f", state: {request.state}"
     where = ", ".join(f"{ssp} at {offset}" for ssp, offset in to.items())
@@ -80,7 +83,7 @@ def plan(running_job: RunningJob, present: Generation, request: RewindRequest, t
 def apply(
     registry: JobRegistry, running_job: RunningJob, planned: NextGeneration, request: RewindRequest
 ) -> RewindResult:
-    """Go into the generation that was planned, unless it is only asked for."""
+    """Enter the planned generation, unless only the plan is requested."""
     if not request.dry:
         registry.change(running_job, planned, request.now)
     assert isinstance(planned.result, RewindResult)

@@ -1,4 +1,4 @@
-"""Let the version before the present one follow it, on the present state."""
+"""Returns to the version before the present one, with the present state."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, job: str, request: RollbackRequest) -> DeployResult:
-    """As :func:`anabranch.coordinator.commands.deploy.run`.
+    """Works like :func:`anabranch.coordinator.commands.deploy.run`.
 
     Raises:
-        As there; ConflictError if there was no version before.
+        The same; also ConflictError if there was no previous version.
     """
     return deploy.change(context, job, request, lambda found: plan(context.registry, found, request))
 
 
 def plan(registry: JobRegistry, found: CurrentDeployment, request: RollbackRequest) -> NextDeployment:
-    """What comes of it. ConflictError if there was no version before."""
+    """The next deployment. Raises ConflictError if there was no previous version."""
     store, job = registry.store, found.stored.job
     again = next_deployment.former_version(store, job, found.stored.id)
     start = next_deployment.again(store, job, again)

@@ -1,4 +1,4 @@
-"""Give a running job another factor, or another number of containers."""
+"""Gives a running job another factor, or another number of containers."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["apply", "check", "is_scalable", "plan", "run"]
 
 
 def run(context: Context, job: str, request: ScaleRequest) -> ScaleResult:
-    """Some lanes are closed, others go on from them. The job is changing until all of them run.
+    """Some lanes are closed, and others continue from them. The job is changing until all of them run.
 
-    Said twice with the same request, or when it is so already, nothing happens; but a change that is under way is
-    hastened by one that is to be ``now``.
+    If the request is repeated, or has no effect, nothing happens, except that a request with ``now`` makes a change
+    that is under way stop waiting for batches.
 
     Raises:
-        NotFoundError: nobody knows the job.
-        ConflictError: it doesn't run, or is being changed; or it can't be changed so while it runs.
-        ConfigError: such a factor, or number of containers, can't be.
+        NotFoundError: there is no such job.
+        ConflictError: it doesn't run, is being changed, or doesn't allow this change while it runs.
+        ConfigError: the factor or the number of containers isn't allowed.
         AnabranchError: racks count, and a system doesn't answer.
     """
     context.locate(job)
@@ -41,10 +41,10 @@ def run(context: Context, job: str, request: ScaleRequest) -> ScaleResult:
 
 
 def check(running_job: RunningJob, present: Generation, factor: int, containers: int, alone: bool) -> None:
-    """Raises ConfigError or ConflictError if a job can't have this factor, or so many containers, now.
+    """Raises ConfigError or ConflictError if a job can't have this factor, or this number of containers, now.
 
     Args:
-        alone: the coordinator and the only container are one process.
+        alone: the coordinator and the only container are in one process.
     """
     check_factor(factor)
     if containers < 1:
@@ -71,11 +71,11 @@ def plan(
     who: str = "user",
     reason: str = "",
 ) -> NextGeneration | None:
-    """What comes of a job; None if it is so already. Errors as :func:`check`.
+    """The next generation of a job; None if nothing changes. Raises the same errors as :func:`check`.
 
     Args:
         alone: see :func:`check`.
-        who: asks for it, for a ``reason``.
+        who: requested it, for the ``reason``.
     """
     factor = present.factor if request.factor is None else request.factor
     containers = present.containers if request.containers is None else request.containers
@@ -95,7 +95,7 @@ def apply(
     planned: NextGeneration | None,
     request: ScaleRequest,
 ) -> ScaleResult:
-    """Go into the generation that was planned; None: there is none, but the present change may be hastened."""
+    """Enter the planned generation; if there is none (None), the present change may still be told not to wait."""
     if planned is None and request.now and not request.dry:
         registry.hasten(running_job)
     return enter(registry, running_job, present, planned, request)

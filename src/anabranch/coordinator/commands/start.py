@@ -1,4 +1,4 @@
-"""Start a planned job, or go on with its last deployment if that is the same."""
+"""Starts a planned job, or continues its last deployment if that is the same."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, start: StartRequest) -> int:
-    """Gives the deployment's number. One that goes on keeps its own lanes, whatever state it was left in; not those of
-    ``start``. After one that was drained, or reset, another one begins.
+    """Returns the deployment's number. A deployment that continues keeps its own lanes, whatever state it was left in,
+    and not those of ``start``. After one that was drained or reset, a new one begins.
 
     Raises:
-        ConflictError: it runs already, or is not the job that was started before; names what differs.
+        ConflictError: it runs already, or isn't the job that was started before; the message names the difference.
     """
     job, registry = check_name("job", start.graph.job), context.registry
     with registry.locked_all():
@@ -41,7 +41,7 @@ def check(registry: JobRegistry, job: str) -> None:
 
 
 def plan(registry: JobRegistry, start: StartRequest, stored: DeploymentRecord | None) -> StartRequest | None:
-    """The deployment to store; None: the last one, which is ``stored``, goes on. Errors as :func:`run`."""
+    """The deployment to store; None: the last one, ``stored``, continues. Raises the same errors as :func:`run`."""
     if stored is None:
         return plans.numbered(start, 1)
     if stored.state.is_over:
@@ -55,7 +55,7 @@ def plan(registry: JobRegistry, start: StartRequest, stored: DeploymentRecord | 
 def apply(
     registry: JobRegistry, planned: StartRequest | None, start: StartRequest, stored: DeploymentRecord | None
 ) -> int:
-    """Store the deployment that was planned, if there is one, and serve the job."""
+    """Store the planned deployment, if there is one, and serve the job."""
     found = stored if planned is None else registry.create(planned)
     assert found is not None
     found = msgspec.structs.replace(found, until_caught_up=start.until_caught_up, program=start.program)

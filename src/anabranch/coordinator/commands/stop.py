@@ -1,4 +1,4 @@
-"""Let the lanes of a job end."""
+"""Ends the lanes of a job."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["apply", "check", "run"]
 
 
 def run(context: Context, job: str, at_once: bool = False) -> None:
-    """Lanes end at a batch boundary; or ``at_once``: what they have begun is finished when they go on. Stopping twice
-    is stopping once, and the first time may be without haste. Another coordinator that takes over knows nothing of
-    haste.
+    """Lanes end at a batch boundary, or ``at_once``: then a batch that has begun is finished at the next start.
+    Stopping twice has the same effect as stopping once, and the second time may be with ``at_once``. Another
+    coordinator that takes over doesn't know about ``at_once``.
 
     Raises:
-        NotFoundError: nobody knows the job.
+        NotFoundError: there is no such job.
         ConflictError: it doesn't run.
     """
     registry = context.registry

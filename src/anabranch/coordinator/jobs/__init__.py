@@ -1,1 +1,1 @@
-"""The jobs that a coordinator serves: what is known of each, and the durable steps that take them on."""
+"""The jobs that a coordinator serves: their data, and the durable steps that advance them."""

@@ -1,4 +1,6 @@
-"""A job's figures as they are now: see :class:`anabranch.views.live.Live`. Pure: of a snapshot, or of a held job."""
+"""The present figures of a job: see :class:`anabranch.views.live.Live`. Pure functions of a snapshot, or of a held
+job.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def lag(report: LaneReport) -> int:
 
 def live(job: RunningJob, at: float, clock: float, lease: float, lost: Sequence[ContainerRecord] = ()) -> Live:
     """Args:
-    at: seconds since 1970, as ``clock`` is by the clock of leases.
+    at: seconds since 1970, the same moment as ``clock`` on the clock of leases.
     lost: processes that have lost their seats.
     """
     lanes = open_lanes(job.lanes)
@@ -77,7 +79,7 @@ def live(job: RunningJob, at: float, clock: float, lease: float, lost: Sequence[
 
 
 def stored(fields: dict[str, Any], lanes: Iterable[Lane], containers: Iterable[ContainerRecord]) -> Live:
-    """A job that isn't served here, of which the store knows this much; ``fields`` are the rest of what it knows."""
+    """A job that isn't served here, from what the store knows about it; ``fields`` is the remaining data."""
     its = open_lanes(lanes)
     per_seat = Counter(lane.seat for lane in its)
     return Live(
@@ -124,7 +126,7 @@ def _lane(lane: Lane, report: LaneReport | None) -> tuple[Any, ...]:
 
 
 def _container(process: Process, epoch: float, now: float, lease: float, lanes: Counter[str]) -> tuple[Any, ...]:
-    """``epoch``: when the clock of leases was 0, in seconds since 1970."""
+    """``epoch``: the moment, in seconds since 1970, at which the clock of leases was 0."""
     heard = epoch + process.lease_ends - lease if process.heard >= 0 else None
     known = _stored_container(process.record, process.lease_ends - now, lanes[process.record.seat])
     place = CONTAINERS.index("heard")
@@ -149,7 +151,9 @@ def _stored_container(record: ContainerRecord, lease: float | None, lanes: int) 
 
 
 def change_of(job: RunningJob, epoch: float) -> ChangeProgress | None:
-    """How far the change is that is under way. ``epoch``: when the clock of leases was 0, in seconds since 1970."""
+    """The progress of the change that is under way. ``epoch``: the moment, in seconds since 1970, at which the clock of
+    leases was 0.
+    """
     if job.state is not DeploymentState.CHANGING:
         return None
     watched = job.progress.pause

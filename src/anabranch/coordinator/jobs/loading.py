@@ -1,4 +1,4 @@
-"""A stored deployment as a job that is served from now on."""
+"""Turns a stored deployment into a job that is served."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ __all__ = ["Surroundings", "loaded"]
 
 
 class Surroundings(Protocol):
-    """What a job takes over from the coordinator that serves it: see
-    :class:`anabranch.coordinator.coordinator.Coordinator`."""
+    """What a job gets from the coordinator that serves it: see
+    :class:`anabranch.coordinator.coordinator.Coordinator`.
+    """
 
     clock: Callable[[], float]
     now: Callable[[], float]
@@ -34,7 +35,7 @@ def loaded(
     lanes: dict[str, Lane],
     settings: Mapping[str, Any] | None = None,
 ) -> RunningJob:
-    """``settings``: of a deployment without a program."""
+    """The running job. ``settings``: for a deployment without a program."""
     given = (settings or {}) if stored.program is None else stored.program.settings
     revision, changed_at = surroundings.first(), stored.changed_at
     since = surroundings.clock() - max(0.0, surroundings.now() - changed_at)

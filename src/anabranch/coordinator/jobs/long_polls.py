@@ -1,4 +1,4 @@
-"""Who waits for news of a container."""
+"""The clients that wait for news of a container."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Poll:
 
 
 class LongPolls:
-    """Thread-safe. A poll costs memory only: whoever waits brings what wakes it."""
+    """Thread-safe. A poll only costs memory: the waiting client provides the function that wakes it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,7 +41,9 @@ class LongPolls:
                 self._waiting.discard(poll)
 
     def wake(self, has_news: Callable[[str, int], bool]) -> None:
-        """Wake those for whom there is news, by container and the revision that it has seen."""
+        """Wake the clients for which ``has_news``, called with the container and the revision that it has seen, is
+        true.
+        """
         with self._lock:
             waiting = list(self._waiting)
         for poll in waiting:

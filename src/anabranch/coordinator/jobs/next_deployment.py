@@ -1,4 +1,4 @@
-"""What becomes of a job whose next deployment goes on from the lanes of the present one. Nothing is stored here."""
+"""The next deployment of a job, which continues from the lanes of the present one. Nothing is stored here."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import msgspec
 from anabranch.coordinator import pause_estimate, plans, queries
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation
+from anabranch.coordinator.pause_estimate import Kind
 from anabranch.coordinator.store import DeploymentRecord, Store
 from anabranch.errors import ConflictError
 from anabranch.model.lane import Lane, LaneState
@@ -25,7 +26,7 @@ __all__ = ["CurrentDeployment", "NextDeployment", "again", "deployed", "former_v
 
 @dataclass(frozen=True)
 class CurrentDeployment:
-    """The deployment that another one is to follow. ``running_job`` None: it is at rest."""
+    """The deployment that another one is to follow. ``running_job`` is None if the job is at rest."""
 
     stored: DeploymentRecord
     generation: Generation
@@ -38,9 +39,9 @@ class NextDeployment:
     """The next deployment of a job.
 
     Attributes:
-        result: what is said of it to whoever asked for it.
-        ending: the lanes of the present deployment that end, as they are then.
-        who: asked for it, for the reason ``why``.
+        result: the answer for the client.
+        ending: the lanes of the present deployment that end, in their final form.
+        who: requested it, for the reason ``why``.
     """
 
     start: StartRequest
@@ -57,8 +58,8 @@ def deployed(
     """The result of replacing a job's version by another one, or by one that it had before (``again``; 0: a new one).
 
     Raises:
-        ConflictError: it can't go on with the present state; names all that keeps it from that.
-        UsageError: state is to go that doesn't.
+        ConflictError: the version can't continue from the present state; the message names all reasons.
+        UsageError: state is to be dropped that doesn't exist.
     """
     program = present.stored.program
     if program is None or start.program is None:
@@ -83,7 +84,7 @@ def deployed(
 
 
 def undone(store: Store, running_job: RunningJob, generation: Generation, who: str, why: str) -> NextDeployment:
-    """A deployment of the version before the present one, which no lane has begun with yet."""
+    """A deployment of the previous version, to undo one of which no lane has begun yet."""
     job, replaced = running_job.job, generation.model.replaces
     present = CurrentDeployment(
         queries.deployment(store, job), generation, tuple(running_job.known.values()), running_job
@@ -104,7 +105,7 @@ def undone(store: Store, running_job: RunningJob, generation: Generation, who: s
 
 
 def again(store: Store, job: str, deployment: int) -> StartRequest:
-    """A deployment that there was, as one to be started. ConflictError if its code isn't here."""
+    """A former deployment, as a request to start it. Raises ConflictError if its code isn't available here."""
     stored = queries.deployment(store, job, deployment)
     lanes = [lane for lane in store.lanes(job).values() if lane.deployment == deployment]
     return StartRequest(
@@ -119,12 +120,12 @@ def again(store: Store, job: str, deployment: int) -> StartRequest:
 
 
 def version_of(store: Store, job: str, deployment: int) -> int:
-    """The deployment that had the version first that a deployment has."""
+    """The first deployment that had the same version as this one."""
     return store.model(job, deployment, 1).again or deployment
 
 
 def former_version(store: Store, job: str, deployment: int) -> int:
-    """The deployment that had the version before that of a deployment. ConflictError if there was none."""
+    """The deployment that had the version before that of this one. Raises ConflictError if there was none."""
     first = version_of(store, job, deployment)
     if first == 1:
         raise ConflictError(f"job {job!r} has no version before this one", "deploy one: anabranch deploy JOB.py")
@@ -167,6 +168,6 @@ def _next_deployment(
         notes=found.notes,
         pause=0.0
         if running_job is None
-        else pause_estimate.expected(closing, running_job.reports, running_job.progress.shown),
+        else pause_estimate.expected(closing, running_job.reports, Kind.NEW, running_job.progress.shown),
     )
     return NextDeployment(started, result, (*ending, *void), who, what, why)

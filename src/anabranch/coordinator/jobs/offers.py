@@ -1,4 +1,4 @@
-"""What the process in each seat of a job is to run, and which of that it runs already."""
+"""What the process in each seat of a job should run, and what it runs already."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def coming(job: RunningJob) -> tuple[Lane, ...]:
 
 
 def renew(job: RunningJob) -> bool:
-    """Find out what each seat is offered now; gives whether that has changed for any."""
+    """Determine what each seat is offered now. Returns whether that has changed for any."""
     holders = {process.record.seat: process.record.deployment for process in job.seats.processes.values()}
     running: dict[str, list[WantedLane]] = {}
     for one in wanted(job):
@@ -91,7 +91,9 @@ def of(job: RunningJob, process: Process) -> Offer:
 
 
 def hear_figures(job: RunningJob, process: Process, beat: Heartbeat) -> bool:
-    """Keep the reports of a beat that brings figures only; gives whether it was one. If not, nothing was done."""
+    """Store the reports of a heartbeat that only brings figures. Returns whether it was one; if not, nothing was
+    done.
+    """
     news = []
     if standbys.is_news(job, process, beat.copies):
         return False
@@ -113,8 +115,9 @@ def hear_figures(job: RunningJob, process: Process, beat: Heartbeat) -> bool:
 
 
 def hear(job: RunningJob, process: Process, news: Sequence[LaneReport], beat: Heartbeat) -> bool:
-    """Keep the reports, and find out which lanes and standbys the process still has; gives whether that has
-    changed."""
+    """Store the reports, and determine which lanes and standbys the process still has. Returns whether these have
+    changed.
+    """
     before, process.offered = process.offered, _offered(job, process, news, beat.seen)
     job.reports.update({report.lane: report for report in news})
     copies = standbys.is_news(job, process, beat.copies)
@@ -134,13 +137,13 @@ def _offered(job: RunningJob, process: Process, news: Sequence[LaneReport], seen
 
 
 def is_told(job: RunningJob, process: Process, seen: int) -> bool:
-    """Whether a process that has seen a revision knows all that it should."""
+    """Whether a process that has seen a revision knows everything that it should."""
     offer = of(job, process)
     return offer.revision == seen and offer.lanes <= process.offered
 
 
 def answer(job: RunningJob, process: Process, seen: int) -> HeartbeatResponse:
-    """What a process is told that has seen a revision."""
+    """The answer to a process that has seen a revision."""
     offer = of(job, process)
     process.offered |= offer.lanes
     if seen == offer.revision:
@@ -158,14 +161,14 @@ def answer(job: RunningJob, process: Process, seen: int) -> HeartbeatResponse:
 
 
 def _have_caught_up(job: RunningJob, lanes: Iterable[str], followers: Mapping[str, Sequence[str]]) -> bool:
-    """Whether lanes, and all that go on from them, have ended by themselves."""
+    """Whether lanes, and all that continue from them, have ended because they had caught up."""
     return all(
         _have_caught_up(job, followers[lane], followers) if lane in followers else job.caught_up(lane) for lane in lanes
     )
 
 
 def _have_closed(job: RunningJob, lanes: Iterable[str], followers: Mapping[str, Sequence[str]]) -> bool:
-    """Whether lanes, and all that go on from them, are closed."""
+    """Whether lanes, and all that continue from them, are closed."""
     return all(
         job.known[lane].state is LaneState.CLOSED and _have_closed(job, followers.get(lane, ()), followers)
         for lane in lanes
@@ -173,7 +176,7 @@ def _have_closed(job: RunningJob, lanes: Iterable[str], followers: Mapping[str, 
 
 
 def _are_same(before: tuple[WantedLane, ...], after: tuple[WantedLane, ...]) -> bool:
-    """Whether they hold the very same lanes: quickly found out, as of thousands nearly all do."""
+    """Whether both hold the very same lane objects: a fast check, because nearly all of thousands are unchanged."""
     if len(before) != len(after):
         return False
     for one, other in zip(before, after, strict=True):

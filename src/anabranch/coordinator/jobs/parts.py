@@ -1,15 +1,15 @@
-"""What is known of a running job, in parts: plain records, and what only they decide."""
+"""The data of a running job, in parts: plain records, and decisions that depend on one record only."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from anabranch.config import AssignmentSettings, AutoscaleSettings
-from anabranch.coordinator import autosizing
+from anabranch.coordinator import autosizing, pause_estimate
 from anabranch.coordinator.autosizing import Findings
 from anabranch.coordinator.pause_estimate import Experience, MeasuredChange
 from anabranch.coordinator.standby_plan import StandbyOrders
@@ -41,10 +41,10 @@ class Process:
     """A process that holds a seat.
 
     Attributes:
-        offered: lanes that it was told to run and hasn't given back.
+        offered: lanes that it was told to run and hasn't returned.
         heard: the number of its last heartbeat.
-        doomed: the store may know already that it has lost its seat.
-        copies: the standbys that it keeps.
+        doomed: the store may already have recorded that it lost its seat.
+        copies: the standbys that it maintains.
     """
 
     record: ContainerRecord
@@ -57,7 +57,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Offer:
-    """What the process in a seat is to run. ``revision`` changes with it."""
+    """What the process in a seat should run. ``revision`` changes with it."""
 
     revision: int
     wanted: tuple[WantedLane, ...] = ()
@@ -71,7 +71,7 @@ class Offer:
         return {one.lane.id for one in self.wanted}
 
     def is_news(self, before: Offer) -> bool:
-        """Whether a process that was told ``before`` must hear of this one."""
+        """Whether a process that received ``before`` must be told about this offer."""
         if self.done is not before.done or len(self.wanted) != len(before.wanted):
             return True
         if self.at_once is not before.at_once or self.copies != before.copies:
@@ -87,21 +87,21 @@ class Offer:
 
 
 def _without_reports(lane: Lane) -> Lane:
-    """A lane without what only its container tells."""
+    """A lane without the fields that only its container reports."""
     return msgspec.structs.replace(lane, state=LaneState.PLANNED, ran=False, begun=False)
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What the coordinator goes by of a job's settings.
+    """The settings of a job that the coordinator uses.
 
     Attributes:
-        given: all of them, as they are stored, for those who build systems with them.
+        given: all settings, as stored, for code that builds systems from them.
         runs_in_real_time: whether a task slot is needed for each task.
-        expansion_check: how often its inputs are looked at, in seconds.
-        warm_containers: how many more processes the launcher lets stand by.
+        expansion_check: how often its inputs are checked, in seconds.
+        warm_containers: how many additional processes the launcher keeps standing by.
         autoscale: how the coordinator scales it; None: it doesn't.
-        threads: on how many buckets of a partition functions work at once.
+        threads: how many buckets of a partition functions work on at once.
     """
 
     given: Mapping[str, Any]
@@ -128,10 +128,10 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class DeploymentTerms:
-    """What a deployment was started with.
+    """The conditions under which a deployment was started.
 
     Attributes:
-        until_caught_up: it ends by itself, once it has read what there is.
+        until_caught_up: it ends on its own once it has read everything that there is.
         promises: what each output promises, by operator.
     """
 
@@ -145,15 +145,16 @@ class Seats:
     """The processes that hold seats, those that want one, and what each seat is offered.
 
     Attributes:
-        expels: a process that is silent for too long loses its seat, and its lanes are fenced before others get them.
+        expels: whether a process that is silent for too long loses its seat; its lanes are fenced before others get
+            them.
         processes: those that hold seats, by container id.
-        asked: when processes that stand by asked for a seat last, by their executions.
-        resting: what these said when they asked.
-        offers: what is wanted in each seat, as it was found last.
-        revision: the last one of any offer.
-        begun: when the job was started, or its launcher began anew, by this coordinator's clock.
-        sure_from: before that, not all that live have been heard.
-        launching: how the coordinator's own launcher fares; None: others start containers.
+        asked: when each process that stands by last asked for a seat, by execution.
+        resting: what these processes reported when they asked.
+        offers: what is wanted in each seat, as last determined.
+        revision: the latest one of any offer.
+        begun: when the job was started, or its launcher restarted, by this coordinator's clock.
+        sure_from: before this time, some live processes may not have reported yet.
+        launching: the state of the coordinator's own launcher; None: others start containers.
     """
 
     expels: bool = False
@@ -175,7 +176,7 @@ class Seats:
         return {process.record.seat for process in self.processes.values()}
 
     def leave(self, process: Process) -> None:
-        """A process has given its seat back."""
+        """A process has returned its seat."""
         del self.processes[process.record.id]
 
     def stand_by(self, registration: Registration, now: float) -> None:
@@ -184,7 +185,9 @@ class Seats:
         self.resting[registration.execution] = registration
 
     def standing_by(self, since: float) -> frozenset[str]:
-        """The executions of those that have no seat, and asked for one ``since`` then; the others are forgotten."""
+        """The executions of processes without a seat that have asked for one since ``since``; the others are
+        forgotten.
+        """
         self.asked = {execution: at for execution, at in self.asked.items() if at >= since}
         self.resting = {execution: its for execution, its in self.resting.items() if execution in self.asked}
         return frozenset(self.asked)
@@ -192,8 +195,9 @@ class Seats:
 
 @dataclass
 class Standbys:
-    """``wanted``: what processes should do with standbys, as it was found last. ``patient``: whether lanes that are to
-    end wait until those that follow have some."""
+    """``wanted``: what processes should do with standbys, as last determined. ``patient``: whether lanes that are to
+    end wait until their successors have some.
+    """
 
     wanted: StandbyOrders = field(default_factory=dict)
     patient: bool = False
@@ -201,15 +205,15 @@ class Standbys:
 
 @dataclass
 class AutoscaleState:
-    """What the autosizer remembers of a job.
+    """What the autosizer remembers about a job.
 
     Attributes:
         looked_at: when it looked last.
-        findings: what that came to so far.
-        advised: the generation in which it said what would help.
-        refused: the generation that can't have the factor that it should.
-        scalable: whether the job can have other factors than 1, by deployment and generation: of the last one that was
-            asked for.
+        findings: the results so far.
+        advised: the generation in which it gave advice.
+        refused: the generation that can't have the factor that the autosizer wants.
+        scalable: whether the job can have factors other than 1, by deployment and generation, for the last one that was
+            examined.
     """
 
     looked_at: float = 0.0
@@ -221,19 +225,20 @@ class AutoscaleState:
 
 @dataclass
 class Progress:
-    """How far a job is with a change, a stop or a drain.
+    """The progress of a job's change, stop or drain.
 
     Attributes:
-        changed_at: when its state was stored last, in seconds since 1970: to be shown, as that clock may be set.
-        unchanged_since: when that was, by this coordinator's clock.
+        changed_at: when its state was last stored, in seconds since 1970; for display only, because that clock may be
+            set.
+        unchanged_since: the same moment by this coordinator's clock.
         changing_since: when its change began, by this coordinator's clock.
         rescale_seconds: how long the last change took; None: there was none.
         pause: the change whose pause is being measured.
-        shown: what changes have shown so far.
+        shown: measurements from changes so far.
         hasty: the change that is under way doesn't wait for batches that write at least once.
-        at_once: when it is stopped, it needn't come to batch boundaries.
-        drain: the one that was asked for.
-        drains_since: when that was, by this coordinator's clock; None: another coordinator knows.
+        at_once: the job is stopped without waiting for batch boundaries.
+        drain: the requested drain.
+        drains_since: when it was requested, by this coordinator's clock; None: only another coordinator knows.
         drains_for: the seconds that it was expected to take.
     """
 
@@ -250,31 +255,46 @@ class Progress:
     drains_for: float = 0.0
 
     def has_changed(self, at: float, now: float) -> None:
-        """The job's state has: ``at`` in seconds since 1970, ``now`` by this coordinator's clock."""
+        """Record that the job's state has changed, at ``at`` in seconds since 1970 and ``now`` by this coordinator's
+        clock.
+        """
         self.changed_at, self.unchanged_since = at, now
 
     def watch(
-        self, foretold: float, closing: Iterable[Lane], reports: Mapping[str, LaneReport], accepted_at: float
+        self,
+        foretold: float,
+        closing: Collection[Lane],
+        following: Collection[Lane],
+        reports: Mapping[str, LaneReport],
+        accepted_at: float,
     ) -> None:
-        """Measure the pause of a change that was accepted then, in seconds since 1970."""
+        """Measure the pause of a change that was accepted at ``accepted_at``, in seconds since 1970."""
         names = frozenset(lane.id for lane in closing)
-        most = max((reports[name].state_bytes for name in names if name in reports), default=0)
-        self.pause = MeasuredChange(foretold, names, accepted_at, most)
+        its = [reports[name] for name in names if name in reports]
+        self.pause = MeasuredChange(
+            foretold,
+            names,
+            accepted_at,
+            pause_estimate.kind(closing, following),
+            stateful=any(lane.stateful for lane in closing),
+            state_bytes=max((report.state_bytes for report in its), default=0),
+            spent=max((report.batch_progress.seconds for report in its if report.batch_progress), default=0.0),
+        )
 
     def finished(self, now: float) -> float:
-        """All lanes of the generation run; gives how long that took, in seconds."""
+        """Record that all lanes of the generation run. Returns how long that took, in seconds."""
         self.rescale_seconds = now - self.changing_since
         return self.rescale_seconds
 
 
 @dataclass
 class Inputs:
-    """What was seen of a job's inputs.
+    """The observed inputs of a job.
 
     Attributes:
-        look_from: when they are to be looked at again.
-        counts: their partitions as they were seen last.
-        replicas: the racks of their partitions as they were seen last.
+        look_from: when they are due to be checked again.
+        counts: their partitions as last seen.
+        replicas: the racks of their partitions as last seen.
         warning: why the job isn't adapted to them.
     """
 

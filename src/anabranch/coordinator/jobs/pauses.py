@@ -1,4 +1,4 @@
-"""How long output stood still for a change: measured once the job runs, beside what was foretold."""
+"""How long output paused for a change: measured once the job runs, next to the prediction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["measured"]
 
 
 def measured(job: RunningJob, now: float) -> tuple[str, str] | None:
-    """What the log says of the last change, and why; None: that isn't known yet, or was said."""
+    """The log entry for the last change, and its reason; None: it isn't known yet, or was logged before."""
     progress = job.progress
     watched = progress.pause
     if watched is None:
@@ -23,5 +23,5 @@ def measured(job: RunningJob, now: float) -> tuple[str, str] | None:
         return None
     progress.pause = None
     if pause:
-        progress.shown = progress.shown.after(watched.foretold, pause, watched.state_bytes)
+        progress.shown = progress.shown.after(watched, pause)
     return change_log.measurement(pause, watched.foretold)

@@ -1,4 +1,4 @@
-"""Where the containers of a job are, and which seats its tasks should have by that."""
+"""The racks of a job's containers, and which seats its tasks should have accordingly."""
 
 from __future__ import annotations
 
@@ -28,19 +28,21 @@ def where(job: RunningJob, containers: int) -> Where:
 
 
 def placing(job: RunningJob, containers: int) -> Placing:
-    """Gives tasks the seats of so many containers."""
+    """The placement of tasks in this many seats."""
     found, rules = where(job, containers), assignment.rules(job.settings.assignment)
     return lambda stages, former: assignor.seat(stages, former, found, rules)
 
 
 def nearest(job: RunningJob, free: Collection[str], rack: str | None) -> str:
-    """The free seat for a process in a rack: one whose tasks were placed for it, else one for none, else any."""
+    """The best free seat for a process in a rack: one whose tasks were placed for that rack, else one placed for none,
+    else any.
+    """
     placed = {each.seat: each.rack for each in job.model.containers}
     return min(free, key=lambda seat: (placed.get(seat) != rack, placed.get(seat) is not None, seat))
 
 
 def misplaced(job: RunningJob) -> str:
-    """Where containers aren't in the racks that their tasks were placed for; empty if they are, or needn't be."""
+    """Which containers aren't in the racks that their tasks were placed for; empty if all are, or needn't be."""
     if job.settings.assignment.strategy == "none" or len(job.model.containers) == 1:
         return ""
     held = {each.record.seat: each.record.rack for each in job.seats.processes.values()}

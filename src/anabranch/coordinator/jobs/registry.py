@@ -1,4 +1,4 @@
-"""The jobs that a coordinator serves, and the durable steps that take them on: each is stored before it counts."""
+"""The jobs that a coordinator serves, and the durable steps that advance them: each is stored before it counts."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ T = TypeVar("T")
 
 
 class JobRegistry:
-    """The jobs that are served, by name. :meth:`locked` is the way to hold one; most methods want that.
+    """The served jobs, by name. Use :meth:`locked` to hold one; most methods require that.
 
     Args: see :class:`anabranch.coordinator.coordinator.Coordinator`.
 
     Attributes:
-        leases: the lock of what heartbeats that bring figures only touch: they take no other, so it is never held for
-            long.
-        polls: who waits for news.
+        leases: the lock for data that heartbeats with only figures touch. They take no other lock, so it is never held
+            for long.
+        polls: the clients that wait for news.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class JobRegistry:
         self.grace = grace
         self.jobs: dict[str, RunningJob] = {}
         self.unsure = False
-        """Whether the store may hold something else than what is here."""
+        """Whether the store may differ from what is held here."""
         self.leases = threading.Lock()
         self.polls = LongPolls()
         self._lock = threading.Condition()
@@ -82,11 +82,11 @@ class JobRegistry:
 
     @contextmanager
     def locked(self, job: str) -> Iterator[RunningJob]:
-        """Hold a job that is served here, as the store has it.
+        """Hold a job that is served here, in the state that the store has.
 
         Raises:
-            NotFoundError: nobody knows the job.
-            ConflictError: it isn't served here.
+            NotFoundError: there is no such job.
+            ConflictError: this coordinator doesn't serve it.
         """
         with self.locked_all() as jobs:
             if job not in jobs:
@@ -99,19 +99,19 @@ class JobRegistry:
 
     @contextmanager
     def locked_all(self) -> Iterator[dict[str, RunningJob]]:
-        """Hold all jobs that are served here, as the store has them."""
+        """Hold all jobs that are served here, in the state that the store has."""
         with self._lock:
             self._look_again()
             yield self.jobs
 
     @contextmanager
     def locked_as_seen(self) -> Iterator[dict[str, RunningJob]]:
-        """Hold all jobs as they were seen last: the store is not asked whether the last step was stored."""
+        """Hold all jobs as last seen, without asking the store whether the last step was stored."""
         with self._lock:
             yield self.jobs
 
     def wait(self, seconds: float) -> None:
-        """Whoever holds jobs lets go of them until one may have changed, for so many seconds at most."""
+        """Release the held jobs until one may have changed, for at most this many seconds."""
         self._lock.wait(seconds)
 
     def create(self, plan: StartRequest) -> DeploymentRecord:
@@ -142,9 +142,9 @@ class JobRegistry:
         return True
 
     def serve(self, stored: DeploymentRecord, settings: Mapping[str, Any] | None = None) -> None:
-        """Bring a stored deployment from whatever state to starting, with its lanes to do again.
+        """Bring a stored deployment from any state to starting, with its lanes to be run again.
 
-        ``settings``: of one without a program.
+        ``settings``: for a deployment without a program.
         """
         job, stored = stored.job, msgspec.structs.replace(stored, error=None)
         transition = step(Snapshot(state=stored.state, start_wanted=True))
@@ -170,7 +170,9 @@ class JobRegistry:
         self.announce()
 
     def write(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Take a durable step. If the store was lost in it, it may be stored or not: see :meth:`locked_all`."""
+        """Take a durable step. If the store is lost during it, the step may or may not have been stored: see
+        :meth:`locked_all`.
+        """
         try:
             return step(*args, **kwargs)
         except StoreUnavailableError:
@@ -178,7 +180,9 @@ class JobRegistry:
             raise
 
     def _look_again(self) -> None:
-        """After a step of which nobody knows whether it is stored: serve what the store says, as one that adopts."""
+        """After a step that may or may not have been stored, serve what the store has, like a coordinator that adopts
+        jobs.
+        """
         if self.unsure:
             for job in self.store.jobs():
                 if not self.adopt(job):
@@ -191,7 +195,7 @@ class JobRegistry:
         return (None, None) if process is None else (running_job, process)
 
     def up_to_date(self, running_job: RunningJob) -> Generation:
-        """Take the steps of a job that are due; gives the generation that it has then."""
+        """Take the steps of a job that are due, and return its generation afterwards."""
         self.advance(running_job)
         return self.present(running_job)
 
@@ -204,11 +208,11 @@ class JobRegistry:
         return Generation(known[1], running_job.model)
 
     def status(self, running_job: RunningJob, lost: Sequence[ContainerRecord] = ()) -> JobStatus:
-        """A job as it is now. ``lost``: its last processes that have lost their seats."""
+        """The present status of a job. ``lost``: the latest processes that have lost their seats."""
         return status_view.status(running_job, self.clock(), self.lease, lost)
 
     def advance(self, running_job: RunningJob, *, stop_wanted: bool = False) -> None:
-        """Take every step that is due, then wake who waits for one."""
+        """Take every step that is due, then wake the clients that wait for one."""
         self._place_stranded(running_job)
         if self._undo_spoilt(running_job):
             return
@@ -225,12 +229,12 @@ class JobRegistry:
             self.announce()
 
     def _measure_pause(self, running_job: RunningJob) -> None:
-        """Note how long output stood still for the last change, once that is known."""
+        """Record how long output paused for the last change, once that is known."""
         if (found := pauses.measured(running_job, self.clock())) is not None:
             self.store.note([self.event(running_job.job, "coordinator", *found)])
 
     def _place_stranded(self, running_job: RunningJob) -> None:
-        """Give lanes that must be closed, and whose seat is no more, to one that is."""
+        """Give lanes that must be closed, but whose seat no longer exists, to a seat that does."""
         stranded = running_job.stranded()
         if not stranded or not running_job.state.runs:
             return
@@ -244,7 +248,7 @@ class JobRegistry:
             running_job.reports.pop(lane.id, None)
 
     def _undo_spoilt(self, running_job: RunningJob) -> bool:
-        """Whether a change was cancelled as one of its lanes can't start."""
+        """Cancel a change if one of its lanes can't start. Returns whether that was done."""
         if running_job.state is not DeploymentState.CHANGING or not (spoilt := running_job.spoilt()):
             return False
         present, why = self.present(running_job), f"lane {spoilt[0].id} can't start: {spoilt[0].error}"
@@ -258,8 +262,9 @@ class JobRegistry:
         return True
 
     def _give_up(self, running_job: RunningJob) -> bool:
-        """Close lanes that can't start, or that nobody was told of, and that others follow already; gives whether there
-        were any."""
+        """Close lanes that can't start, or that no process was told about, and that already have successors. Returns
+        whether there were any.
+        """
         if not running_job.state.runs:
             return False
         void = [opening.never_begun(lane, lane.error or "") for lane in running_job.spoilt(followed=True)]
@@ -268,7 +273,7 @@ class JobRegistry:
         return bool(void)
 
     def _open(self, running_job: RunningJob) -> bool:
-        """Let lanes start whose predecessors have closed; gives whether there were any."""
+        """Let lanes start whose predecessors have closed. Returns whether there were any."""
         opened = [running_job.as_held(rewind.opened(lane, running_job.known)) for lane in running_job.opening()]
         self._put(running_job, opened, "may start")
         return bool(opened)
@@ -295,27 +300,29 @@ class JobRegistry:
         running_job.progress.has_changed(event.at, self.clock())
 
     def change(self, running_job: RunningJob, planned: NextGeneration, now: bool = False) -> None:
-        """Go into another generation. ``now``: see :class:`anabranch.protocol.commands.ScaleRequest`; another
-        coordinator that takes over knows nothing of it."""
+        """Enter another generation. ``now``: see :class:`anabranch.protocol.commands.ScaleRequest`; another coordinator
+        that takes over doesn't know about it.
+        """
         state, model = DeploymentState.CHANGING, planned.model
         what = f"{running_job.state.value} → {state.value}, generation {model.generation}"
         event = self.event(running_job.job, planned.who, what, _hastily(planned.why, now))
         ending, lanes, noted = planned.ending, planned.result.lanes, transitions.expected(event, planned.result)
         self.write(self.store.change_deployment, model, state, ending, lanes, event, noted)
-        running_job.progress.watch(planned.result.pause, planned.result.closing, running_job.reports, event.at)
+        result = planned.result
+        running_job.progress.watch(result.pause, result.closing, result.lanes, running_job.reports, event.at)
         running_job.change(model, [*planned.ending, *planned.result.lanes], self.clock())
         running_job.progress.hasty = now
         self.advance(running_job)
         self.announce()
 
     def put_drain(self, running_job: RunningJob, drain: DrainProgress | None, who: str, what: str, why: str) -> None:
-        """A drain was asked for, has come so far, or was taken back."""
+        """Record that a drain was requested, has progressed, or was cancelled."""
         event = self.event(running_job.job, who, what, why)
         self.write(self.store.put_drain, running_job.job, running_job.deployment, drain, event)
         running_job.progress.drain = drain
 
     def _take_drain_on(self, running_job: RunningJob) -> bool:
-        """Take the steps of a drain that are due."""
+        """Take the steps of a drain that are due. Returns whether there were any."""
         moved = False
         while running_job.state is DeploymentState.DRAINING and running_job.progress.drain is not None:
             following = draining.following(running_job.progress.drain, running_job.lanes, running_job.reports)
@@ -328,7 +335,7 @@ class JobRegistry:
         return moved
 
     def undo(self, running_job: RunningJob, present: Generation, who: str, why: str) -> None:
-        """Go back to what the job was before the change that is under way. It must be one that can be undone."""
+        """Return to the state before the change that is under way, which must be one that can be undone."""
         if running_job.follows:
             self.replace(running_job, next_deployment.undone(self.store, running_job, present, who, why))
             return
@@ -336,14 +343,14 @@ class JobRegistry:
         self.change(running_job, transitions.undone(running_job, present, before, who, why))
 
     def hasten(self, running_job: RunningJob) -> None:
-        """The change that is under way shall not wait for batches that write at least once."""
+        """Make the change that is under way stop waiting for batches that write at least once."""
         if running_job.state is DeploymentState.CHANGING and not running_job.progress.hasty:
             self.store.note([self.event(running_job.job, "user", "the change is hastened", HASTE)])
             running_job.progress.hasty = True
             self.advance(running_job)
 
     def replace(self, running_job: RunningJob, planned: NextDeployment, now: bool = False) -> None:
-        """Go into another deployment of a job that runs. ``now`` as in :meth:`change`."""
+        """Enter another deployment of a running job. ``now`` as in :meth:`change`."""
         state = DeploymentState.CHANGING
         what = f"{running_job.state.value} → {state.value}, {planned.what}"
         event = self.event(running_job.job, planned.who, what, _hastily(planned.why, now))
@@ -351,7 +358,8 @@ class JobRegistry:
         self.write(self.store.replace_deployment, planned.start, state, former, planned.ending, event, noted)
         start, settings = planned.start, {} if planned.start.program is None else planned.start.program.settings
         terms = DeploymentTerms(RunSettings.of(settings), start.until_caught_up, start.promises)
-        running_job.progress.watch(planned.result.pause, planned.result.closing, running_job.reports, event.at)
+        result = planned.result
+        running_job.progress.watch(result.pause, result.closing, result.lanes, running_job.reports, event.at)
         running_job.replace(start, terms, planned.ending, self.clock())
         running_job.progress.has_changed(event.at, self.clock())
         running_job.progress.hasty = now
@@ -370,7 +378,7 @@ class JobRegistry:
         self.announce()
 
     def announce(self) -> None:
-        """Wake who waits for something that may have changed."""
+        """Wake clients that wait for something that may have changed."""
         self._lock.notify_all()
         self.polls.wake(self._has_news)
 

@@ -1,7 +1,7 @@
-"""A job that this coordinator serves: its lanes and processes, and what follows from them. It knows no store, clock or
+"""A job that this coordinator serves: its lanes and processes, and what follows from them. It has no store, clock or
 lock.
 
-Seats, offers, standbys, racks, status and snapshots are in neighbouring modules, as functions of a running job.
+Functions of a running job for seats, offers, standbys, racks, status and snapshots are in neighbouring modules.
 """
 
 from __future__ import annotations
@@ -37,20 +37,19 @@ from anabranch.protocol.lane_report import LanePhase, LaneReport
 __all__ = ["RUN_STATES", "RunningJob", "figures"]
 
 RUN_STATES = frozenset({LaneState.PLANNED, LaneState.RUNNING, LaneState.CLOSING})
-"""The states of lanes that a container has something to do for."""
+"""The states of lanes for which a container has work to do."""
 _STOP_IT = "stop that container: it runs what it was not told to"
 
 
 @dataclass
 class RunningJob:
-    """A job that is served. Whoever changes it holds it: see
-    :meth:`anabranch.coordinator.jobs.registry.JobRegistry.locked`.
+    """A job that is served. To change it, hold it: see :meth:`anabranch.coordinator.jobs.registry.JobRegistry.locked`.
 
     Attributes:
         model: the present generation.
         known: the lanes of all deployments, by id.
-        reports: the last one of each lane in this run.
-        figures: of each stage, its tasks, and in how many containers an SSP is read.
+        reports: the latest one of each lane in this run.
+        figures: for each stage, its number of tasks, and in how many containers an SSP is read.
     """
 
     job: str
@@ -86,7 +85,7 @@ class RunningJob:
 
     @property
     def lanes(self) -> list[Lane]:
-        """The lanes of the deployment; and those of former ones that aren't closed yet."""
+        """The lanes of the deployment, and lanes of former deployments that aren't closed yet."""
         present = self.deployment
         return [
             lane for lane in self.known.values() if lane.deployment == present or lane.state is not LaneState.CLOSED
@@ -94,17 +93,17 @@ class RunningJob:
 
     @property
     def follows(self) -> bool:
-        """Whether the generation is the first one of a deployment that goes on from the lanes of another one."""
+        """Whether this is the first generation of a deployment that continues from the lanes of another one."""
         return self.model.replaces > 0 and self.generation == 1
 
     def deployment_of(self, seat: str) -> int:
-        """The deployment that a seat is for now: the first of those that have lanes there which aren't closed."""
+        """The deployment that a seat is for now: the first one with lanes in that seat that aren't closed."""
         its = (lane.deployment for lane in self.lanes if lane.seat == seat and lane.state is not LaneState.CLOSED)
         return min(its, default=self.deployment)
 
     @property
     def busy_seats(self) -> frozenset[str]:
-        """Those that there is something to do in."""
+        """The seats in which there is work to do."""
         return self.model_seats | {lane.seat for lane in self.lanes if lane.state is not LaneState.CLOSED}
 
     @property
@@ -112,7 +111,7 @@ class RunningJob:
         return not self.state.active
 
     def ended(self, lane: str) -> bool:
-        """Whether a lane runs no more, until a process takes its seat."""
+        """Whether a lane no longer runs, until a process takes its seat."""
         if self.known[lane].state is LaneState.CLOSED:
             return True
         if lane not in self.reports or self.reports[lane].phase != LanePhase.ENDED:
@@ -121,19 +120,19 @@ class RunningJob:
         return self.state is not DeploymentState.DRAINING or self.reports[lane].stopped
 
     def is_over(self, lane: str) -> bool:
-        """Whether a lane has ended at a batch boundary, so that others can go on from there."""
+        """Whether a lane has ended at a batch boundary, so that others can continue from there."""
         return lane in self.reports and self.reports[lane].phase == LanePhase.ENDED and not self.reports[lane].pending
 
     def attempt(self, lane: str) -> int:
-        """How often its container has begun a lane."""
+        """How often its container has started a lane."""
         return self.reports[lane].attempt if lane in self.reports else 1
 
     def caught_up(self, lane: str) -> bool:
-        """Whether a lane has ended by itself."""
+        """Whether a lane has ended because it had caught up."""
         return self.ended(lane) and not (lane in self.reports and self.reports[lane].stopped)
 
     def followers(self) -> dict[str, list[str]]:
-        """By lane, those that go on from it."""
+        """The lanes that continue from each lane."""
         found: dict[str, list[str]] = {}
         for lane in self.lanes:
             for before in lane.predecessors:
@@ -141,12 +140,14 @@ class RunningJob:
         return found
 
     def as_held(self, lane: Lane) -> Lane:
-        """A lane with the process that holds its seat; whoever takes a free seat gets its lanes then."""
+        """A lane with the epoch of the process that holds its seat. If nobody holds it, the lane is unchanged: whoever
+        takes the seat gets it.
+        """
         holder = self.seats.of(lane.seat)
         return lane if holder is None else msgspec.structs.replace(lane, epoch=holder.record.epoch)
 
     def change(self, model: JobModel, lanes: Iterable[Lane], now: float) -> None:
-        """Go into another generation; ``lanes`` are those that are new, or have changed."""
+        """Enter another generation; ``lanes`` are those that are new or changed."""
         self.known.update({lane.id: lane for lane in lanes})
         if self.state is not DeploymentState.CHANGING:
             self.progress.changing_since = now
@@ -154,7 +155,7 @@ class RunningJob:
         self.figures = figures(model)
 
     def replace(self, start: StartRequest, terms: DeploymentTerms, ended: Iterable[Lane], now: float) -> None:
-        """Go into another deployment, as :meth:`change`. ``ended``: the lanes of the former one that have changed."""
+        """Enter another deployment, as :meth:`change`. ``ended``: the lanes of the former one that have changed."""
         self.deployment = start.model.run_id
         self.terms, self.error = terms, None
         self.scaling.refused = self.scaling.advised = 0
@@ -162,8 +163,9 @@ class RunningJob:
         self.change(start.model, [*ended, *start.lanes], now)
 
     def snapshot(self) -> Self:
-        """The job as it is now, for whoever plans or reads while nobody holds it. The records in it never change; what
-        holds them is a copy."""
+        """The job as it is now, for planning or reading while nobody holds it. Its records never change; their
+        containers are copied.
+        """
         found = copy.copy(self)
         found.known, found.reports = dict(self.known), dict(self.reports)
         processes = {name: replace(each, offered=set(each.offered)) for name, each in self.seats.processes.items()}
@@ -174,8 +176,9 @@ class RunningJob:
         return found
 
     def plans_alike(self, other: RunningJob) -> bool:
-        """Whether what comes of a change of this job is what comes of it of the ``other``: both are the same job, at
-        different times. How long output would stand still isn't looked at."""
+        """Whether a change to this job has the same result as the same change to ``other``, the same job at another
+        time. The predicted pause isn't compared.
+        """
         return (
             self.model is other.model
             and (self.deployment, self.state) == (other.deployment, other.state)
@@ -190,7 +193,7 @@ class RunningJob:
         return lanes, {each.record.seat: each.record.rack for each in self.seats.processes.values()}
 
     def stranded(self) -> list[Lane]:
-        """The lanes that must still be closed, of seats that are no more and that nobody holds."""
+        """The lanes that must still be closed, in seats that no longer exist and that nobody holds."""
         taken = self.seats.taken | self.model_seats
         return [
             lane
@@ -199,8 +202,9 @@ class RunningJob:
         ]
 
     def spoilt(self, followed: bool = False) -> list[Lane]:
-        """The lanes that failed before they have ever begun: of the present generation, or those that others go on
-        from."""
+        """The lanes that failed before they ever began: of the present generation, or those that others continue
+        from.
+        """
         found = [
             lane
             for lane in self.lanes
@@ -212,7 +216,7 @@ class RunningJob:
         return [lane for lane in found if (lane.id in heads) is not followed]
 
     def opening(self) -> list[Lane]:
-        """The lanes of which it isn't known yet where they begin, and now it can be."""
+        """The lanes whose start wasn't known until now, and can now be determined."""
         return [
             lane
             for lane in self.lanes
@@ -220,8 +224,9 @@ class RunningJob:
         ]
 
     def needless(self) -> list[Lane]:
-        """The lanes of former deployments that must be closed, and that no process was ever told of. Where one of the
-        first lanes of a job would begin, only a process can tell."""
+        """The lanes of former deployments that must be closed, and that no process was ever told about. For the first
+        lanes of a job, only a process can determine where they begin.
+        """
         told = {lane for process in self.seats.processes.values() for lane in process.offered}
         followed = {name for lane in self.lanes for name in lane.predecessors}
         return [
@@ -238,8 +243,8 @@ class RunningJob:
         """A lane that a process reports.
 
         Raises:
-            NotFoundError: nobody knows it.
-            ConflictError: it is of another seat or of another deployment.
+            NotFoundError: there is no such lane.
+            ConflictError: it belongs to another seat or another deployment.
         """
         if lane not in self.known:
             raise NotFoundError(f"{process.record.id} reports lane {lane[:200]!r}, which nobody knows", _STOP_IT)
@@ -252,20 +257,21 @@ class RunningJob:
         return its
 
     def is_news(self, report: LaneReport) -> bool:
-        """After the end of a lane in this run nothing is: it was overtaken on its way. But one that had caught up
-        begins again to drain."""
+        """Whether a report is news. After the end of a lane in this run, no report is: it was overtaken on its way. The
+        exception is a lane that had caught up and starts again to drain.
+        """
         before = self.reports.get(report.lane)
         if before is None or before.phase not in LAST_PHASES:
             return True
         return before.phase == LanePhase.ENDED and not self.ended(report.lane)
 
     def last_batch(self, lane: str) -> int:
-        """The last one that a lane is known to have committed."""
+        """The last batch that a lane is known to have committed."""
         return self.reports[lane].batch if lane in self.reports else -1
 
 
 def figures(model: JobModel) -> dict[str, tuple[int, float]]:
-    """Of each stage, its tasks, and in how many containers an SSP is read."""
+    """For each stage, its number of tasks, and in how many containers an SSP is read."""
     found, seats = {}, model.seats_of_tasks()
     for stage in model.stages:
         ratio = placement.consumption(stage.tasks, seats[stage.stage]) if len(model.containers) > 1 else 1.0

@@ -1,4 +1,6 @@
-"""Who gets a seat of a job, what becomes of its lanes when a seat is taken or lost, how many processes are needed."""
+"""Who gets a seat of a job, what happens to its lanes when a seat is taken or lost, and how many processes are
+needed.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,15 @@ __all__ = ["demand", "expel", "free", "may_write", "program_due", "relieved", "t
 
 
 def program_due(job: RunningJob) -> int:
-    """The deployment whose code a process should have that comes now."""
+    """The deployment whose code the next process should have."""
     taken = job.seats.taken
     return min((job.deployment_of(seat) for seat in job.busy_seats - taken), default=job.deployment)
 
 
 def relieved(job: RunningJob) -> bool:
-    """Whether lanes of former deployments may end: warm containers are there for those that follow, or somebody else
-    starts containers, and does so when others have ended."""
+    """Whether lanes of former deployments may end: warm containers are ready for their successors, or containers are
+    started externally, once others have ended.
+    """
     if job.seats.launching is None or job.state is not DeploymentState.CHANGING:
         return True
     there = {p.record.execution for p in job.seats.processes.values() if p.record.deployment == job.deployment}
@@ -30,20 +33,21 @@ def relieved(job: RunningJob) -> bool:
 
 
 def free(job: RunningJob, deployment: int) -> frozenset[str]:
-    """The seats that nobody has, and whose lanes nobody else can write for any more: those that are for such a
-    deployment now."""
+    """The seats that nobody has, and whose lanes no other process can write for any more, among those that are now for
+    this deployment.
+    """
     taken = job.seats.taken | {lane.seat for lane in job.lanes if lane.unfenced}
     return frozenset(seat for seat in job.busy_seats - taken if job.deployment_of(seat) == deployment)
 
 
 def may_write(job: RunningJob, process: Process) -> list[Lane]:
-    """The lanes of a process's seat that it may have begun and hasn't told to have ended."""
+    """The lanes of a process's seat that it may have started and hasn't reported as ended."""
     its = [lane for lane in job.lanes if lane.seat == process.record.seat and lane.state is not LaneState.CLOSED]
     return [lane for lane in its if lane.folder_epoch and not job.ended(lane.id)]
 
 
 def demand(job: RunningJob, now: float, lease: float) -> Demand:
-    """Whom a launcher should let run for it."""
+    """The containers that a launcher should run for the job."""
     runs = job.state.runs
     former = {seat for seat in job.busy_seats if job.deployment_of(seat) != job.deployment}
     former |= {p.record.seat for p in job.seats.processes.values() if p.record.deployment != job.deployment}
@@ -71,7 +75,7 @@ def _holders(job: RunningJob) -> frozenset[str]:
 
 
 def expel(job: RunningJob, process: Process, lanes: Sequence[Lane]) -> None:
-    """A process has lost its seat; its lanes are as they were stored."""
+    """Record that a process has lost its seat; its lanes are as stored."""
     del job.seats.processes[process.record.id]
     for lane in lanes:
         job.known[lane.id] = lane
@@ -79,7 +83,7 @@ def expel(job: RunningJob, process: Process, lanes: Sequence[Lane]) -> None:
 
 
 def take(job: RunningJob, process: Process, lanes: Sequence[Lane], now: float) -> None:
-    """A process takes its seat and its lanes. Those that ended begin again, unless they had caught up."""
+    """Give a seat and its lanes to a process. Lanes that had ended start again, unless they had caught up."""
     former = job.seats.of(process.record.seat)
     if former is not None:
         del job.seats.processes[former.record.id]
@@ -94,8 +98,9 @@ def take(job: RunningJob, process: Process, lanes: Sequence[Lane], now: float) -
 
 
 def until_seated(job: RunningJob, free: Collection[str]) -> float:
-    """Seconds until containers are there for these seats, as expected; 0.0: they stand by, or nobody of ours starts
-    them."""
+    """The expected seconds until containers are ready for these seats. 0.0: they stand by, or the launcher starts
+    none.
+    """
     if job.seats.launching is None or len(free) <= len(job.seats.asked):
         return 0.0
     return job.progress.shown.container

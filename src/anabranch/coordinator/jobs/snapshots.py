@@ -37,7 +37,7 @@ def taken(job: RunningJob, now: float, *, stop_wanted: bool = False) -> Snapshot
 
 
 def _starved(job: RunningJob) -> set[str]:
-    """The lanes that come after one that failed."""
+    """The lanes downstream of a failed one."""
     failed = {lane.id for lane in job.lanes if lane.state is LaneState.FAILED}
     if not failed:
         return failed

@@ -1,4 +1,6 @@
-"""The standbys of a lane: who keeps which, and whether lanes that end wait for those that follow to have some."""
+"""The standbys of a lane: which process maintains which, and whether ending lanes wait until their successors have
+some.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from anabranch.protocol.standby import StandbyReport
 __all__ = ["behind", "is_news", "members", "prepare", "unready", "wanted"]
 
 _COPIES_WITHIN = 300.0
-"""A lane that is to end goes on for so many seconds at most, until those that follow have standbys to begin with."""
+"""An ending lane continues for at most this many seconds, until its successors have standbys to begin with."""
 
 
 def members(job: RunningJob) -> dict[str, Member]:
@@ -32,7 +34,7 @@ def members(job: RunningJob) -> dict[str, Member]:
 
 
 def _runners(job: RunningJob) -> dict[str, str]:
-    """Of each stateful lane that runs in a folder, its process."""
+    """The process of each stateful lane that runs in a folder."""
     holders = {each.record.seat: each.record for each in job.seats.processes.values()}
     return {
         lane.id: holders[lane.seat].execution
@@ -62,7 +64,7 @@ def _moving(job: RunningJob, runners: Mapping[str, str]) -> dict[str, list[str]]
 
 
 def unready(job: RunningJob) -> frozenset[str]:
-    """The lanes that are to end, and go on until those that follow have standbys to begin with."""
+    """The ending lanes that continue until their successors have standbys to begin with."""
     if not (job.standbys.patient and job.settings.assignment.standbys and job.state is DeploymentState.CHANGING):
         return frozenset()
     there = members(job).values()
@@ -100,5 +102,5 @@ def behind(job: RunningJob, has: StandbyReport) -> int | None:
 
 
 def _shape(has: StandbyReport) -> tuple[str, int, int, bool, str]:
-    """A report of a standby without how far it is."""
+    """A standby's report without its progress."""
     return (has.lane, has.epoch, has.number, has.batch < 0, has.error)

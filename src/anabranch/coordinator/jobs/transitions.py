@@ -1,4 +1,4 @@
-"""What becomes of a running job that goes into another generation. Pure: nothing is stored here."""
+"""The next generation of a running job. Pure: nothing is stored here."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class NextGeneration:
     """The next generation of a job.
 
     Attributes:
-        result: what is said of it to whoever asked for it.
-        ending: the lanes of the present generation that end, as they are then.
-        who: asked for it, for the reason ``why``.
+        result: the answer for the client.
+        ending: the lanes of the present generation that end, in their final form.
+        who: requested it, for the reason ``why``.
     """
 
     model: JobModel
@@ -89,7 +89,7 @@ def check_changeable(running_job: RunningJob) -> None:
 
 
 def undone(running_job: RunningJob, present: Generation, before: JobModel, who: str, why: str) -> NextGeneration:
-    """A generation that is as the one ``before`` the present one, which a change has not reached yet."""
+    """A generation like the one ``before`` the present one, to undo a change that is under way."""
     void = [opening.never_begun(lane, why) for lane in running_job.spoilt()]
     if present.model.rewound:
         its = {lane.id: lane for lane in running_job.lanes}
@@ -187,7 +187,11 @@ def next_generation(
         closing=ending,
         lanes=change.lanes,
         pause=pause_estimate.expected(
-            ending, running_job.reports, running_job.progress.shown, seats.until_seated(running_job, free)
+            ending,
+            running_job.reports,
+            pause_estimate.kind(ending, change.lanes),
+            running_job.progress.shown,
+            seats.until_seated(running_job, free),
         ),
         free=free,
         before=traffic.of(follow.heads(its.values()), racks.where(running_job, len(running_job.model.containers))),
@@ -209,7 +213,7 @@ def named(lanes: Mapping[str, Lane], change: Change) -> tuple[Lane, ...]:
 def ending_lanes(
     running_job: RunningJob, lanes: Mapping[str, Lane], change: Change, void: Sequence[Lane] = ()
 ) -> tuple[Lane, ...]:
-    """The lanes that a change closes, as they are then; ``void`` are closed already."""
+    """The lanes that a change closes, in their final form; ``void`` are closed already."""
     over = {lane.id for lane in void}
     return tuple(
         msgspec.structs.replace(lanes[name], state=LaneState.CLOSED if running_job.is_over(name) else LaneState.CLOSING)
@@ -219,6 +223,6 @@ def ending_lanes(
 
 
 def expected(change: Event, result: ScaleResult | RewindResult | DeployResult) -> list[Event]:
-    """What is expected of a change, to be noted with it."""
+    """The predicted effects of a change, to be logged with it."""
     what, why = change_log.expectation(result.pause, len(result.closing), len(result.lanes))
     return [msgspec.structs.replace(change, who="coordinator", what=what, why=why)] if result.closing else []

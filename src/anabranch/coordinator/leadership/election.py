@@ -12,16 +12,17 @@ __all__ = ["Election"]
 
 
 class Election:
-    """One candidate. No two of them lead at once if their clocks run at one rate, however long a process is paused.
+    """A candidate. No two candidates lead at once as long as their clocks run at the same rate, however long a process
+    is paused.
 
-    A leader counts its lease from before it sent a beat. Another counts from after it first saw that beat, waits for
-    longer than the lease, and claims only a row on which that beat is still the last.
+    A leader counts its lease from before it sent a heartbeat. Another candidate counts from after it first saw that
+    heartbeat, waits for longer than the lease, and claims the row only if that heartbeat is still the last.
 
     Args:
-        store: writes only while it leads, from now on. Claimed and resigned here and nowhere else.
+        store: from now on it only writes while this candidate leads. Nothing else claims or resigns it.
         holder: the URL of this coordinator.
-        clock: seconds, of a clock that goes on while the machine sleeps.
-        lease: how long a beat counts, in seconds.
+        clock: seconds on a clock that keeps running while the machine sleeps.
+        lease: how long a heartbeat counts, in seconds.
         grace: how much longer others wait.
     """
 
@@ -45,9 +46,9 @@ class Election:
         return self._clock() < self._ends
 
     def step(self) -> bool:
-        """Renew the lease, or claim one that is free; to be called about every second by one thread.
+        """Renew the lease, or claim a free one. To be called about every second, by one thread.
 
-        A store that is away is a beat that was missed.
+        An unavailable store counts as a missed heartbeat.
 
         Returns:
             whether this one leads.
@@ -62,7 +63,8 @@ class Election:
         return self.leads
 
     def resign(self) -> None:
-        """Lead no more, so that another may at once; nothing happens if this one doesn't. By the thread of ``step``.
+        """Stop leading, so that another candidate may lead at once; does nothing if this one doesn't lead. To be called
+        by the thread of ``step``.
 
         Raises:
             StoreUnavailableError: others can't be told, and wait for the lease to end.

@@ -1,4 +1,4 @@
-"""The locks of jobs that a coordinator serves on a store in SQLite: ``anabranch run`` doesn't serve them meanwhile."""
+"""The locks of jobs that a coordinator serves from a store in SQLite: ``anabranch run`` can't serve them meanwhile."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ __all__ = ["JobLocks"]
 
 
 class JobLocks:
-    """Thread-safe. A store on a server has none: there only one coordinator leads, and nobody runs jobs beside it.
+    """Thread-safe. A store on a server has no locks: only one coordinator leads there, and ``anabranch run`` can't use
+    it.
 
     Args:
-        url: where others reach this coordinator; it is noted beside a lock.
+        url: where others reach this coordinator; it is written next to a lock.
     """
 
     def __init__(self, store_url: str, url: str) -> None:
@@ -27,7 +28,7 @@ class JobLocks:
 
     @contextmanager
     def taken(self, job: str) -> Iterator[None]:
-        """Have a job's lock, and keep it if all goes well inside."""
+        """Hold a job's lock, and keep it if the body succeeds."""
         with self._guard:
             taken = self.take(job)
             try:
@@ -38,7 +39,7 @@ class JobLocks:
                 raise
 
     def take(self, job: str) -> bool:
-        """Take a job's lock; gives whether it was free. ConflictError if another process has it."""
+        """Take a job's lock. Returns whether it was free before. Raises ConflictError if another process has it."""
         if address.is_on_server(self._store_url) or address.path_of(self._store_url) is None:
             return False
         with self._guard:
@@ -51,7 +52,7 @@ class JobLocks:
             return True
 
     def give(self, job: str) -> None:
-        """Give a job's lock back; nothing happens if it isn't held."""
+        """Take a job's lock. Returns whether this call took it. Raises ConflictError if another process has it."""
         with self._guard:
             if job in self._locks:
                 endpoint.remove(self._store_url, job)

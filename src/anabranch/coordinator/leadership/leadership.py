@@ -31,7 +31,7 @@ Fencing = Callable[[Lane, Mapping[str, Any]], None]
 class Leadership:
     """Holds the election, adopts the jobs of the store when it is won, and has lanes fenced. Inside ``with``.
 
-    On a store in SQLite, a job that a process of ``anabranch run`` serves is left to that.
+    On a store in SQLite, jobs that an ``anabranch run`` process serves are left to it.
 
     Args:
         url: where others reach this coordinator.
@@ -78,7 +78,7 @@ class Leadership:
         return self._led and self._election.leads
 
     def check(self) -> None:
-        """Raises NotLeadingError, which names who does, if this one doesn't lead."""
+        """Raises NotLeadingError, which names the leader, if this one doesn't lead."""
         if self.leads:
             return
         found = self._store.leader()

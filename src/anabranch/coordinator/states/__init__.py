@@ -1,4 +1,4 @@
-"""The life of a deployment: one file a state, each with a step to the next."""
+"""The life of a deployment: one file for each state, with a step to the next one."""
 
 from anabranch.coordinator.states import (
     changing,

@@ -1,4 +1,4 @@
-"""Changing: some lanes are closed, others go on from them. The generation is the next one already."""
+"""Changing: some lanes are closed, and others continue from them. The generation is already the next one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drained: nothing is in flight, and all windows are out. What is started next is another deployment."""
+"""Drained: nothing is in flight, and all windows have been emitted. The next start makes another deployment."""
 
 from __future__ import annotations
 

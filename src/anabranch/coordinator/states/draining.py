@@ -1,4 +1,6 @@
-"""Draining: nothing more is taken in, and stage by stage what was is finished. Who cancels it lets it run again."""
+"""Draining: nothing more is taken in, and what has been taken in is finished stage by stage. If the drain is cancelled,
+the deployment runs again.
+"""
 
 from __future__ import annotations
 

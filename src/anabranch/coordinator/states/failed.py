@@ -1,4 +1,4 @@
-"""Failed: it keeps its first error, and tries again when it is started again."""
+"""Failed: it keeps its first error, and is retried when it is started again."""
 
 from __future__ import annotations
 

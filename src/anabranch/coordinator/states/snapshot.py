@@ -1,4 +1,4 @@
-"""What a state's step sees of a deployment, and what it answers."""
+"""What a state's step sees of a deployment, and what it returns."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["LaneView", "Snapshot", "Transition", "interrupted"]
 
 
 class LaneView(msgspec.Struct, frozen=True, kw_only=True):
-    """A lane that isn't closed, in this run: it runs; it has ended; a live container still has it; it failed with an
-    error. ``starved``: one of the lanes before it failed, so that it won't see the end of its inputs. ``closing``:
-    others go on from it once it is closed.
+    """A lane that isn't closed, in this run: it runs, has ended, is still held by a live container, or has failed with
+    an error. ``starved``: a lane before it failed, so it won't reach the end of its inputs. ``closing``: others
+    continue from it once it is closed.
     """
 
     id: str
@@ -28,8 +28,9 @@ class LaneView(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """A deployment at one moment. ``error``: the first one. What is wanted, the user asked for. ``drains``: so is that
-    it drains, and it isn't done."""
+    """A deployment at one moment. ``error``: the first one. ``wanted``: the user wants it to run. ``drains``: the user
+    wants it to drain, and that isn't done yet.
+    """
 
     state: DeploymentState
     lanes: tuple[LaneView, ...] = ()
@@ -46,7 +47,7 @@ class Snapshot:
 
     @property
     def up(self) -> bool:
-        """Whether no lane is closing, and all others run, as far as they can."""
+        """Whether no lane is closing, and all others run as far as they can."""
         return all(
             not lane.closing and (lane.running or lane.error is not None or (lane.ended and self.until_caught_up))
             for lane in self.lanes
@@ -54,7 +55,7 @@ class Snapshot:
 
     @property
     def broken(self) -> bool:
-        """Whether lanes have failed, and no other one has anything to do."""
+        """Whether lanes have failed, and no other lane has anything to do."""
         idle = self.until_caught_up
         over = all(lane.error is not None or (idle and (lane.ended or lane.starved)) for lane in self.lanes)
         return over and self.failure is not None
@@ -62,7 +63,7 @@ class Snapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class Transition:
-    """A deployment goes into the state ``to``; ``error`` stays with it."""
+    """A deployment's transition to the state ``to``, with an ``error`` that it keeps."""
 
     to: DeploymentState
     why: str
@@ -70,7 +71,9 @@ class Transition:
 
 
 def interrupted(snapshot: Snapshot, doing: str) -> Transition | None:
-    """What ends a state in which lanes are wanted; ``doing``: what the process did to the job, should it have died."""
+    """What ends a state in which lanes are wanted; ``doing``: what the process was doing to the job, should it have
+    died.
+    """
     if snapshot.start_wanted:
         return Transition(to=DeploymentState.STARTING, why=f"the process that {doing} it died")
     if snapshot.broken:

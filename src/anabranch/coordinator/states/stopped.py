@@ -1,4 +1,4 @@
-"""Stopped: it goes on where it was when it is started again."""
+"""Stopped: it continues from where it was when it is started again."""
 
 from __future__ import annotations
 

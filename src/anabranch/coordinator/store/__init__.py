@@ -1,4 +1,4 @@
-"""The coordinator's durable memory: one place knows the tables and the queries."""
+"""The coordinator's durable memory: the only place with tables and queries."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,9 @@ __all__ = ["ContainerRecord", "DeploymentRecord", "Event", "EventRange", "Leader
 
 
 def __getattr__(name: str) -> Any:
-    """The store itself is imported when it is asked for: SQLAlchemy takes longer than most verbs of the command line,
-    which ask a coordinator."""
+    """The store itself is imported on demand: SQLAlchemy takes longer to import than most verbs of the command line
+    run, and these ask a coordinator.
+    """
     if name == "Store":
         from anabranch.coordinator.store.store import Store
 

@@ -1,4 +1,4 @@
-"""The URL of a store, taken apart: what may be shown of it, and what its references stand for."""
+"""The URL of a store in its parts: what may be shown of it, and the values of its references."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ def path_of(url: str) -> Path | None:
     """The file of a store's database; None for one in memory or on a server.
 
     Raises:
-        ConfigError: not a database URL, or a database that a store can't live in.
+        ConfigError: it isn't a database URL, or a store can't be in such a database.
     """
     return Address(url).path
 
 
 def shown(url: str) -> str:
-    """A store's URL as a message may name it: no password."""
+    """A store's URL for messages, without the password."""
     return Address(url).shown
 
 
 def is_on_server(url: str) -> bool:
-    """Whether several machines may use it: it is PostgreSQL's."""
+    """Whether several machines may use it, because it is a PostgreSQL database."""
     return Address(url).kind == "postgresql"
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder for its owner alone, with its parents; ConfigError if that can't be."""
+    """Make a folder for its owner alone, with its parents; raises ConfigError if that isn't possible."""
     try:
         own_files.make_folder(folder)
     except OSError as error:
@@ -59,7 +59,7 @@ class Address:
     """Where a store is. ``kind``: sqlite or postgresql; ``shown``: for messages, without passwords.
 
     Raises:
-        ConfigError: not the URL of a database that a store can live in.
+        ConfigError: it isn't the URL of a database that a store can be in.
     """
 
     def __init__(self, url: str) -> None:
@@ -89,7 +89,7 @@ class Address:
         return Path(self._put_back(database)) if database and database != _MEMORY else None
 
     def resolved(self) -> sa.URL:
-        """For connecting; ConfigError when a reference can't be resolved."""
+        """The URL for connecting; raises ConfigError when a reference can't be resolved."""
         import sqlalchemy as sa
 
         url = self._url
@@ -105,7 +105,7 @@ class Address:
         )
 
     def scrubbed(self, message: str) -> str:
-        """``message`` without what passwords and references stand for."""
+        """``message`` without passwords and the values of references."""
         url = self.resolved()
         secret = {resolved(_SETTING, reference) for reference in self._references.values()}
         secret |= {str(url.query[name]) for name in url.query if "password" in name}
@@ -141,6 +141,6 @@ def _parsed(text: str, url: str) -> sa.URL:
 
 
 def _outward(url: str) -> str:
-    """What may be shown of a URL that can't be taken apart."""
+    """What may be shown of a URL that can't be parsed."""
     shown = re.sub(r"^.*@", "***@", url, flags=re.DOTALL)
     return re.sub(r"\?.*", "?***", shown, flags=re.DOTALL)

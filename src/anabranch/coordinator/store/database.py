@@ -23,9 +23,10 @@ _FORMAT = sa.select(tables.meta.c.value).where(tables.meta.c.key == "format")
 
 
 def create(url: str) -> sa.Engine:
-    """The database at ``url``, with a store of the present format in it: made, or migrated if an older one is there.
+    """The database at ``url``, with a store in the present format. It is created if necessary; an older store is
+    migrated.
 
-    SQLite's file is made if it isn't there, PostgreSQL's database must be.
+    An SQLite file is created if it doesn't exist; a PostgreSQL database must exist.
     """
     address = Address(url)
     if address.path is not None:
@@ -40,10 +41,10 @@ def create(url: str) -> sa.Engine:
 
 
 def open_existing(url: str, to_write: bool = False) -> sa.Engine:
-    """The database at ``url``; NotFoundError if there is no store. Creates nothing.
+    """The database at ``url``; raises NotFoundError if there is no store. Creates nothing.
 
-    A store of an older format is migrated if it is opened ``to_write``. To be read, it stays as it is: of SQLite's file
-    there is a copy in memory then, which is migrated and can't be written.
+    A store of an older format is migrated if it is opened ``to_write``. Otherwise it stays as it is, and an SQLite file
+    is copied into memory, where the copy is migrated and can't be written.
     """
     address = Address(url)
     if address.kind == "postgresql":
@@ -71,7 +72,7 @@ def open_existing(url: str, to_write: bool = False) -> sa.Engine:
 
 @contextmanager
 def _opening(engine: sa.Engine, url: str) -> Iterator[None]:
-    """Database errors are explained, and if anything fails inside, the connections are closed."""
+    """Database errors are explained, and if the body fails, the connections are closed."""
     try:
         with explained(url):
             yield
@@ -82,10 +83,10 @@ def _opening(engine: sa.Engine, url: str) -> Iterator[None]:
 
 @contextmanager
 def explained(url: str) -> Iterator[None]:
-    """Database errors inside become AnabranchErrors that name the store and a cure.
+    """Database errors in the body become AnabranchErrors that name the store and a cure.
 
     Raises:
-        StoreUnavailableError: PostgreSQL can't be reached, or is lost in the middle.
+        StoreUnavailableError: PostgreSQL can't be reached, or the connection was lost halfway.
         ConflictError: another process has locked SQLite's file.
     """
     try:
@@ -100,7 +101,7 @@ def explained(url: str) -> Iterator[None]:
 
 
 def _on_server() -> ModuleType:
-    """What knows PostgreSQL: its driver takes long to import, and most stores don't need it."""
+    """The module for PostgreSQL, imported on demand: its driver takes long to import, and most stores don't need it."""
     from anabranch.coordinator.store import postgresql
 
     return postgresql
@@ -118,8 +119,9 @@ def _missing(address: Address) -> AnabranchError:
 
 
 def check_format(connection: sa.Connection, url: str) -> None:
-    """Raises UnsupportedFormatError if the store has another format than when it was opened: a newer anabranch has
-    migrated it. None will do so before the transaction has ended."""
+    """Raises UnsupportedFormatError if the store's format has changed since it was opened: a newer anabranch has
+    migrated it. No process can migrate it before the transaction has ended.
+    """
     version = connection.execute(_FORMAT.with_for_update(read=True)).scalar()
     if version != str(tables.FORMAT_VERSION):
         where = _where(Address(url))
@@ -135,8 +137,8 @@ def _format_in(connection: sa.Connection, address: Address) -> int | None:
     """The format of the store in a database; None if the database is empty. Writes nothing.
 
     Raises:
-        ConfigError: it is a database of something else.
-        UnsupportedFormatError: the format is newer than the present one, or none at all.
+        ConfigError: the database belongs to something else.
+        UnsupportedFormatError: the format is newer than the present one, or isn't a format at all.
     """
     where = _where(address)
     there = set(sa.inspect(connection).get_table_names())
@@ -174,7 +176,7 @@ def _older(where: str, version: int) -> AnabranchError:
 
 
 def _prepare(engine: sa.Engine, address: Address) -> None:
-    """Make the tables, or migrate those that are there: one process at a time, all of it or nothing."""
+    """Create the tables, or migrate existing ones: one process at a time, and all or nothing."""
     if address.kind == "sqlite":
         sqlite.keep_a_log(engine)
     with engine.execution_options(**sqlite.WRITES).begin() as connection:
@@ -192,7 +194,7 @@ def _prepare(engine: sa.Engine, address: Address) -> None:
 
 
 def _migrated_copy(engine: sa.Engine, address: Address) -> sa.Engine:
-    """A copy in memory of SQLite's file, in the present format, that can't be written."""
+    """A copy of an SQLite file in memory, in the present format, that can't be written."""
     copy = sqlite.copied(engine)
     engine.dispose()
     try:

@@ -1,4 +1,4 @@
-"""Who leads, in the store's one row of it: read, checked and renewed in transactions of the store."""
+"""The coordinator that leads, in one row of the store: read, checked and renewed in the store's transactions."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ __all__ = ["check", "read", "renew", "resign"]
 
 
 def read(connection: sa.Connection) -> LeaderRecord | None:
-    """The coordinator that leads, or led last."""
+    """The coordinator that leads, or was the last to lead."""
     query = sa.select(leader.c.epoch, leader.c.holder, leader.c.beat)
     row = connection.execute(query).mappings().first()
     return None if row is None else LeaderRecord(**row)
 
 
 def check(connection: sa.Connection, epoch: int) -> None:
-    """Raises NotLeadingError if another epoch was claimed. Nobody can claim, nor the leader resign, before the
-    transaction has ended."""
+    """Raises NotLeadingError if another epoch was claimed. Until the transaction has ended, nobody can claim and the
+    leader can't resign.
+    """
     held = connection.execute(sa.select(leader).with_for_update(read=True)).mappings().first()
     if held is None or held["epoch"] != epoch:
         raise _not_leading(held["holder"] if held is not None else None)
 
 
 def renew(connection: sa.Connection, epoch: int | None) -> None:
-    """Say that who has claimed an epoch leads still. NotLeadingError if it doesn't."""
+    """Record that the coordinator that claimed an epoch still leads. Raises NotLeadingError if it doesn't."""
     _beat(connection, epoch, leader.c.beat + 1)
 
 
 def resign(connection: sa.Connection, epoch: int | None) -> None:
-    """Let others claim at once. NotLeadingError if the epoch doesn't lead."""
+    """Let others claim at once. Raises NotLeadingError if the epoch doesn't lead."""
     _beat(connection, epoch, -1)
 
 

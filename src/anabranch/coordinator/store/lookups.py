@@ -1,4 +1,4 @@
-"""What is looked up in the store's tables, where that is more than one row by its key."""
+"""Lookups in the store's tables, where they are more than one row by its key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["deployment", "deployment_numbers", "events_of", "former", "lane_stat
 
 
 def deployment(connection: sa.Connection, job: str, number: int | None) -> DeploymentRecord | None:
-    """A deployment of the job; without a number, its last."""
+    """A deployment of the job; without a number, the last one."""
     generation = sa.select(sa.func.max(models.c.generation)).where(
         models.c.job == deployments.c.job, models.c.deployment == deployments.c.id
     )
@@ -65,21 +65,21 @@ def lanes(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> lis
 
 
 def lost(connection: sa.Connection, limit: int, *conditions: sa.ColumnElement[bool]) -> list[ContainerRecord]:
-    """Processes that have lost their seats, the last one first."""
+    """Processes that have lost their seats, the latest first."""
     query = sa.select(containers).where(*conditions, containers.c.gone.is_not(None))
     rows = connection.execute(query.order_by(containers.c.epoch.desc()).limit(limit)).mappings()
     return [ContainerRecord(**row) for row in rows]
 
 
 def former(connection: sa.Connection, registration: Registration) -> ContainerRecord | None:
-    """The process that registers, if it had a seat of the job before and has lost it."""
+    """The record of a process that registers, if it had a seat of the job before and has lost it."""
     names = ("job", "execution", "host", "pid", "instance")
     its = [containers.c[name] == getattr(registration, name) for name in names]
     return next(iter(lost(connection, 1, *its)), None)
 
 
 def events_of(connection: sa.Connection, job: str, limit: int, wanted: EventRange) -> list[Event]:
-    """The last ``limit`` events of those that are wanted, oldest first; after some event: the first ones."""
+    """The last ``limit`` matching events, oldest first; with ``after``, the first ones after that event."""
     its = [events.c.job == job]
     if wanted.after is not None:
         its.append(events.c.id > wanted.after)

@@ -1,11 +1,11 @@
-"""Brings a store that an older anabranch wrote to the present format, one numbered step after the other.
+"""Migrates a store that an older anabranch wrote to the present format, one numbered step after the other.
 
 Each step is frozen: it is written against the tables and documents of its time, never against the present ones in
 :mod:`anabranch.coordinator.store.tables`. A step may be repeated, as long as its transaction has not been committed.
 
 Alembic is not used. Each step rewrites JSON documents, which is Python in any case; the version must stay where all
-older programs look for it before they write, in ``meta``; and the lock and the transaction around all steps are those
-under which a store is made.
+older programs look for it before they write, in ``meta``; and all steps run under the same lock and transaction as the
+creation of a store.
 
 To add a step: raise ``FORMAT_VERSION`` in ``tables``, write the step and add it to ``STEPS``, and dump a store of the
 format before it into the tests.
@@ -29,9 +29,9 @@ _LANES_AT_ONCE = 1000
 
 
 def migrate(connection: sa.Connection, found: int, wanted: int) -> None:
-    """Bring a store from format ``found`` to format ``wanted``, in the transaction of ``connection``.
+    """Migrate a store from format ``found`` to format ``wanted``, in the transaction of ``connection``.
 
-    A coordinator that leads with an older program is deposed: all that it writes is conditional on its epoch.
+    A coordinator that leads with an older program is deposed: everything that it writes is conditional on its epoch.
     """
     # In this order, as a claim reads the format before it writes the leader.
     connection.execute(sa.text("UPDATE meta SET value = :version WHERE key = 'format'"), {"version": str(wanted)})
@@ -42,7 +42,9 @@ def migrate(connection: sa.Connection, found: int, wanted: int) -> None:
 
 
 def _to_2(connection: sa.Connection) -> None:
-    """Deployments keep the formats of their streams. Before, all streams were JSON, as are those that aren't named."""
+    """Deployments store the formats of their streams. Before, all streams were JSON; streams that aren't named still
+    are.
+    """
     _add_column(connection, "deployments", "formats", "TEXT", default="{}")
 
 
@@ -59,10 +61,11 @@ def _to_3(connection: sa.Connection) -> None:
 
 
 def _to_4(connection: sa.Connection) -> None:
-    """Drains, and containers with the code of a deployment.
+    """Drains, and containers that have the code of a deployment.
 
-    Format 3 was written with three sets of tables: without programs and artifacts at first, then without the instances
-    of processes. What is missing is added. Lanes get what their plan says of them, and was not yet stored with them.
+    Format 3 was written with three sets of tables: at first without programs and artifacts, then without the instances
+    of processes. Whatever is missing is added. Lanes get the fields that were in their plan but weren't stored with
+    them.
     """
     if "artifacts" not in _tables(connection):
         sa.Table(
@@ -95,11 +98,11 @@ def _to_4(connection: sa.Connection) -> None:
 
 
 STEPS: Mapping[int, Callable[[sa.Connection], None]] = {1: _to_2, 2: _to_3, 3: _to_4}
-"""By the format that a step starts from; it leads to the next one."""
+"""The steps, by the format that each starts from; a step leads to the next format."""
 
 
 def _lane_of_4(lane: Record, model: Record, aggregations: set[str]) -> Record:
-    """A lane's record with the fields that it lacks, from the model of its generation and the graph."""
+    """A lane's record with the fields that it lacks, taken from the model of its generation and the graph."""
     factor = model["factor"]
     stage = next(each for each in model["stages"] if each["stage"] == lane["stage"])
     tasks = [task for task in stage["tasks"] if task["name"] in lane["tasks"]]
@@ -127,7 +130,7 @@ def _whole(ssp: Record) -> str:
 
 
 def _aggregations(connection: sa.Connection, job: str, deployment: int) -> set[str]:
-    """The operators with state of a deployment: up to format 3 there were no others."""
+    """The stateful operators of a deployment: up to format 3 there were only aggregations."""
     query = sa.text("SELECT graph FROM deployments WHERE job = :job AND id = :id")
     graph = json.loads(connection.execute(query, {"job": job, "id": deployment}).scalar_one())
     return {node["name"] for node in graph["nodes"] if node["kind"] == "agg"}
@@ -165,7 +168,7 @@ def _tables(connection: sa.Connection) -> set[str]:
 def _add_column(
     connection: sa.Connection, table: str, column: str, kind: str, default: str | int | None = None
 ) -> bool:
-    """Add a column if it is missing, and return whether it was. A column with a default is never NULL."""
+    """Add a column if it is missing. Returns whether it was. A column with a default is never NULL."""
     if column in {each["name"] for each in sa.inspect(connection).get_columns(table)}:
         return False
     value = repr(default) if isinstance(default, str) else default

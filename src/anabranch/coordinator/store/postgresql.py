@@ -1,4 +1,4 @@
-"""A store in a database of PostgreSQL's: how it is reached, how long calls may take and what its errors mean."""
+"""A store in a PostgreSQL database: how it is reached, how long calls may take, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -45,14 +45,16 @@ T = TypeVar("T")
 
 
 class _Connection(psycopg.Connection[Any]):
-    """Closed when the server is mute for too long, whatever its own limits say: it may be frozen."""
+    """A connection that is closed if the server is silent for too long, whatever its own limits are: it may be
+    frozen.
+    """
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
         return super().wait(_in_time(gen, self), *args, **kwargs)
 
 
 def engine(address: Address) -> sa.Engine:
-    """A few connections, each looked at before it is used: after a restart of PostgreSQL it works again by itself.
+    """A small pool of connections, each checked before it is used, so it works again after a restart of PostgreSQL.
 
     References are resolved for every new connection.
     """
@@ -80,10 +82,10 @@ def engine(address: Address) -> sa.Engine:
 
 
 def lock_for_schema(connection: sa.Connection, where: str) -> None:
-    """Until the transaction ends, no other process makes or migrates tables; and this one may take its time.
+    """Until the transaction ends, no other process creates or migrates tables, and this one may take its time.
 
     Raises:
-        StoreUnavailableError: another process does so for very long.
+        StoreUnavailableError: another process has been doing so for very long.
     """
 
     def lock() -> bool | None:
@@ -100,7 +102,7 @@ def lock_for_schema(connection: sa.Connection, where: str) -> None:
 
 
 def explanation(error: DBAPIError, where: str) -> AnabranchError:
-    """What an error of a statement means for who uses the store at ``where``."""
+    """What an error of a statement means for the user of the store at ``where``."""
     state = getattr(error.orig, "sqlstate", None) or ""
     message = _first_line(error.orig)
     if state.startswith(_HELD_UP):

@@ -1,4 +1,4 @@
-"""What the store gives back that is no document of the model."""
+"""Results of the store that aren't documents of the model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ __all__ = ["ALL_EVENTS", "ContainerRecord", "DeploymentRecord", "Event", "EventR
 
 
 class DeploymentRecord(Document, frozen=True, kw_only=True):
-    """A deployment's row, but for its graph. Times are seconds since 1970. ``drain``: while one is wished for."""
+    """A deployment's row, except for its graph. Times are seconds since 1970. ``drain``: the drain that is under way,
+    if any.
+    """
 
     job: str
     id: int
@@ -32,7 +34,7 @@ class DeploymentRecord(Document, frozen=True, kw_only=True):
 
 
 class ContainerRecord(Document, frozen=True, kw_only=True):
-    """A process that took a seat, with the code of a ``deployment``; ``gone`` says why it holds it no more."""
+    """A process that took a seat, with the code of a ``deployment``; ``gone`` says why it no longer holds the seat."""
 
     id: str
     job: str
@@ -48,7 +50,7 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
     gone: str | None
 
     def is_of(self, registration: Registration) -> bool:
-        """Whether this is the process that registers."""
+        """Whether this is the process that is registering."""
         its = self.execution, self.host, self.pid, self.instance
         return its == (registration.execution, registration.host, registration.pid, registration.instance)
 
@@ -81,7 +83,8 @@ class Event(Document, frozen=True, kw_only=True):
 
 class EventRange(Document, frozen=True, kw_only=True):
     """Which events are wanted: those ``after`` an id, ``before`` an id, and from ``since`` to before ``until``, in
-    seconds since 1970. None: no bound. ``patterns``: what is said of them is like one of these, in SQL's words."""
+    seconds since 1970. None: no bound. ``patterns``: SQL LIKE patterns, one of which their text must match.
+    """
 
     after: int | None = None
     before: int | None = None
@@ -94,7 +97,7 @@ ALL_EVENTS = EventRange()
 
 
 class LeaderRecord(Document, frozen=True, kw_only=True):
-    """Which coordinator leads: ``holder`` is its URL, ``beat`` rises while it does and is -1 when it has resigned."""
+    """Which coordinator leads: ``holder`` is its URL; ``beat`` rises while it leads and is -1 when it has resigned."""
 
     epoch: int
     holder: str

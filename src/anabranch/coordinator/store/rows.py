@@ -44,14 +44,14 @@ def _lane_row(lane: Lane) -> dict[str, Any]:
 
 
 def add_lanes(connection: sa.Connection, new: Sequence[Lane], generation: int) -> None:
-    """New lanes of a generation, in the order in which they were planned."""
+    """Add new lanes of a generation, in the order in which they were planned."""
     rows = [{**_lane_row(lane), "generation": generation, "place": place} for place, lane in enumerate(new)]
     if rows:
         connection.execute(sa.insert(lanes), rows)
 
 
 def add_deployment(connection: sa.Connection, start: StartRequest, state: DeploymentState, at: float) -> None:
-    """A new deployment with its first generation and its lanes."""
+    """Add a new deployment with its first generation and its lanes."""
     job, number, generation = start.graph.job, start.model.run_id, start.model.generation
     row = {
         "job": job,
@@ -77,7 +77,7 @@ def program(program: Program | None) -> str | None:
 
 
 def next_epoch(connection: sa.Connection, job: str) -> int:
-    """Raise a job's epoch, and give it."""
+    """Raise a job's epoch, and return it."""
     raised = sa.update(jobs).where(jobs.c.name == job).values(epoch=jobs.c.epoch + 1).returning(jobs.c.epoch)
     return int(connection.execute(raised).scalar_one())
 
@@ -101,7 +101,7 @@ def move_deployment(
 
 
 def put_drain(connection: sa.Connection, job: str, deployment: int, drain: DrainProgress | None) -> None:
-    """Replace how far a deployment's drain is; None: it doesn't drain."""
+    """Replace the progress of a deployment's drain; None: it doesn't drain."""
     connection.execute(
         sa.update(deployments)
         .where(deployments.c.job == job, deployments.c.id == deployment)
@@ -110,7 +110,7 @@ def put_drain(connection: sa.Connection, job: str, deployment: int, drain: Drain
 
 
 def reset(connection: sa.Connection, job: str, deployment: int, changed: Iterable[Lane], event: Event) -> None:
-    """A deployment is over for good, and its processes have no seats any more."""
+    """End a deployment permanently; its processes lose their seats."""
     move_deployment(connection, job, deployment, state=DeploymentState.RESET, error=None, at=event.at)
     put_drain(connection, job, deployment, None)
     put_lanes(connection, changed)
@@ -132,7 +132,7 @@ def add_events(connection: sa.Connection, happened: Sequence[Event]) -> None:
 def add_container(
     connection: sa.Connection, registration: Registration, container: str, seat: str, epoch: int, at: float
 ) -> ContainerRecord:
-    """A process takes a seat, as the container of this id."""
+    """Give a process a seat, as the container with this id."""
     record = ContainerRecord(
         id=container,
         job=registration.job,
@@ -153,7 +153,7 @@ def add_container(
 
 
 def claim_lead(connection: sa.Connection, seen: LeaderRecord | None, epoch: int, holder: str) -> bool:
-    """Put a coordinator into the leader's row, if that is exactly as ``seen``; says whether it was."""
+    """Put a coordinator into the leader's row, if the row is exactly as ``seen``. Returns whether it was."""
     values = {"epoch": epoch, "holder": holder, "beat": 0}
     if seen is None:
         there = connection.execute(sa.select(leader.c.epoch)).first() is not None

@@ -1,4 +1,4 @@
-"""A store in a file of SQLite's, or in memory: how it is opened and what its errors mean."""
+"""A store in an SQLite file, or in memory: how it is opened and what its errors mean."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WRITES = {"anabranch_writes": True}
 
 
 def engine(path: Path | None, mode: str) -> sa.Engine:
-    """One connection to a file, or to a database in memory. ``mode``: rw, or rwc to make the file."""
+    """One connection to a file, or to a database in memory. ``mode``: rw, or rwc to create the file."""
     database = ":memory:" if path is None else f"file:{quote(str(path.absolute()))}?mode={mode}"
 
     def connect() -> sqlite3.Connection:
@@ -40,7 +40,7 @@ def engine(path: Path | None, mode: str) -> sa.Engine:
 
 
 def keep_a_log(engine: sa.Engine) -> None:
-    """Let readers go on while somebody writes; the file keeps that setting."""
+    """Let readers continue while somebody writes; the file keeps this setting."""
     raw = engine.raw_connection()
     try:
         raw.cursor().execute("PRAGMA journal_mode = WAL")
@@ -63,13 +63,13 @@ def copied(original: sa.Engine) -> sa.Engine:
 
 
 def refuse_writes(engine: sa.Engine) -> None:
-    """From now on whoever writes to the database gets an error."""
+    """Make all further writes to the database fail."""
     with engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA query_only = ON")
 
 
 def explanation(error: DBAPIError, where: str) -> AnabranchError:
-    """What an error of the database means for who uses the store at ``where``."""
+    """What a database error means for the user of the store at ``where``."""
     message = str(error.orig)
     if "locked" in message or "busy" in message:
         return ConflictError(

@@ -38,20 +38,21 @@ _NO_EPOCH = 0  # below all that are claimed
 
 
 class Store:
-    """A store at a database URL, made if it isn't there; ``sqlite://`` is one in memory. For a few threads.
+    """A store at a database URL, created if it doesn't exist; ``sqlite://`` is one in memory. For a few threads.
 
-    A store that an older anabranch wrote is migrated first, in one transaction; a coordinator that leads with the older
-    program is deposed by that.
+    A store that an older anabranch wrote is migrated first, in one transaction, which deposes a coordinator that leads
+    with the older program.
 
-    ``url`` is for messages: it shows no password. A store that stands by, claims or has claimed writes only while it
-    leads: each of its writes is conditional, in its own transaction, on the epoch that it claimed. One that never did
-    any of that writes without asking.
+    ``url`` is for messages and doesn't show the password. A store that stands by, claims or has claimed only writes
+    while it leads: each of its writes is conditional, in its own transaction, on the epoch that it claimed. A store
+    that never did any of this writes unconditionally.
 
     Raises:
-        ConfigError: it can't be opened or written, or is a database of something else.
-        UnsupportedFormatError: written by a newer anabranch, now or since it was opened; it is left as it is.
+        ConfigError: it can't be opened or written, or the database belongs to something else.
+        UnsupportedFormatError: a newer anabranch has written it, now or since it was opened; it is left as it is.
         ConflictError: another process has locked SQLite's file.
-        StoreUnavailableError: PostgreSQL can't be reached, or was lost in the middle. Later the same store works again.
+        StoreUnavailableError: PostgreSQL can't be reached, or the connection was lost halfway. Later the same store
+            works again.
         NotLeadingError: a write, but this store doesn't lead; nothing was written.
     """
 
@@ -60,13 +61,13 @@ class Store:
 
     @classmethod
     def open_existing(cls, url: str, to_write: bool = False) -> Self:
-        """Creates nothing; NotFoundError if there is no store.
+        """Open a store without creating anything; raises NotFoundError if there is none.
 
-        For looking, unless it is opened ``to_write``: a store that an older anabranch wrote is left as it is then. In
-        SQLite it is read as it would be once migrated, and can't be written.
+        Read-only unless ``to_write``: then a store that an older anabranch wrote is left as it is. An SQLite store is
+        read as if it had been migrated, and can't be written.
 
         Raises:
-            UnsupportedFormatError: also for one of an older format in PostgreSQL that is only read.
+            UnsupportedFormatError: also if a PostgreSQL store of an older format is only read.
         """
         store = cls.__new__(cls)
         store._open(url, database.open_existing(url, to_write))
@@ -102,7 +103,7 @@ class Store:
             return sorted(connection.execute(sa.select(jobs.c.name)).scalars())
 
     def deployment(self, job: str, number: int | None = None) -> DeploymentRecord | None:
-        """A deployment of the job; without a number, its last."""
+        """A deployment of the job; without a number, the last one."""
         with self._reading() as connection:
             return lookups.deployment(connection, job, number)
 
@@ -115,12 +116,12 @@ class Store:
         return decode(self._document(models.c.document, *its), JobModel)
 
     def lanes(self, job: str) -> dict[str, Lane]:
-        """All lanes that the job ever had, of all deployments, by id; in the order they were planned."""
+        """All lanes that the job ever had, of all deployments, by id, in the order in which they were planned."""
         with self._reading() as connection:
             return {lane.id: lane for lane in lookups.lanes(connection, lanes.c.job == job)}
 
     def containers(self, job: str) -> list[ContainerRecord]:
-        """The processes that hold the job's seats, or held them last."""
+        """The processes that hold the job's seats, or were the last to hold them."""
         with self._reading() as connection:
             return lookups.present(connection, job)
 
@@ -130,12 +131,12 @@ class Store:
         return ContainerRecord(**row) if row is not None else None
 
     def former(self, registration: Registration) -> ContainerRecord | None:
-        """The process that registers, if it had a seat of the job before and has lost it."""
+        """The record of a process that registers, if it had a seat of the job before and has lost it."""
         with self._reading() as connection:
             return lookups.former(connection, registration)
 
     def lost(self, job: str, limit: int) -> list[ContainerRecord]:
-        """The processes that lost a seat of the job last, newest first."""
+        """The processes that most recently lost a seat of the job, newest first."""
         with self._reading() as connection:
             return lookups.lost(connection, limit, containers.c.job == job)
 
@@ -146,7 +147,7 @@ class Store:
             return connection.execute(query).scalar()
 
     def events(self, job: str, limit: int, wanted: EventRange = ALL_EVENTS) -> list[Event]:
-        """The last ``limit`` events of those that are wanted, oldest first; after some event: the first ones."""
+        """The last ``limit`` matching events, oldest first; with ``after``, the first ones after that event."""
         with self._reading() as connection:
             return lookups.events_of(connection, job, limit, wanted)
 
@@ -156,7 +157,7 @@ class Store:
             return lookups.lane_states(connection, job)
 
     def open_lanes(self, job: str) -> list[Lane]:
-        """The lanes of the job that aren't closed, in the order they were planned."""
+        """The lanes of the job that aren't closed, in the order in which they were planned."""
         with self._reading() as connection:
             return lookups.lanes(connection, lanes.c.job == job, lanes.c.state != LaneState.CLOSED.value)
 
@@ -173,22 +174,22 @@ class Store:
     # Who leads
 
     def leader(self) -> LeaderRecord | None:
-        """The coordinator that leads, or led last."""
+        """The coordinator that leads, or was the last to lead."""
         with self._reading() as connection:
             return leading.read(connection)
 
     def leads(self) -> bool:
-        """Whether this store may write: it leads, or has never wanted to."""
+        """Whether this store may write: it leads, or has never tried to."""
         found = None if self._epoch is None else self.leader()
         return self._epoch is None or (found is not None and not found.resigned and found.epoch == self._epoch)
 
     def stand_by(self) -> None:
-        """From now on this store writes only while it leads."""
+        """From now on this store only writes while it leads."""
         with self._lock:
             self._epoch = _NO_EPOCH if self._epoch is None else self._epoch
 
     def claim(self, seen: LeaderRecord | None, holder: str) -> bool:
-        """Lead from now on, under the next epoch, if the row is exactly as ``seen``; says whether it was."""
+        """Lead from now on, under the next epoch, if the row is exactly as ``seen``. Returns whether it was."""
         with self._lock:
             self._epoch = _NO_EPOCH
             epoch = 1 if seen is None else seen.epoch + 1
@@ -204,12 +205,12 @@ class Store:
             return won
 
     def renew(self) -> None:
-        """Say that this store leads still. NotLeadingError if it doesn't."""
+        """Record that this store still leads. Raises NotLeadingError if it doesn't."""
         with self._lock, database.explained(self._database), self._writer.begin() as connection:
             leading.renew(connection, self._epoch)
 
     def resign(self) -> None:
-        """Lead no more; others may claim at once. NotLeadingError if it doesn't lead."""
+        """Stop leading; others may claim at once. Raises NotLeadingError if it doesn't lead."""
         with self._lock:
             try:
                 with database.explained(self._database), self._writer.begin() as connection:
@@ -220,7 +221,7 @@ class Store:
     # Durable steps
 
     def create_deployment(self, start: StartRequest, state: DeploymentState, event: Event) -> None:
-        """The deployment ``start.model.run_id`` with its first generation and its lanes, as given."""
+        """Create the deployment ``start.model.run_id`` with its first generation and its lanes, as given."""
         job = start.graph.job
         with self._writing(event) as connection:
             if connection.execute(sa.select(jobs.c.name).where(jobs.c.name == job)).first() is None:
@@ -236,8 +237,9 @@ class Store:
         event: Event,
         noted: Sequence[Event] = (),
     ) -> None:
-        """As :meth:`create_deployment`, for one that goes on from the lanes of ``start.model.replaces``: that one comes
-        into the state ``former``, and its lanes are changed. ``noted``: more events."""
+        """Like :meth:`create_deployment`, for a deployment that continues from the lanes of ``start.model.replaces``:
+        that one gets the state ``former``, and its lanes are changed. ``noted``: more events.
+        """
         with self._writing(event, *noted) as connection:
             rows.move_deployment(
                 connection, start.graph.job, start.model.replaces, state=former, error=None, at=event.at
@@ -248,8 +250,9 @@ class Store:
     def resume_deployment(
         self, deployment: DeploymentRecord, state: DeploymentState, changed: Iterable[Lane], gone: str, event: Event
     ) -> None:
-        """Start a deployment again, with the program given: its lanes changed, its error cleared, its former processes
-        gone."""
+        """Start a deployment again with the given program; its lanes are changed, its error is cleared, and its former
+        processes are gone.
+        """
         with self._writing(event) as connection:
             rows.move_deployment(connection, deployment.job, deployment.id, state=state, error=None, at=event.at)
             connection.execute(
@@ -269,18 +272,18 @@ class Store:
         event: Event,
         drain: DrainProgress | None = None,
     ) -> None:
-        """Put a deployment into a state; ``drain`` is the one that is under way then."""
+        """Put a deployment into a state; ``drain`` is the drain that is under way then."""
         with self._writing(event) as connection:
             rows.move_deployment(connection, job, deployment, state=state, error=error, at=event.at)
             rows.put_drain(connection, job, deployment, drain)
 
     def reset(self, job: str, deployment: int, changed: Iterable[Lane], event: Event) -> None:
-        """The last deployment of a job is over, and what its lanes are changed to is all that is remembered of them."""
+        """End the last deployment of a job; only the given changes to its lanes are remembered."""
         with self._writing(event) as connection:
             rows.reset(connection, job, deployment, changed, event)
 
     def put_drain(self, job: str, deployment: int, drain: DrainProgress | None, event: Event) -> None:
-        """A drain is wished for, has come so far, or is wished for no more."""
+        """Store that a drain was requested, has progressed, or was cancelled."""
         with self._writing(event) as connection:
             rows.put_drain(connection, job, deployment, drain)
 
@@ -293,7 +296,9 @@ class Store:
         event: Event,
         noted: Sequence[Event] = (),
     ) -> None:
-        """Put a deployment into its next generation: some lanes changed, others new. ``noted``: more events."""
+        """Put a deployment into its next generation, in which some lanes have changed and others are new. ``noted``:
+        more events.
+        """
         with self._writing(event, *noted) as connection:
             rows.move_deployment(connection, model.job, model.run_id, state=state, error=None, at=event.at)
             document = encode(model).decode()
@@ -310,11 +315,11 @@ class Store:
     def register(
         self, registration: Registration, seat: str, changed: Sequence[Lane], at: float
     ) -> tuple[ContainerRecord, list[Lane]]:
-        """A process takes a seat under the job's next epoch, which the ``changed`` lanes get too. It has the code of
-        ``registration.deployment``.
+        """Give a process a seat under the job's next epoch, which the ``changed`` lanes get too. The process has the
+        code of ``registration.deployment``.
 
         Returns:
-            the process, and the lanes as they were stored.
+            The process, and the lanes as stored.
         """
         job = registration.job
         with self._writing() as connection:
@@ -330,7 +335,7 @@ class Store:
         return process, stored
 
     def reseat(self, changed: Sequence[Lane], event: Event) -> list[Lane]:
-        """Lanes get another seat, and the job's next epoch; gives them as they were stored."""
+        """Give lanes another seat, and the job's next epoch. Returns them as stored."""
         with self._writing(event) as connection:
             epoch = rows.next_epoch(connection, event.job)
             stored = [msgspec.structs.replace(lane, epoch=epoch) for lane in changed]
@@ -338,7 +343,7 @@ class Store:
         return stored
 
     def expel(self, process: ContainerRecord, changed: Sequence[Lane], why: str, at: float, who: str) -> list[Lane]:
-        """A process loses its seat, and its lanes get the job's next epoch; gives those as they were stored."""
+        """Take a process's seat, and give its lanes the job's next epoch. Returns them as stored."""
         event = Event(job=process.job, at=at, who=who, what=f"{process.id} has lost its seat", why=why)
         with self._writing(event) as connection:
             epoch = rows.next_epoch(connection, process.job)
@@ -348,18 +353,18 @@ class Store:
         return stored
 
     def leave(self, process: ContainerRecord, at: float) -> None:
-        """A process gives its seat back."""
+        """Record that a process has returned its seat."""
         event = Event(job=process.job, at=at, who=process.id, what=f"left seat {process.seat}")
         with self._writing(event) as connection:
             rows.mark_gone(connection, "it gave its seat back", containers.c.id == process.id)
 
     def sweep(self, events: int, versions: int, unused: Collection[str]) -> SweepResult:
-        """Remove what is older than what is kept: see :func:`anabranch.coordinator.store.sweeping.sweep`."""
+        """Remove what is older than what should be kept: see :func:`anabranch.coordinator.store.sweeping.sweep`."""
         with self._writing() as connection:
             return sweeping.sweep(connection, events, versions, unused)
 
     def put_artifact(self, sha256: str, content: bytes) -> None:
-        """Keep the code of a job; nothing happens if it is there."""
+        """Store the code of a job, if it isn't stored yet."""
         with self._writing() as connection:
             query = sa.select(artifacts.c.sha256).where(artifacts.c.sha256 == sha256)
             if connection.execute(query).first() is None:

@@ -1,4 +1,4 @@
-"""What a store forgets of the past: old events, and code that no deployment needs any more."""
+"""What a store deletes over time: old events, and code that no deployment needs any more."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ __all__ = ["SweepResult", "sweep"]
 
 @dataclass(frozen=True)
 class SweepResult:
-    """``events``: how many were removed; ``artifacts``: the code that was removed, and ``unused`` what none of the last
-    deployments has, and is there still."""
+    """``events``: how many were removed; ``artifacts``: the code that was removed; ``unused``: code that none of the
+    last deployments has, and that is still there.
+    """
 
     events: int = 0
     artifacts: frozenset[str] = frozenset()
@@ -25,13 +26,13 @@ class SweepResult:
 
 
 def sweep(connection: sa.Connection, keep_events: int, versions: int, unused: Collection[str]) -> SweepResult:
-    """Remove what is older than what is kept.
+    """Remove what is older than what should be kept.
 
     Args:
-        keep_events: so many of each job, the newest.
-        versions: the code of so many of each job's last deployments.
-        unused: what was unused before. Only that is removed, if it is so still: code is stored before the deployment
-            that has it.
+        keep_events: how many of each job's newest events to keep.
+        versions: for how many of each job's last deployments to keep the code.
+        unused: code that was unused before. Only this is removed, if it is still unused: code is stored before the
+            deployment that has it.
     """
     names = list(connection.execute(sa.select(jobs.c.name)).scalars())
     removed = sum(_forget_events(connection, job, keep_events) for job in names)

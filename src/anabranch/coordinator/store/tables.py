@@ -1,4 +1,4 @@
-"""The store's tables. Documents are JSON text; columns beside them are what queries look for."""
+"""The store's tables. Documents are JSON text; further columns hold what queries search for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ metadata = MetaData()
 
 
 class FreeText(TypeDecorator[str]):
-    """What somebody says, of any characters: PostgreSQL keeps no NUL."""
+    """Text from outside, with any characters: PostgreSQL can't store NUL."""
 
     impl = Text
     cache_ok = True

@@ -1,4 +1,6 @@
-"""The whole plan of a deployment: stages with tasks, containers, lanes, reads per SSP and what each output promises."""
+"""The whole plan of a deployment: stages with tasks, containers, lanes, reads per SSP, and the promise of each
+output.
+"""
 
 from anabranch.planning.plan.lanes import lanes_of
 from anabranch.planning.plan.making import make

@@ -24,7 +24,7 @@ __all__ = ["lane", "lanes_of", "reads", "with_dead_letters"]
 
 
 def lanes_of(plan: Plan, state_partitions: int, new_id: Callable[[], str]) -> tuple[Lane, ...]:
-    """Records for a new deployment; ``new_id`` gives 8 random hex digits a call."""
+    """Records for a new deployment; ``new_id`` returns 8 random hex digits per call."""
     ids = [f"{lane.stage}-{new_id()}" for lane in plan.lanes]
     return tuple(
         Lane(
@@ -71,10 +71,10 @@ def lane(
     written: Mapping[str, Output],
     around: Surroundings,
 ) -> PlannedLane:
-    """The lane of a group that runs some tasks of a seat.
+    """The lane of a group for some tasks of a seat.
 
     Args:
-        before: the lanes that are planned already, which may write its inputs.
+        before: the lanes that have been planned already, which may write its inputs.
         written: the outputs of the stage that are streams, by operator.
     """
     factor = around.factor
@@ -119,11 +119,11 @@ def with_dead_letters(
     reports: tuple[str, ...],
     around: Surroundings,
 ) -> PlannedLane:
-    """The lane with the streams that take what it can't process.
+    """The lane with the streams for records that it can't process.
 
     Args:
         aside: by source, where its records go that can't be processed.
-        reports: the sources whose unreadable records this lane puts there.
+        reports: the sources whose unreadable records this lane writes there.
     """
     rejecting = [n.name for n in group.nodes if _rejects(group, n)]
     rejecting += [late_of(n) for n in group.nodes if on_late(n) == "dead-letter"]
@@ -140,7 +140,7 @@ def with_dead_letters(
 
 
 def _rejects(group: Group, node: Node) -> bool:
-    """Whether an operator may find that a row can't be processed. (A source finds it of a record.)"""
+    """Whether an operator may be unable to process a row. (For sources, this concerns records.)"""
     return node not in group.sources and (rule(node).stateful or rule(node).function or node.kind == "partition_by")
 
 

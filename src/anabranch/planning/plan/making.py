@@ -31,7 +31,7 @@ def make(graph: Graph, around: Surroundings) -> Plan:
     Raises:
         GraphError: the graph can't be run as written.
         NotFoundError: a stream that is read doesn't exist.
-        ConfigError: a grouper, factor or container count that can't be.
+        ConfigError: a grouper, factor or container count isn't allowed.
     """
     cut = stages.cut(graph)
     planned_outputs.check_written(graph, cut)
@@ -103,7 +103,7 @@ def _lanes(
     aside: Mapping[str, Output],
     around: Surroundings,
 ) -> list[PlannedLane]:
-    """The lanes of one stage. ``before``: those of the stages before it; see :mod:`anabranch.planning.plan.lanes`."""
+    """The lanes of one stage. ``before``: those of earlier stages; see :mod:`anabranch.planning.plan.lanes`."""
     found: list[PlannedLane] = []
     reported: set[str] = set()
     for group in parts:
@@ -124,7 +124,7 @@ def _groups(graph: Graph, stage: Stage, systems: Mapping[str, str], around: Surr
 
 
 def _where(graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], around: Surroundings) -> Where:
-    """The racks of seats, and of the partitions of the streams that are there."""
+    """The racks of seats, and of the partitions of existing streams."""
     own = {f"{systems[stream]}/{stream}" for stage in cut for stream in _between(graph, stage)}
     lanes: dict[str, Counter[str]] = {}
     for stage in cut:

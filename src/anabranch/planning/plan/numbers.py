@@ -1,4 +1,4 @@
-"""Tasks by their numbers at factor 1, and the buckets of each that virtual tasks are."""
+"""Tasks by their numbers at factor 1, and the buckets of each that virtual tasks stand for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ __all__ = ["incomplete", "numbers_of", "task_numbers", "virtual_of"]
 
 
 def task_numbers(stage: StageModel, factor: int) -> dict[SSP, int]:
-    """The hidden grouping column: for each whole partition, the number of the task (at factor 1) that reads it."""
+    """The values of the hidden grouping column: for each whole partition, the number of the task (at factor 1) that
+    reads it.
+    """
     return {ssp.whole: task.index // factor for task in stage.tasks for ssp in task.ssps}
 
 
@@ -24,7 +26,7 @@ def numbers_of(tasks: Iterable[Task], ssps: Iterable[SSP], factor: int) -> dict[
 
 
 def virtual_of(tasks: Iterable[Task], factor: int) -> dict[int, tuple[int, ...]]:
-    """By the number of a task at factor 1, the buckets of it that some virtual tasks are."""
+    """By the number of a task at factor 1, the buckets of it that some virtual tasks stand for."""
     found: dict[int, list[int]] = {}
     for task in sorted(tasks, key=lambda task: task.index):
         found.setdefault(task.index // factor, []).append(task.index % factor)
@@ -32,5 +34,5 @@ def virtual_of(tasks: Iterable[Task], factor: int) -> dict[int, tuple[int, ...]]
 
 
 def incomplete(virtual: Mapping[int, Collection[int]], factor: int) -> dict[str, tuple[int, ...]]:
-    """Those of :func:`virtual_of` that aren't all buckets of a task."""
+    """The tasks from :func:`virtual_of` that aren't complete."""
     return {str(number): tuple(sorted(its)) for number, its in virtual.items() if len(its) < factor}

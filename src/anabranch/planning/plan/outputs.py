@@ -30,7 +30,7 @@ def output(
     around: Surroundings,
     counts: Mapping[str, int],
 ) -> Output:
-    """What a sink writes. ``counts``: the partitions of streams."""
+    """What a sink writes. ``counts``: the partition counts of streams."""
     if not is_stream(sink):
         return Output(operator=sink.name, stage=stage.id, promise=AT_LEAST_ONCE)
     stream = stages.stream_of(graph, sink)
@@ -49,8 +49,9 @@ def output(
 def dead_letters(
     graph: Graph, stage: Stage, systems: Mapping[str, str], around: Surroundings, counts: Mapping[str, int]
 ) -> dict[str, Output]:
-    """By source, where its records go that can't be processed. What the job wrote itself is read well, so the
-    intermediate streams have one only where a function may raise, or rows may be late."""
+    """By source, where its records go that can't be processed. Records that the job wrote itself are always readable,
+    so intermediate streams have one only where a function may raise, or rows may be late.
+    """
     found: dict[str, Output] = {}
     for source in stage.sources:
         if source.kind == "read" or any(rule(n).function or on_late(n) == "dead-letter" for n in stage.nodes):
@@ -81,7 +82,9 @@ def check_written(graph: Graph, cut: Iterable[Stage]) -> None:
 
 
 def check_all(outputs: Iterable[Output], around: Surroundings) -> None:
-    """Raises ConfigError if several containers would each process every record, and an output promises exactly once."""
+    """Raises ConfigError if several containers would each process every record, although an output promises exactly
+    once.
+    """
     exact = next((o for o in outputs if o.promise == EXACTLY_ONCE and not o.dead_letters), None)
     if around.grouper_name == "all" and around.containers > 1 and exact is not None:
         raise ConfigError(

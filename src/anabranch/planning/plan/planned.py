@@ -11,9 +11,9 @@ __all__ = ["Output", "Plan", "PlannedLane"]
 
 
 class PlannedLane(Document, frozen=True, kw_only=True):
-    """A lane before it has an id. ``upstream`` are indexes of the lanes that write its inputs.
+    """A lane before it has an id. ``upstream``: the indexes of the lanes that write its inputs.
 
-    ``rejecting``: the operators that may put records aside.
+    ``rejecting``: the operators that may write dead letters.
     """
 
     stage: str
@@ -39,9 +39,10 @@ class PlannedLane(Document, frozen=True, kw_only=True):
 
 
 class Output(Document, frozen=True, kw_only=True):
-    """An output and its promise. ``partitions``: what it is created with if it doesn't exist (0: it is no stream).
+    """An output and its promise. ``partitions``: the count with which it is created if it doesn't exist (0: it isn't a
+    stream).
 
-    ``dead_letters``: it takes what could not be processed; its operator is the one that reads the records.
+    ``dead_letters``: it is a dead-letter stream; its operator is the one that reads the records.
     """
 
     operator: str
@@ -55,7 +56,7 @@ class Output(Document, frozen=True, kw_only=True):
 
 
 class Plan(Document, frozen=True, kw_only=True):
-    """What ``anabranch plan`` shows and ``run`` hands over. ``reads_per_ssp`` counts the lanes that read each SSP.
+    """What ``anabranch plan`` shows and ``run`` hands over. ``reads_per_ssp``: how many lanes read each SSP.
 
     ``traffic``: None where racks aren't known.
     """

@@ -1,6 +1,4 @@
-"""The parts of a lane's output, named independently of where the lane runs: those of its rows, then those of each
-operator's dead letters. A slot's number is its place in this list: never change the order.
-"""
+"""The slots of a lane: the parts of its output."""
 
 from __future__ import annotations
 
@@ -16,8 +14,9 @@ _STATE = "state"
 
 
 def slots_of(lane: PlannedLane | Lane, state_partitions: int) -> tuple[str, ...]:
-    """The parts of a lane's output, by the names that they have whatever runs where: those of its rows, then those of
-    what each operator puts aside. The place in the list is the slot's number: never change the order."""
+    """The parts of a lane's output, named independently of where the lane runs: those of its rows, then those of each
+    operator's dead letters. A slot's number is its index in this list: never change the order.
+    """
     ssps = tuple(map(str, dict.fromkeys(wholes((*lane.ssps, *lane.broadcast)))))
     state = tuple(f"{_STATE}-{number}" for number in range(state_partitions)) if lane.stateful else ()
     aside = [name for operator in lane.rejecting for name in (f"{operator}:{part}" for part in (*ssps, *state))]
@@ -25,7 +24,7 @@ def slots_of(lane: PlannedLane | Lane, state_partitions: int) -> tuple[str, ...]
 
 
 def task_slots(plan: Plan, state_partitions: int) -> int:
-    """How many tasks of a container's lanes run at once in real-time mode: all of all stages of their queries."""
+    """How many tasks of a container's lanes run at once in real-time mode: all tasks of all stages of their queries."""
     slots: Counter[str] = Counter()
     for lane in plan.lanes:
         read = {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)}

@@ -1,4 +1,4 @@
-"""What a plan needs to know besides the graph."""
+"""What a plan needs in addition to the graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Surroundings"]
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a plan needs to know besides the graph: settings, and what the systems say."""
+    """What a plan needs in addition to the graph: settings, and answers of the systems."""
 
     factor: int
     containers: int
@@ -27,7 +27,7 @@ class Surroundings:
     grouper: Grouper
 
     partitions: dict[str, int]
-    """How many partitions each stream has that exists."""
+    """The partition count of each existing stream."""
 
     systems: dict[str, str]
     """The system of each stream that is bound to one; see :func:`anabranch.planning.stages.systems`."""
@@ -36,8 +36,8 @@ class Surroundings:
     """The system of all other streams."""
 
     patterns: Mapping[str, Matched] = field(default_factory=dict)
-    """The inputs that are several streams, whose systems are known, too; see
-    :func:`anabranch.planning.patterns.found`."""
+    """The inputs that are several streams, whose systems are known, too; see :func:`anabranch.planning.patterns.found`.
+    """
 
     at_least_once: Collection[str] = ()
     """The outputs with that delivery."""
@@ -46,7 +46,7 @@ class Surroundings:
     """The settings of real-time mode; None: the job runs in micro-batches."""
 
     lanes: int = 1
-    """How many lanes a group without state has in each container."""
+    """How many lanes a stateless group has in each container."""
 
     bases: Mapping[str, int] = field(default_factory=dict)
     """For an existing job: the partition count of each stream when state for it was first written. Keys that shared a
@@ -67,6 +67,6 @@ class Surroundings:
         return AT_LEAST_ONCE if self.real_time is not None or stream in self.at_least_once else EXACTLY_ONCE
 
     def read(self, graph: Graph, source: Node) -> tuple[str, ...]:
-        """The streams that a source is of."""
+        """The streams of a source."""
         stream = stages.stream_of(graph, source)
         return self.patterns[stream].streams if stream in self.patterns else (stream,)

@@ -1,4 +1,4 @@
-"""The tasks of each stage: its inputs with their partitions, dealt by the grouper."""
+"""The tasks of each stage: its inputs with their partitions, distributed by the grouper."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ __all__ = ["check_shuffled", "partition_counts", "stage_inputs", "stage_model", 
 def partition_counts(
     graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], around: Surroundings
 ) -> dict[str, int]:
-    """Partition counts of all inputs; an intermediate stream has the most that an input of its stage has, and so has an
-    input of several streams."""
+    """Partition counts of all inputs; an intermediate stream has the largest count among the inputs of its stage, and
+    so has an input of several streams.
+    """
     counts: dict[str, int] = {}
     for stage in cut:
         for source in stage.sources:
@@ -64,7 +65,7 @@ def stage_inputs(
 
 
 def tasks_of(stage: Stage, inputs: tuple[Input, ...], around: Surroundings, warnings: list[str]) -> tuple[Task, ...]:
-    """The tasks of a stage; what is odd about them is added to ``warnings``.
+    """The tasks of a stage; suspicious facts about them are added to ``warnings``.
 
     Raises:
         GraphError: the stage can't have them.
@@ -102,7 +103,7 @@ def _apart(request: Request, tasks: tuple[Task, ...], around: Surroundings) -> g
 
 
 def check_shuffled(stage: Stage, factor: int, containers: int) -> None:
-    """Raises GraphError if a shuffle inside the query keeps a stage from such a factor or number of containers."""
+    """Raises GraphError if a shuffle inside the query doesn't allow this factor or number of containers for a stage."""
     shuffle = stage.shuffled
     if shuffle is not None and (factor > 1 or containers > 1):
         raise GraphError(
@@ -113,7 +114,7 @@ def check_shuffled(stage: Stage, factor: int, containers: int) -> None:
 
 
 def stage_model(stage: Stage, inputs: tuple[Input, ...], tasks: tuple[Task, ...], around: Surroundings) -> StageModel:
-    """A stage with its tasks, as a job model has it."""
+    """A stage with its tasks, in the form for a job model."""
     return StageModel(
         stage=stage.id,
         key=stage.key,

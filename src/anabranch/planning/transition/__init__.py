@@ -1,1 +1,1 @@
-"""From the lanes of a generation to those of the next: some are closed, and others go on from them."""
+"""From the lanes of a generation to those of the next: some are closed, and others continue from them."""

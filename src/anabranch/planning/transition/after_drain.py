@@ -1,4 +1,4 @@
-"""What comes after a drain: where the lanes of the next deployment begin, and which of them keep state. Pure."""
+"""What follows a drain: where the lanes of the next deployment begin, and which of them keep state. Pure."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from anabranch.planning.transition import follow
 __all__ = ["again", "begun", "keeps_state", "positions"]
 
 _SYSTEM_STATE = frozenset({"join"})
-"""Operators whose state is what waits for time to go on: after a drain there is none."""
+"""Operators whose state only waits for time to advance: after a drain there is none."""
 
 
 def keeps_state(graph: Graph, group: str) -> bool:
-    """Whether the operator of this name has state of the user's, which outlives a drain: not windows, whose rows are
-    out."""
+    """Whether the operator of this name has user state, which survives a drain, unlike windows, whose rows have been
+    emitted.
+    """
     node = next((each for each in graph.nodes if each.name == group), None)
     return node is not None and rule(node).stateful and "window" not in node.args and node.kind not in _SYSTEM_STATE
 
@@ -32,11 +33,12 @@ def positions(lanes: Iterable[Lane], graph: Graph) -> dict[SSP, int]:
     """Where the deployment after a drained one begins to read, by whole SSP: everything before that was taken in.
 
     Args:
-        lanes: all that the job ever had. What the last deployment didn't read is where the one before left it.
+        lanes: all that the job ever had. Streams that the last deployment didn't read continue where an earlier one
+            left them.
         graph: of the next deployment. Streams between its stages are at their ends.
 
     Raises:
-        StateError: lanes of the drained deployment have left a stream at different places.
+        StateError: lanes of the drained deployment have left a stream at different positions.
     """
     found: dict[SSP, int] = {}
     known = list(lanes)
@@ -67,22 +69,22 @@ def begun(
     new_id: Callable[[], str],
     reset_state: bool = False,
 ) -> tuple[Lane, ...]:
-    """The first lanes of the deployment after a drained one: those of its plan, with where they begin.
+    """The first lanes of the deployment after a drained one: those of its plan, with their start.
 
-    They have no predecessors, and may start at once. Operators that keep state have one lane for each that there was
-    with such state, of the same tasks.
+    They have no predecessors, and may start at once. An operator that keeps state has one lane for each earlier lane
+    with such state, with the same tasks.
 
     Args:
-        planned: as :func:`anabranch.planning.plan.lanes_of` gives them: made for the factor and the containers that
-            the drained deployment has.
+        planned: from :func:`anabranch.planning.plan.lanes_of`, made for the factor and the containers of the drained
+            deployment.
         graph: of the next deployment.
         lanes: all that the job ever had, by id.
-        new_id: gives 8 random hex digits a call.
+        new_id: returns 8 random hex digits per call.
         reset_state: no state is kept.
 
     Raises:
-        ConflictError: state that is to be kept is of tasks that the plan doesn't have.
-        StateError: as :func:`positions`.
+        ConflictError: state that should be kept belongs to tasks that the plan doesn't have.
+        StateError: as for :func:`positions`.
     """
     last = max((lane.deployment for lane in lanes.values()), default=0)
     before = _last(lanes.values(), last)
@@ -108,7 +110,7 @@ def begun(
 
 
 def again(lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> tuple[Lane, ...]:
-    """Lanes like those that the last deployment ended with, as if they were planned anew."""
+    """Lanes like the last ones of the last deployment, as if they were planned anew."""
     last = max((lane.deployment for lane in lanes.values()), default=0)
     heads = _last(lanes.values(), last)
     ids = {lane.id: f"{lane.stage}-{new_id()}" for lane in heads}
@@ -128,14 +130,14 @@ def again(lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> tuple[Lane, .
 
 
 def _last(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
-    """The lanes that a deployment ended with."""
+    """The last lanes of a deployment."""
     found = list(lanes)
     followed = {name for lane in found for name in lane.predecessors}
     return [lane for lane in found if lane.deployment == deployment and lane.id not in followed]
 
 
 def _ends(lanes: Iterable[Lane]) -> dict[SSP, int]:
-    """Where streams ended when the last of those had ended that wrote them."""
+    """Where streams ended when the last of their writers had ended."""
     found: dict[SSP, int] = {}
     for lane in lanes:
         for text, end in lane.wrote.items():
@@ -232,5 +234,5 @@ def _begin(
 
 
 def _readers(before: Sequence[Lane], streams: set[str]) -> list[Lane]:
-    """Drained lanes that tell how far they had heard the writers of these streams."""
+    """Drained lanes that know how much the writers of these streams had reported."""
     return [lane for lane in before if not streams.isdisjoint(ssp.stream for ssp in (*lane.ssps, *lane.broadcast))]

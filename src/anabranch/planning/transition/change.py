@@ -1,4 +1,4 @@
-"""A generation that is to follow the present one."""
+"""The generation that is to follow the present one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ __all__ = ["Change"]
 
 
 class Change(Document, frozen=True, kw_only=True):
-    """The next generation: its model, the lanes to close, and those that follow them. ``why_not``: why racks don't
-    count, where they should."""
+    """The next generation: its model, the lanes to close, and their successors. ``why_not``: why racks don't count,
+    where they should.
+    """
 
     model: JobModel
     closing: tuple[str, ...]

@@ -1,5 +1,6 @@
-"""The move to another version of a job without a drain: the lanes of the present deployment close, and those of the
-next one go on from them. Pure."""
+"""The change to another version of a job without a drain: the lanes of the present deployment close, and those of the
+next one continue from them. Pure.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ _Group = tuple[str, str]
 @dataclass(frozen=True)
 class NextVersion:
     """The next version. ``model`` and ``lanes`` are as planned, or as they ran before: they determine what its stages
-    read and what the lanes of each group do. Where lanes run, and how they are divided, is decided again.
+    read and what the lanes of each group do. Where lanes run and how they are divided is decided anew.
     """
 
     deployment: int
@@ -38,18 +39,20 @@ class NextVersion:
 
 
 def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_id: Callable[[], str]) -> Change:
-    """The first generation of another deployment, whose lanes go on from those of the present one.
+    """The first generation of another deployment, whose lanes continue from those of the present one.
 
-    A stateful operator goes on with its state; an output goes on where it was. What is new begins where the furthest of
-    those lanes was that read the same partitions; and what nobody has read, where its ``read`` says.
+    A stateful operator continues with its state; an output continues where it was. New operators begin where the
+    furthest of the lanes was that read the same partitions; partitions that nobody has read begin where their ``read``
+    says.
 
     Args:
-        present: the generation that runs: its factor and containers stay, and its tasks where a stage reads the same.
-        former: the lanes that the others go on from, of which those that aren't closed are to be closed.
-        new_id: gives 8 random hex digits a call.
+        present: the running generation: its factor and containers stay, and so do its tasks where a stage reads the
+            same.
+        former: the lanes from which the others continue; those that aren't closed yet are to be closed.
+        new_id: returns 8 random hex digits per call.
 
     Raises:
-        ConflictError: where a new lane would begin isn't settled; says why.
+        ConflictError: it isn't clear where a new lane would begin, for the given reason.
     """
     seats = [container.seat for container in present.containers]
     placed: dict[str, dict[str, tuple[str, ...]]] = {seat: {} for seat in seats}
@@ -88,7 +91,7 @@ def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_
 
 
 def left_behind(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
-    """The lanes of a deployment of which no other one does what they did, closed or not."""
+    """The lanes of a deployment whose work no other lane does, closed or not."""
     found = list(lanes)
     followed = {name for lane in found if not lane.afresh for name in lane.predecessors}
     return [lane for lane in found if lane.deployment == deployment and lane.id not in followed]
@@ -103,7 +106,7 @@ class _Stage:
 
 
 def _stage(planned: StageModel, after: NextVersion, present: JobModel, former: Sequence[Lane]) -> _Stage:
-    """A stage with the tasks that it has now, if there is one that reads the same; the one that has its state first."""
+    """A stage with its present tasks, if there is one that reads the same; preferably the one that has its state."""
     kept = {lane.group for lane in after.lanes if lane.stage == planned.stage and lane.stateful}
     having = {lane.stage for lane in former if lane.stateful and lane.group in kept}
     alike = [each for each in present.stages if set(each.inputs) == set(planned.inputs)]
@@ -163,7 +166,7 @@ def _lanes(
 
 @dataclass(frozen=True)
 class _Share:
-    """What of its stage a lane has; see :class:`Lane`."""
+    """A lane's part of its stage; see :class:`Lane`."""
 
     seat: str
     tasks: tuple[str, ...]

@@ -25,21 +25,22 @@ __all__ = ["expanded", "other", "partitions", "seen"]
 
 
 def partitions(graph: Graph, model: JobModel) -> dict[str, int]:
-    """How many partitions of each stream the job reads, by ``system/stream``: of those that others write."""
+    """The partition counts of the streams that the job reads and others write, by ``system/stream``."""
     own = {stages.stream_of(graph, node) for node in graph.nodes if is_boundary(node)}
     counts = {name: count for stage in model.stages for name, count in expansion.partitions(stage).items()}
     return {name: count for name, count in sorted(counts.items()) if name.split("/")[1] not in own}
 
 
 def other(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> dict[str, int]:
-    """Those of ``counts`` that the job doesn't have so. 0: the stream is gone. Streams that have come to one of its
-    patterns are the last ones."""
+    """Those of ``counts`` that differ from the job's. 0: the stream is gone. New streams that match one of its patterns
+    come last.
+    """
     grown = {name: counts[name] for name, has in partitions(graph, model).items() if counts.get(name, has) != has}
     return {**grown, **{name: counts[name] for name in patterns.coming(graph, model, counts)}}
 
 
 def seen(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> dict[str, int]:
-    """Those of ``counts`` that are of streams which the job reads, or is to read."""
+    """Those of ``counts`` that concern streams which the job reads, or should read."""
     its = {*partitions(graph, model), *patterns.coming(graph, model, counts)}
     return {name: count for name, count in counts.items() if name in its}
 
@@ -52,15 +53,14 @@ def expanded(
     new_id: Callable[[], str],
     placing: Placing | None = None,
 ) -> Change:
-    """The next generation, with these partition counts of the streams that others write, and with all that match a
-    pattern.
+    """The next generation, with these partition counts of the streams that others write, and with all streams that
+    match a pattern.
 
-    Without any that is another one, no lane is closed. Arguments as for
-    :func:`anabranch.planning.transition.rescale.rescaled`.
+    If none differs, no lane is closed. Arguments as for :func:`anabranch.planning.transition.rescale.rescaled`.
 
     Raises:
-        ConflictError: a stream is gone, has fewer partitions than before, or a number that its state can't go along
-            with; one that has come would part keys, or matches two patterns; or the job's grouper is its own.
+        ConflictError: a stream is gone, has fewer partitions than before, or a number that the job's state can't adapt
+            to; a new one would part keys, or matches two patterns; or the job has its own grouper.
     """
     factor, containers = model.factor, len(model.containers)
     rescale.check_grouper(model, containers)
@@ -92,8 +92,9 @@ def expanded(
 
 
 def _check_together(stage: StageModel, had: int, inputs: tuple[Input, ...]) -> None:
-    """Raises ConflictError if streams that have come to a stage with state would part keys: all but the first ``had``.
-    Tasks of ``cogroup`` keep them together, whatever comes."""
+    """Raises ConflictError if new streams of a stateful stage would part keys: all after the first ``had``. Tasks of
+    ``cogroup`` always keep keys together.
+    """
     if not stage.stateful or len(inputs) == had or stage.grouper == "cogroup":
         return
     first = expansion.base_partitions(stage)

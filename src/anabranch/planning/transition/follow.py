@@ -1,4 +1,4 @@
-"""The lanes of the next generation, where stages have other tasks, and where tasks have other seats."""
+"""The lanes of the next generation, where stages have other tasks, or tasks have other seats."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def following(
     new_id: Callable[[], str],
     placing: Placing,
 ) -> Change:
-    """The next generation, whose stages have other tasks. A lane that already has its share is left alone.
+    """The next generation, whose stages have other tasks. A lane that already has its share is kept.
 
     Arguments as for :func:`anabranch.planning.transition.rescale.rescaled`, and:
 
@@ -95,7 +95,7 @@ def _lanes(
     fresh: Mapping[SSP, SSP],
     new_id: Callable[[], str],
 ) -> list[Lane]:
-    """The new lanes of one group, beside those that are kept."""
+    """The new lanes of one group, in addition to those that are kept."""
     template, base = present[0], stage.base
     matched = {name: stage.patterns[name].streams for name in template.matched}
     had = {id(share) for share in kept.values()}
@@ -141,7 +141,7 @@ def _lanes(
 
 
 def _dead_letters(lane: Lane, matched: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Those of a lane, whose inputs have more streams now: what one of them has, all have."""
+    """The dead-letter streams of a lane whose inputs have more streams now: if one of them has one, all do."""
     found = dict(lane.dead_letters)
     for streams in matched.values():
         if streams[0] in found:
@@ -150,7 +150,7 @@ def _dead_letters(lane: Lane, matched: Mapping[str, Sequence[str]]) -> dict[str,
 
 
 def fed(new: Sequence[Lane]) -> list[Lane]:
-    """The new lanes, each with the lanes that write its inputs from now on."""
+    """The new lanes, each with the lanes that will write its inputs."""
     followers: dict[str, list[str]] = {}
     for lane in new:
         for name in lane.predecessors:
@@ -165,7 +165,7 @@ def fed(new: Sequence[Lane]) -> list[Lane]:
 
 
 def as_planned(lane: Lane) -> Lane:
-    """A lane as it was planned first."""
+    """A lane as it was first planned."""
     return msgspec.structs.replace(
         lane,
         predecessors=(),

@@ -49,10 +49,10 @@ def spoken_for(names: Iterable[str], lanes: Mapping[str, Lane]) -> tuple[str, ..
 
 
 def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
-    """A lane whose predecessors are all closed, with where it begins.
+    """A lane whose predecessors are all closed, with its start.
 
     Raises:
-        StateError: what they left doesn't fit: the store was damaged.
+        StateError: the final positions of its predecessors don't fit together: the store was damaged.
     """
     before = [lanes[name] for name in lane.predecessors]
     beside = {name: spoken_for(names, lanes) for name, names in lane.beside.items()}
@@ -86,7 +86,7 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
 
 
 def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
-    """Where the lanes ended that were furthest, of each partition."""
+    """Where the furthest lanes ended, for each partition."""
     reached: dict[SSP, int] = {}
     for each in before:
         for position in each.final:
@@ -97,7 +97,7 @@ def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
 
 
 def _unread(lane: Lane, before: Iterable[Lane]) -> list[SSP]:
-    """The partitions of a lane that came to one before it, which never began."""
+    """The partitions of a lane that were given to a predecessor which never began."""
     mine = {*wholes(lane.ssps), *lane.broadcast}
     return [ssp for each in before for ssp in _never_read(each) if ssp in mine]
 

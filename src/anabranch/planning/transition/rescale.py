@@ -34,11 +34,11 @@ def rescaled(
     Args:
         model: the present generation.
         lanes: all of the deployment, by id.
-        new_id: gives 8 random hex digits a call.
-        placing: gives tasks their seats, those of so many containers; by default without racks.
+        new_id: returns 8 random hex digits per call.
+        placing: gives tasks their seats, for this many containers; by default without racks.
 
     Raises:
-        ConfigError: a factor or number of containers that can't be.
+        ConfigError: the factor or number of containers isn't allowed.
         GraphError: the graph can't have them.
         ConflictError: the job can't be changed while it runs.
     """
@@ -50,7 +50,7 @@ def rescaled(
 
 
 def check_grouper(model: JobModel, containers: int) -> None:
-    """Raises ConflictError if the tasks of a job can't be made anew while it runs, or not for so many containers."""
+    """Raises ConflictError if the tasks of a job can't be regrouped while it runs, or not for this many containers."""
     if not model.stages:
         raise ConflictError(f"job {model.job!r} has no stages: there are no tasks to make anew", "start another plan")
     name = model.stages[0].grouper
@@ -67,7 +67,7 @@ def check_grouper(model: JobModel, containers: int) -> None:
 
 
 def inputs_of(stage: StageModel, counts: Mapping[str, int] | None = None) -> tuple[Input, ...]:
-    """The inputs of a stage as its tasks have them; with other partition ``counts``, by ``system/stream``."""
+    """The inputs of a stage according to its tasks; or with other partition ``counts``, by ``system/stream``."""
     known = {**expansion.partitions(stage), **(counts or {})}
     broadcast = {f"{ssp.system}/{ssp.stream}" for task in stage.tasks for ssp in task.broadcast}
     found = []

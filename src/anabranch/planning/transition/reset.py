@@ -1,6 +1,6 @@
 """What is kept of a job that is reset, so that its new life also writes each batch once. Pure.
 
-Outputs know lanes by their names, and streams between stages hold what lanes reported about event time. So the records
+Outputs know lanes by their names, and intermediate streams contain what lanes reported about event time. So the records
 of all lanes stay, without their positions and state: names of lanes are never reused, epochs only rise, and records
 between stages count as read.
 """
@@ -21,22 +21,21 @@ __all__ = ["between_stages", "forgotten", "may_write"]
 
 
 def may_write(lane: Lane) -> bool:
-    """Whether an earlier process of a lane may still write, so that the lane is to be fenced first."""
+    """Whether an earlier process of a lane may still write, so that the lane must be fenced first."""
     return lane.state is not LaneState.CLOSED and (lane.begun or lane.ran or lane.folder_epoch > 0)
 
 
 def between_stages(lanes: Iterable[Lane], graphs: Iterable[Graph]) -> dict[str, str]:
-    """The streams between the stages of a job in any of its versions, as far as a lane writes them; with the system of
-    each."""
+    """The intermediate streams of a job in any of its versions that a lane writes, each with its system."""
     own = {stages.stream_of(graph, node) for graph in graphs for node in graph.nodes if is_boundary(node)}
     return {stream: lane.system(stream) for lane in lanes for stream in lane.outputs if stream in own}
 
 
 def forgotten(lanes: Iterable[Lane], ends: Mapping[SSP, int]) -> list[Lane]:
-    """All lanes that a job ever had, as they are to be stored.
+    """All lanes that a job ever had, in the form in which they are to be stored.
 
     Args:
-        ends: where the streams between its stages end.
+        ends: where its intermediate streams end.
     """
     return [
         msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""A rewind: the move whose lanes begin elsewhere than where those ended that they go on from."""
+"""A rewind: the change whose lanes begin elsewhere than where their predecessors ended."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def rewound(
     Args:
         model: the present generation.
         lanes: all of the deployment, by id.
-        to: the next offset to read, by the texts of whole SSPs of source streams. Others go on where they are.
-        state: of the operators behind them: "keep" or "clear"; None: there is none.
-        new_id: gives 8 random hex digits a call.
+        to: the next offset to read, by whole SSP of source streams in text form. Others continue where they are.
+        state: what happens to that of the operators downstream: "keep" or "clear"; None: there is none.
+        new_id: returns 8 random hex digits per call.
 
     Raises:
-        UsageError: there is state, and nothing is said of it; or it can't be cleared for other partitions have to do
-            with it.
+        UsageError: there is state, but ``state`` isn't given; or it can't be cleared because it also depends on other
+            partitions.
     """
     present = follow.heads(lanes.values())
     own = _own(graph)
@@ -79,7 +79,7 @@ def rewound(
 
 
 def undone(model: JobModel, lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> Change:
-    """The generation after ``model``, which was a rewind: all goes on where it was before that."""
+    """The generation after ``model``, which was a rewind: everything continues where it was before that."""
     present = follow.heads(lanes.values())
     closing = [lane for lane in present if lane.id in model.rewound]
     return Change(
@@ -90,10 +90,10 @@ def undone(model: JobModel, lanes: Mapping[str, Lane], new_id: Callable[[], str]
 
 
 def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
-    """A lane whose predecessors, and all others that it waits for, are closed, with where it begins.
+    """A lane whose predecessors, and all others that it waits for, are closed, with its start.
 
     Raises:
-        StateError: what they left doesn't fit: the store was damaged.
+        StateError: the final positions of its predecessors don't fit together: the store was damaged.
     """
     how = lane.rewind
     if how is None:
@@ -129,7 +129,7 @@ def _lowered(position: Position, lane: Lane, how: Rewind, ends: Mapping[str, int
 
 
 def _beyond(position: Position, lane: Lane, rewound: Lane) -> Position:
-    """Where the lane before the rewound one ended; or that one, if it came further."""
+    """Where the lane before the rewound one ended; or the rewound one, if it came further."""
     read = next((each.offset for each in rewound.final if each.ssp == position.ssp.whole), None)
     if lane.stateful or read is None:
         return position
@@ -139,7 +139,7 @@ def _beyond(position: Position, lane: Lane, rewound: Lane) -> Position:
 
 
 def _all_at(position: Position, to: Callable[[int], int]) -> Position:
-    """The position of a broadcast partition, whose parts are those of tasks."""
+    """The position of a broadcast partition, whose parts are tasks' positions."""
     least = to(position.offset)
     parts = {name: to(at) for name, at in position.parts.items()}
     return Position(ssp=position.ssp, offset=least, parts={name: at for name, at in parts.items() if at > least})
@@ -154,7 +154,7 @@ def _ends(wrote: Iterable[Lane]) -> dict[str, int]:
 
 
 def _own(graph: Graph) -> set[str]:
-    """The streams between the job's stages."""
+    """The job's intermediate streams."""
     return {stages.stream_of(graph, node) for node in graph.nodes if is_boundary(node)}
 
 
@@ -167,7 +167,7 @@ def _streams(lane: Lane) -> set[str]:
 
 
 def _reached(present: Sequence[Lane], touched: Sequence[Lane], own: Collection[str]) -> list[Lane]:
-    """The touched lanes, and those that their records come to."""
+    """The touched lanes, and those that their records reach."""
     found, queue = {lane.id for lane in touched}, list(touched)
     while queue:
         written = queue.pop().outputs.keys() & own
@@ -179,7 +179,7 @@ def _reached(present: Sequence[Lane], touched: Sequence[Lane], own: Collection[s
 
 
 def _check_clear(present: Sequence[Lane], reached: Sequence[Lane], own: Collection[str], to: Mapping[str, int]) -> None:
-    """Raises UsageError if what isn't read again would be missing in the new state."""
+    """Raises UsageError if records that aren't read again would be missing from the new state."""
     writers = [lane for lane in present if any(not lane.outputs.keys().isdisjoint(_streams(each)) for each in reached)]
     concerned = {lane.id: lane for lane in (*reached, *writers)}
     left = {ssp for lane in concerned.values() for ssp in _read(lane) if ssp.stream not in own and str(ssp) not in to}
@@ -193,7 +193,7 @@ def _check_clear(present: Sequence[Lane], reached: Sequence[Lane], own: Collecti
 
 
 def _followers(present: Sequence[Lane], closing: Sequence[Lane], how: Rewind, new_id: Callable[[], str]) -> list[Lane]:
-    """For each lane that closes, one that does the same."""
+    """A lane with the same work for each lane that closes."""
     ids = {lane.id: f"{lane.stage}-{new_id()}" for lane in closing}
     beside: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {}
     for lane in present:

@@ -1,4 +1,4 @@
-"""What each lane of the next generation is to own, and which lanes of the present one own just that."""
+"""What each lane of the next generation will own, and which lanes of the present one already own just that."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ __all__ = ["Share", "kept", "shares_of"]
 class Share:
     """What a new lane will own: SSPs at ``factor``, for the tasks of one seat. ``of``: the lanes that it continues.
     ``virtual``: what it owns of its tasks, as :func:`owned` returns it for a lane.
-
-    ``virtual``: what it owns of its tasks, as :func:`owned` tells it of a lane.
     """
 
     seat: str
@@ -35,7 +33,7 @@ class Share:
     of: tuple[Lane, ...]
 
     def broadcast(self, former: Lane) -> tuple[SSP, ...]:
-        """What it reads of the streams that a lane of its group has as broadcast ones."""
+        """What it reads of the streams that are broadcast to a lane of its group."""
         streams = {ssp.stream for ssp in former.broadcast}
         return tuple(sorted({s for t in self.tasks for s in t.broadcast if s.stream in streams}, key=in_order))
 
@@ -45,7 +43,7 @@ class Share:
         return tuple(task.name for task in self.tasks)
 
     def is_had_by(self, lane: Lane) -> bool:
-        """Whether a lane can go on with it: one that has failed can't, even if it is the same share."""
+        """Whether a lane can continue with this share: a failed one can't, even if the share is the same."""
         if (lane.seat, lane.tasks, lane.factor, lane.ssps) != (self.seat, self.names, self.factor, self.ssps):
             return False
         if lane.state is LaneState.FAILED or lane.broadcast != self.broadcast(lane):
@@ -54,7 +52,7 @@ class Share:
 
 
 def kept(present: Sequence[Lane], shares: Sequence[Share]) -> dict[str, Share]:
-    """The lanes that can go on as they are, by id, each with its share."""
+    """The lanes that can continue unchanged, by id, each with its share."""
     known: dict[tuple[str, tuple[str, ...]], list[Share]] = {}
     for share in shares:
         known.setdefault((share.seat, share.names), []).append(share)
@@ -74,7 +72,7 @@ def shares_of(
     lanes: int,
     stage: StageModel,
 ) -> list[Share]:
-    """What the lanes of one group are to own: state stays where it is, but for what moves to another seat."""
+    """The shares of one group's lanes: state stays where it is, unless it moves to another seat."""
     if present[0].stateful:
         task_of = task_numbers(stage, factor)
         owner = {divmod(task.index, factor): (seat, task) for seat, tasks in by_seat.items() for task in tasks}
@@ -92,7 +90,9 @@ def shares_of(
 
 
 def _owners(lanes: Sequence[Lane], factor: int) -> Callable[[Mapping[int, Collection[int]]], tuple[Lane, ...]]:
-    """Finds the lanes that own any of the same tasks as a lane of ``factor`` that is to own so much of them."""
+    """A function that finds the lanes that own any of the same tasks as a lane of ``factor`` that will own these parts
+    of them.
+    """
     found: dict[int, dict[tuple[int, int], list[int]]] = {}
     for place, lane in enumerate(lanes):
         least = min(factor, lane.factor)
@@ -120,8 +120,8 @@ def _pieces(
     factor: int,
     stage: StageModel,
 ) -> list[Share]:
-    """The parts of a stateful lane: one for each seat that gets tasks of which it has state. Partitions that are new
-    come to it with their bases, and those of new streams with their tasks.
+    """The parts of a stateful lane: one for each seat that gets tasks whose state it has. New partitions go with their
+    bases, and those of new streams with their tasks.
 
     Args:
         task_of: the number of the task, at factor 1, that reads a partition.
@@ -156,7 +156,7 @@ def _part(whole: SSP, bucket: int, factor: int) -> SSP:
 
 
 def _coarsest(several: Collection[Sequence[int]], finest: int, least: int) -> int:
-    """The smallest factor, ``least`` or more, by whose buckets these buckets of ``finest`` can be told."""
+    """The smallest factor, at least ``least``, whose buckets can represent these buckets of ``finest``."""
     factor = finest
     while factor > least:
         half = factor // 2
@@ -169,5 +169,5 @@ def _coarsest(several: Collection[Sequence[int]], finest: int, least: int) -> in
 
 
 def _matched_streams(lane: Lane, stage: StageModel) -> set[str]:
-    """The streams of a lane's inputs that are bound to patterns, as its stage has them now."""
+    """The streams of a lane's inputs that are bound to patterns, according to its stage now."""
     return {stream for name in lane.matched for stream in stage.patterns[name].streams}

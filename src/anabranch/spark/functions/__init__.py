@@ -1,1 +1,3 @@
-"""User functions in Python workers: called, bounded in time, isolated where they end their process, results checked."""
+"""User functions in Python workers: calling them, limiting their time, isolating those that end their process, checking
+their results.
+"""

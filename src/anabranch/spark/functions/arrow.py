@@ -14,8 +14,9 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def mapped(frame: DataFrame, function: Callable[[Batches], Batches], schema: StructType) -> DataFrame:
-    """What a function of Arrow batches makes of a frame. PySpark itself takes a name with a dot for a field's, so such
-    columns go to workers by number, and get their names back there."""
+    """The result of a function of Arrow batches for a frame. PySpark takes a name with a dot for that of a nested
+    field, so such columns go to workers by number, and get their names back there.
+    """
     names = frame.columns
     if not any("." in name or "`" in name for name in names):
         return frame.mapInArrow(function, schema)

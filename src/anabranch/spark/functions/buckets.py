@@ -1,4 +1,4 @@
-"""The buckets of a Spark task in a Python worker: worked on at the same time, each by itself and in order."""
+"""The buckets of a Spark task in a Python worker: worked on concurrently, each in order."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from anabranch.spark.values import meta_column
 __all__ = ["LOOK_AHEAD", "Bucket", "Crew", "Places", "Work", "Worked", "done", "of_rows", "worked"]
 
 LOOK_AHEAD = 64 * 2**20
-"""The bytes of Arrow that a Spark task holds of rows that it has taken, and of what has come of them and waits for rows
-before it. When it is that much, a slow bucket holds the others up."""
+"""How many bytes of Arrow data a Spark task holds: rows that it has taken, and results that wait for rows before them.
+At this limit, a slow bucket holds the others up.
+"""
 
 T = TypeVar("T")
 Places = npt.NDArray[np.int64]
 Worked = tuple[pa.RecordBatch, Places]
-"""Rows that came of some rows, and the place of the one that each came of."""
+"""Result rows, and for each the index of the row that it came from."""
 
 Bucket = tuple[int, int]
-"""The number of a task at factor 1, and that of a bucket."""
+"""The number of a task at factor 1, and of a bucket."""
 
 Cut = Callable[[pa.RecordBatch, dict[int, int]], None]
-"""Is told the rows of a partition that came, and how many of them each bucket has."""
+"""Called with the rows of a partition that arrived, and how many of them each bucket has."""
 
 Work = Callable[[pa.RecordBatch], Coroutine[Any, Any, Worked]]
-"""Suspends only if it waits for something in an event loop."""
+"""Only suspends if it waits for something in an event loop."""
 
 
 @dataclass(frozen=True)
 class Crew:
-    """Distributes the buckets of a Spark task over threads. ``factor``: how many buckets each partition has. At most
-    ``threads`` threads; or, for work that ``awaits``, one event loop in which buckets take turns.
+    """Distributes the buckets of a Spark task over threads. ``factor``: how many buckets each partition has.
 
-    At most ``threads`` threads; or, for work that ``awaits``, one event loop in which each bucket has its turn.
+    At most ``threads`` threads; or, for work that ``awaits``, one event loop in which buckets take turns.
     """
 
     factor: int
@@ -64,12 +64,12 @@ def worked(
     ahead: int = LOOK_AHEAD,
     cut: Cut = lambda _, __: None,
 ) -> Iterator[pa.RecordBatch]:
-    """What comes of rows, in the order of the rows. Each batch has rows of one task.
+    """The results of rows, in the order of the rows. Each batch has rows of one task.
 
-    ``busy`` gets the seconds that were spent on each bucket; at factor 1 those on each task.
+    ``busy`` gets the seconds that were spent on each bucket, or at factor 1 on each task.
 
     Above factor 1, work on later batches goes on while a bucket is busy with an earlier one, until more than ``ahead``
-    bytes are held. ``cut`` is told of them. What work raises is raised here.
+    bytes are held. ``cut`` is called with the rows. Exceptions of the work are raised here.
     """
     if crew.factor > 1:
         yield from _at_once(batches, work, crew, busy, ahead, cut)
@@ -114,7 +114,7 @@ def _at_once(
 
 @dataclass
 class _Part:
-    """Of a batch, the rows of one bucket, which are at some places of it; and what has come of them."""
+    """The rows of one bucket in a batch, with their indexes there, and their results."""
 
     bucket: Bucket
     places: Places
@@ -123,7 +123,7 @@ class _Part:
 
 @dataclass
 class _Queue:
-    """The batches that are worked on, in order."""
+    """The batches in progress, in order."""
 
     work: Work
     busy: dict[Bucket, float]
@@ -133,7 +133,7 @@ class _Queue:
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def cut(self, rows: pa.RecordBatch, factor: int) -> list[tuple[_Part, pa.RecordBatch]]:
-        """Add a batch: its parts, with their rows."""
+        """Add a batch. Returns its parts, with their rows."""
         task = _task(rows)
         of_row = of_rows(rows, factor)
         parts = []
@@ -147,7 +147,7 @@ class _Queue:
         return parts
 
     async def do(self, part: _Part, rows: pa.RecordBatch) -> None:
-        """Do the work of a part, unless that of another one has failed."""
+        """Do the work of a part, unless that of another part has failed."""
         if self._error is not None:
             return
         begun = time.perf_counter()
@@ -165,7 +165,7 @@ class _Queue:
             self._changed.notify()
 
     def ended(self, ahead: int) -> Iterator[pa.RecordBatch]:
-        """What comes of the first batches that have ended. Waits for them while more than ``ahead`` bytes are held."""
+        """The results of the first batches that have ended. Waits for them while more than ``ahead`` bytes are held."""
         while self._batches:
             with self._changed:
                 first = self._batches[0]
@@ -194,7 +194,7 @@ def _in_order(parts: list[_Part]) -> pa.RecordBatch:
 
 
 def of_rows(rows: pa.RecordBatch, factor: int) -> Places:
-    """The bucket of each row: the one in its hidden column, or that of the key in it."""
+    """The bucket of each row: the one in its hidden column, or that of its key."""
     fields = "key", "offset", "bucket"
     keys, offsets, given = (pc.struct_field(rows.column(meta_column.NAME), name).to_pylist() for name in fields)
     found = (
@@ -205,7 +205,7 @@ def of_rows(rows: pa.RecordBatch, factor: int) -> Places:
 
 
 def _run(work: Coroutine[Any, Any, Any]) -> Any:
-    """The result of work that waits for no event loop."""
+    """The result of work that doesn't wait for an event loop."""
     try:
         work.send(None)
     except StopIteration as ended:
@@ -215,8 +215,9 @@ def _run(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def done(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
-    """The result of work in a loop. A task that user code has begun there ends the loop if it raises SystemExit; who
-    waits for that task gets to know it when the loop goes on."""
+    """The result of work in a loop. If a task that user code has started there raises SystemExit, the loop ends; code
+    that waits for that task gets the exception when the loop continues.
+    """
     task = loop.create_task(work)
     while not task.done():
         try:
@@ -231,11 +232,11 @@ _Job = Callable[[], Coroutine[Any, Any, None]]
 
 class _Workers(Protocol):
     def put(self, bucket: Bucket, job: _Job) -> None:
-        """Have a job done, after all those of this bucket that were put before."""
+        """Have a job done after all earlier ones of this bucket."""
         ...
 
     def close(self) -> None:
-        """Jobs that haven't begun aren't done any more."""
+        """Jobs that haven't begun are dropped."""
         ...
 
 

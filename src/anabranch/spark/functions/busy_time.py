@@ -1,4 +1,4 @@
-"""How long Python functions work on each bucket: told by workers, heard by the driver."""
+"""How long Python functions work on each bucket: reported by workers to the driver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anabranch.spark.functions.buckets import Bucket
 __all__ = ["Busy", "Slowest", "heard", "listening", "slowest"]
 
 Busy = dict[Bucket, float]
-"""Seconds, of which a function has spent some waiting, maybe."""
+"""Seconds, some of which a function may have spent waiting."""
 
 
 class _Adding(AccumulatorParam[Busy]):
@@ -26,20 +26,22 @@ class _Adding(AccumulatorParam[Busy]):
 
 
 def listening(context: SparkContext) -> Accumulator[Busy]:
-    """What tasks add to. One that is run again adds again."""
+    """The accumulator of the tasks. A task that is run again adds again."""
     said: Accumulator[Busy] = context.accumulator({}, _Adding())
     return said
 
 
 def heard(said: Accumulator[Busy]) -> Busy:
-    """What was said since the last call."""
+    """The sum since the last call."""
     found, said.value = said.value, {}
     return found
 
 
 @dataclass(frozen=True)
 class Slowest:
-    """The bucket that functions spent most time on: its SSP, the seconds, and how often that is the mean of all."""
+    """The bucket that functions spent most time on: its SSP, the seconds, and by which multiple these exceed
+    the mean.
+    """
 
     ssp: str
     seconds: float
@@ -47,7 +49,7 @@ class Slowest:
 
 
 def slowest(lane: Lane, busy: Mapping[Bucket, float]) -> Slowest | None:
-    """Of a lane's batches, by what was said of them; None if functions had nothing to do."""
+    """For a lane's batches, from the reports about them; None if functions had nothing to do."""
     total = sum(busy.values())
     if not total:
         return None

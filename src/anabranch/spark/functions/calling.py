@@ -1,4 +1,5 @@
-"""Calls a user's function on rows: its results as columns of its schema, and the rows on which it failed.
+"""Calls a user's function on rows, and returns its results in the columns of its schema, and the rows on which it
+failed.
 
 Runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`.
 """
@@ -37,10 +38,10 @@ __all__ = [
 
 Places = npt.NDArray[np.int64]
 Begin = Callable[[int], None]
-"""Is told the number of each row before the function is called on it."""
+"""Called with the number of each row before the function is called on it."""
 
 BATCH = -1
-"""The place of a rejection that is about all rows."""
+"""The index in a rejection that concerns all rows."""
 
 
 class Rejection(NamedTuple):
@@ -54,7 +55,7 @@ class Rejection(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """``places``: for each row of ``rows`` the place of the one that it came of."""
+    """``places``: for each row of ``rows`` the index of the row that it came from."""
 
     rows: pa.RecordBatch
     places: Places
@@ -63,10 +64,10 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class UserFunction:
-    """A function of an operator of some ``kind``.
+    """A function of an operator of the given ``kind``.
 
-    ``schema``: of its result; ``home``: the job's folder, to whose files traces are shortened; ``seconds``: how long it
-    may work on a message; ``source``: how other processes get the function, None: it is pickled.
+    ``schema``: its result's; ``home``: the job's folder, to whose files tracebacks are shortened; ``seconds``: how long
+    it may work on a message; ``source``: how other processes get the function, None: it is pickled.
     """
 
     kind: str
@@ -87,7 +88,7 @@ def _from_source(kind: str, source: JobFunction, schema: pa.Schema, seconds: flo
 
 
 def awaits(function: Callable[..., Any]) -> bool:
-    """Whether an event loop is needed to call it."""
+    """Whether calling it requires an event loop."""
     if isinstance(function, functools.partial):
         return awaits(function.func)
     called = getattr(type(function), "__call__", None)  # noqa: B004
@@ -95,7 +96,7 @@ def awaits(function: Callable[..., Any]) -> bool:
 
 
 def overdue(seconds: float) -> str:
-    """What is told of a message that took too long."""
+    """The error text for a message that took too long."""
     return f"the function worked on it for more than {seconds:g} s: [job] message_timeout"
 
 
@@ -108,7 +109,7 @@ class Evaluator:
         self._results = Results(user.schema)
 
     async def __call__(self, rows: pa.RecordBatch, begin: Begin, fails: bool = False) -> Outcome:
-        """``fails``: the first rejection is the last: nothing else counts."""
+        """``fails``: stop at the first rejection: nothing else counts."""
         match self._user.kind:
             case "map_arrow":
                 return self._map_arrow(rows, begin, fails)
@@ -145,7 +146,9 @@ class Evaluator:
     async def _called(
         self, rows: pa.RecordBatch, begin: Begin, fails: bool
     ) -> tuple[list[Any], list[int], list[Rejection]]:
-        """What was returned, of which rows, and the other rows. Each message is given to the function once."""
+        """The returned values, the rows that they are for, and the other rows. Each message is passed to the function
+        once.
+        """
         function, take = self._user.function, _TAKE[self._user.kind]
         returned: list[Any] = []
         places: list[int] = []
@@ -230,20 +233,22 @@ class _OverdueError(Exception):
 
 @dataclass(frozen=True)
 class _Unreadable:
-    """A row that can't be values of Python: a time of a year beyond 9999, for one."""
+    """A row that can't be converted to Python values, for example because of a time beyond the year 9999."""
 
     error: Exception
 
 
 async def _value(called: Any) -> Any:
-    """What comes of the call of an async function, or of an async generator."""
+    """The result of calling an async function or an async generator."""
     if inspect.isasyncgen(called):
         return [each async for each in called]
     return await called if isinstance(called, Awaitable) else called
 
 
 def messages(rows: pa.RecordBatch) -> list[Any]:
-    """The rows as dicts, maps in them as well; but a map by arrays or structs, which no dict can have, is pairs."""
+    """The rows as dicts, with dicts for maps; but a map whose keys are arrays or structs, which no dict can have,
+    becomes pairs.
+    """
     kinds = [kind for field in rows.schema for kind in _key_types(field.type)]
     maps = "strict" if kinds and not any(map(pa.types.is_nested, kinds)) else None
     try:
@@ -261,7 +266,7 @@ def _message(row: pa.RecordBatch, maps: str | None) -> Any:
 
 
 def _key_types(type_: pa.DataType) -> Iterable[pa.DataType]:
-    """Of all maps in a type, those of their keys."""
+    """The key types of all maps in a type."""
     if pa.types.is_map(type_):
         yield type_.key_type
     for number in range(type_.num_fields):
@@ -269,7 +274,7 @@ def _key_types(type_: pa.DataType) -> Iterable[pa.DataType]:
 
 
 def _is_cancelled(error: BaseException) -> bool:
-    """Whether the work is to end: not if user code has raised the same."""
+    """Whether the work must end: not if user code has raised the same exception."""
     if not isinstance(error, asyncio.CancelledError):
         return False
     try:

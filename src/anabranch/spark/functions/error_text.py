@@ -1,7 +1,7 @@
-"""The text for an exception or a row: short, always possible to make, and always possible to encode.
+"""The text for an exception or a row: short, and always possible to produce and to encode.
 
-User code decides what exceptions and values are: their ``__str__`` may raise, give no string, or one of 50 MB. Nothing
-here raises, whatever it is given.
+User code decides what exceptions and values are: their ``__str__`` may raise, not return a string, or return one of 50
+MB. Nothing here raises, whatever it is given.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ __all__ = ["LIMIT", "as_json", "bounded", "described", "shortened", "traced"]
 _T = TypeVar("_T")
 
 LIMIT = 2000
-"""Of what is told of an exception, in characters."""
+"""The limit for the text about an exception, in characters."""
 
 _SHORT = 80
 _CAUSES = 4
 _MEMBERS = 5
 _FRAMES = 8
 _DEPTH = 100
-"""Rows that are nested deeper are cut there. Spark's own types are never so deep."""
+"""More deeply nested rows are cut there. Spark's own types are never that deep."""
 
 
 class _Repr(reprlib.Repr):
-    """Doesn't make the whole ``repr`` of what is large."""
+    """Doesn't compute the whole ``repr`` of large values."""
 
     def repr_bytes(self, value: bytes, level: int) -> str:
         return repr(value) if len(value) <= _SHORT else f"{value[: _SHORT // 2]!r}… ({len(value)} bytes)"
@@ -53,7 +53,7 @@ _REPR.maxstring = _REPR.maxother = _SHORT
 
 
 def described(error: BaseException, home: str = "") -> str:
-    """Type, message, place in the job's files, members of a group and causes of an exception.
+    """Type, message, place in the job's files, members of the group and causes of an exception.
 
     Args:
         home: the job's folder; frames of other files aren't shown.
@@ -73,7 +73,7 @@ def traced(error: BaseException, home: str) -> str:
 
 
 def bounded(text: str, limit: int = LIMIT) -> str:
-    """Text that UTF-8 can encode, without NUL, cut to so many characters."""
+    """Text that UTF-8 can encode, without NUL, cut to this many characters."""
     length = str.__len__(text)
     cut = str.__getitem__(text, slice(0, limit))
     clean = cut.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
@@ -84,19 +84,21 @@ def bounded(text: str, limit: int = LIMIT) -> str:
 
 
 def shortened(value: object) -> str:
-    """The ``repr`` of a value, cut short; of one whose ``repr`` raises, its type."""
+    """The ``repr`` of a value, cut short; if it raises, the value's type."""
     told = _attempted(lambda: _REPR.repr(value))
     return bounded(told, _SHORT) if isinstance(told, str) else f"<a {_name(type(value))} that has no repr>"
 
 
 def as_json(row: object) -> bytes:
-    """A row as a JSON object. What JSON has no form for is text: bytes in base64, numbers like NaN by their names."""
+    """A row as a JSON object. What JSON can't represent becomes text: bytes in base64, numbers like NaN by
+    their names.
+    """
     plain = _attempted(lambda: _plain(row, 0))
     return json.dumps(plain if plain is not None else shortened(row)).encode() if row is not None else b"null"
 
 
 def _attempted(make: Callable[[], _T]) -> _T | None:
-    """What is made by running code of users, or None if that raises anything."""
+    """The result of running user code, or None if that raises anything."""
     try:
         return make()
     except BaseException:  # theirs, whatever it is
@@ -116,7 +118,7 @@ def _message(error: BaseException) -> str:
 
 
 def _chain(error: BaseException, home: str) -> Iterator[str]:
-    """The exception, and what has caused it."""
+    """The exception, and its causes."""
     seen: set[int] = set()
     following: BaseException | None = error
     while following is not None and id(following) not in seen and len(seen) < _CAUSES:
@@ -159,7 +161,7 @@ def _frames(trace: TracebackType | None, home: str) -> Iterator[str]:
 
 
 def _plain(value: object, depth: int) -> Any:
-    """A value as JSON has it."""
+    """A value in a form that JSON can represent."""
     if value is None or value is True or value is False or type(value) is str:
         return value
     if depth > _DEPTH:

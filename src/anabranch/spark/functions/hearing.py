@@ -1,4 +1,4 @@
-"""The driver's side of :mod:`anabranch.task_progress.meters`: hears how far the Spark tasks of running batches are."""
+"""The driver's side of :mod:`anabranch.task_progress.meters`: receives the progress of running batches' Spark tasks."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = ["Listener", "listening"]
 log = logs.get_logger()
 
 _LONGEST = 2**20
-"""The bytes of a line; who sends a longer one isn't heard."""
+"""The size limit of a line, in bytes; a sender of a longer one is disconnected."""
 _MOST_RUNS, _MOST_CONNECTIONS, _MOST_TASKS, _MOST_COUNTS = 256, 4096, 4096, 65536
 _FRESH = 3.0
-"""Seconds; what was told before is of workers that are gone."""
+"""Seconds; older reports are from workers that are gone."""
 _HELLO, _TOLD = msgspec.json.Decoder(Greeting), msgspec.json.Decoder(TaskReport)
 
 _Key = tuple[int, int, int, int]
@@ -36,7 +36,7 @@ _Key = tuple[int, int, int, int]
 
 @dataclass
 class _Task:
-    """The newest of what was heard of an attempt at a Spark task, for an operator."""
+    """The newest report about an attempt at a Spark task, for an operator."""
 
     told: TaskReport
     at: float
@@ -50,7 +50,7 @@ class _Task:
 
 @dataclass
 class _Run:
-    """Of a run of a query, its newest batch."""
+    """The newest batch of a query's run."""
 
     batch: int
     tasks: dict[tuple[int, int, int, str], _Task] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class _Client:
 
 
 class Listener:
-    """Listens in a thread of its own, until it is closed. Junk is not heard.
+    """Listens in its own thread until it is closed. Invalid input is ignored.
 
     Raises OSError if it can't.
     """
@@ -83,7 +83,7 @@ class Listener:
         threading.Thread(target=self._listen, name="hears workers", daemon=True).start()
 
     def of(self, run: str, batch: int) -> list[TaskCounts]:
-        """What was heard of a batch."""
+        """The reports about a batch."""
         now = time.monotonic()
         with self._lock:
             found = self._runs.get(run)
@@ -95,7 +95,7 @@ class Listener:
             ]
 
     def oldest(self, run: str) -> Work | None:
-        """The message that functions have worked on longest in a run's batch, if that is a second or more."""
+        """The message in a run's batch that functions have been working on longest, if that is a second or more."""
         now = time.monotonic()
         with self._lock:
             found = self._runs.get(run)
@@ -165,7 +165,7 @@ class Listener:
             self._end(connection, client)
 
     def _end(self, connection: Any, client: _Client | None) -> None:
-        """Of a worker that is gone, nothing is under way."""
+        """When a worker is gone, none of its work is in flight."""
         if client is None:
             return
         self._connected -= 1
@@ -180,7 +180,9 @@ class Listener:
 
 
 def _bound(hosts: Iterable[str]) -> socket.socket:
-    """A socket that listens at the first of some addresses that are this machine's; at all of them if none is."""
+    """A socket that listens at the first of these addresses that belongs to this machine, or at all addresses if none
+    does.
+    """
     for host in (*hosts, ""):
         made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
@@ -198,7 +200,7 @@ _opening = threading.Lock()
 
 
 def listening(context: SparkContext) -> Listener | None:
-    """What hears the workers of a Spark application; None where nothing can be heard."""
+    """The listener for the workers of a Spark application; None where listening isn't possible."""
     with _opening:
         name = str(context.applicationId)
         if name not in _listeners:

@@ -1,4 +1,6 @@
-"""What the Python functions of a lane are at: told to the driver as they work, and ended where they work too long."""
+"""What the Python functions of a lane are working on: reported to the driver while they work, and ended if they take
+too long.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ __all__ = ["at", "number", "on", "on_key"]
 
 _EVERY = 1.0
 _LATE = 75
-"""The exit code of a worker in which a message takes too long."""
+"""The exit code of a worker in which a message took too long."""
 
 
 _mine: ContextVar[Message | None] = ContextVar("message", default=None)
@@ -36,13 +38,13 @@ _STDERR = 2
 
 
 def on(meter: Meter, origin: pa.Array, factor: int, limit: float = math.inf) -> AbstractContextManager[None]:
-    """Inside ``with``, a function works on rows one by one, of one bucket of one task; see :func:`at`.
+    """Inside ``with``, a function works on the rows of one bucket of one task, one by one; see :func:`at`.
 
     Args:
-        meter: counts them.
+        meter: counts the rows.
         origin: their hidden column.
-        limit: how many seconds it may work on a row. If it takes longer, this process ends; see
-            :mod:`anabranch.spark.functions.isolation` for what follows.
+        limit: how many seconds it may work on a row. If it takes longer, this process ends;
+            :mod:`anabranch.spark.functions.isolation` describes what happens then.
     """
     if not len(origin):
         return nullcontext()
@@ -56,8 +58,9 @@ def on(meter: Meter, origin: pa.Array, factor: int, limit: float = math.inf) -> 
 def on_key(
     meter: Meter, origins: Sequence[Mapping[str, int]], bucket: tuple[int, int], limit: float = math.inf
 ) -> AbstractContextManager[None]:
-    """The same for the rows of a key. ``origins``: source, partition and offset of each; ``bucket``: its task, and the
-    number."""
+    """The same for the rows of a key. ``origins``: source, partition and offset of each; ``bucket``: its task and
+    number.
+    """
     label = meter.told.label
 
     def place(index: int) -> Work:
@@ -92,7 +95,7 @@ def _on(meter: Meter, tally: Tally, message: Message, count: int, limit: float) 
 
 
 def at(index: int) -> None:
-    """The function begins with the row of that number."""
+    """The function begins with the row of this number."""
     message = _mine.get()
     if message is not None:
         message.index, message.since = index, time.monotonic()
@@ -105,7 +108,9 @@ def number(origin: pa.Array, field: str, index: int) -> int:
 
 
 def _offset(origin: pa.Array, index: int) -> int:
-    """Of the record that a row comes from. (Of a row that comes from no single one, it is negative.)"""
+    """The offset of the record that a row comes from. (It is negative for a row that doesn't come from a single
+    record.)
+    """
     offset = number(origin, "offset", min(index, len(origin) - 1))
     return offset if offset >= 0 else -1 - offset
 
@@ -135,7 +140,7 @@ def _look() -> None:
 
 
 def _end_if_late(several: dict[Message, float], now: float) -> None:
-    """End this process if a message takes too long; let :func:`_arm` do so while there is one that may."""
+    """End this process if a message takes too long; otherwise let :func:`_arm` do so as long as there may be one."""
     late = next((each for each, limit in several.items() if now - each.since > limit + _EVERY), None)
     if late is not None:
         told = late.place(late.index)
@@ -150,8 +155,9 @@ def _end_if_late(several: dict[Message, float], now: float) -> None:
 
 
 def _arm(limit: float, now: float) -> None:
-    """Let this process end if that isn't called again in time: no thread of ours can run while code that doesn't give
-    Python's lock back works on a message."""
+    """Make this process end unless this is called again in time: no thread of ours can run while code that doesn't
+    release Python's global lock works on a message.
+    """
     if now - _armed[0] >= _EVERY / 2:
         _armed[0] = now
         faulthandler.dump_traceback_later(limit + 3 * _EVERY, exit=True, file=_STDERR)

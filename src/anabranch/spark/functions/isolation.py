@@ -1,9 +1,9 @@
-"""User code in processes of its own, where it may end them: that is how a message that kills its worker is found.
+"""User code in separate processes, which it may end: this is how a message that kills its worker is found.
 
 The first attempt of a Spark task runs user code in the worker itself. If the worker dies, or is ended because one
-message takes too long, Spark tries the task again, perhaps elsewhere. From then on user code runs in forks of a clean
-process, one for each thread. A fork that ends takes only its own messages with it: they are tried again one by one, and
-one on which a fork ends :data:`TRIES` times is rejected. So a task finds any number of such messages in one attempt.
+message takes too long, Spark retries the task, perhaps elsewhere. From then on user code runs in forks of a clean
+process, one for each thread. A fork that ends only affects its own messages: they are retried one by one, and a message
+on which a fork ends :data:`TRIES` times is rejected. So a task finds any number of such messages in one attempt.
 """
 
 from __future__ import annotations
@@ -49,15 +49,16 @@ __all__ = [
 ]
 
 TRIES = 3
-"""A message on which the process dies so often is rejected."""
+"""A message on which the process dies this often is rejected."""
 
 MOST = 16
-"""So many processes a Spark task has at most: as many threads work at once."""
+"""The most processes of a Spark task: as many threads work at once."""
 
 _BEFORE = -1
 PAUSE = 2.0
-"""Seconds after a process was killed, which the kernel does where memory is short: that may be no message's fault, and
-pass."""
+"""Seconds to wait after a process was killed. The kernel does that when memory is short, which may be no message's
+fault, and may pass.
+"""
 
 _KILLED = "killed by SIGKILL"
 _ROWS, _BYTES = 128, 16 * 2**20
@@ -67,7 +68,7 @@ _DIED = "Python worker exited unexpectedly"
 
 
 def is_needed() -> bool:
-    """Whether the Spark task that runs here has to isolate user code."""
+    """Whether the present Spark task has to isolate user code."""
     context = TaskContext.get()
     return context is not None and (context.attemptNumber() > 0 or context.getLocalProperty(_SETTING) == "true")
 
@@ -76,14 +77,15 @@ _lanes: set[str] = set()
 
 
 def note(lane: str, error: BaseException) -> None:
-    """A lane has failed in this process: if a Python worker of it has ended by itself, its next batch isolates user
-    code from the first attempt on. (Spark may have been told to try no task twice.)"""
+    """Record that a lane has failed in this process: if one of its Python workers has ended, its next batch isolates
+    user code from the first attempt on. (Spark may be configured not to retry tasks.)
+    """
     if _DIED in str(error):
         _lanes.add(lane)
 
 
 def begin(context: SparkContext, lane: str) -> None:
-    """This thread begins with a batch of a lane."""
+    """This thread begins a batch of a lane."""
     context.setLocalProperty(_SETTING, "true" if lane in _lanes else "false")
 
 
@@ -93,7 +95,9 @@ def end(lane: str) -> None:
 
 
 class LostError(Exception):
-    """The process that ran user code is gone. ``at``: the message that it was at; ``late``: it took too long."""
+    """The process that ran user code is gone. ``at``: the message that it was working on; ``late``: that message took
+    too long.
+    """
 
     def __init__(self, at: int, how: str, late: bool) -> None:
         super().__init__(how)
@@ -110,9 +114,9 @@ class _Fork:
             self._pid = host.fork(theirs)
 
     def ask(self, request: object, begin: Begin, seconds: float, answer: Callable[[Any], Any]) -> Any:
-        """What comes of a request. ``answer``: gives what the process asks for meanwhile.
+        """The result of a request. ``answer``: answers what the process asks meanwhile.
 
-        Raises LostError; then the process is gone.
+        Raises LostError if the process is gone.
         """
         at = _BEFORE
         limit: float | None = _BEGINNING
@@ -135,7 +139,7 @@ class _Fork:
             raise LostError(at, _told(self.kill()), late=False) from None
 
     def kill(self) -> int:
-        """End it, and give how it has ended, which may have been before."""
+        """End the process, and return how it ended, which may have been before."""
         with suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
         self._socket.close()
@@ -161,7 +165,7 @@ def _told(status: int) -> str:
 
 
 class Host:
-    """Provides processes that run user code. ``open_service``: their work, opened in each of them."""
+    """Provides processes that run user code. ``open_service``: makes the service that each of them runs."""
 
     def __init__(self, open_service: Callable[[], Service]) -> None:
         self._lock = threading.Lock()
@@ -194,7 +198,7 @@ class Host:
             return int(messages.receive(self._control))
 
     def ended(self, pid: int) -> int:
-        """How a process has ended, or is about to."""
+        """How a process has ended, or is about to end."""
         with self._lock:
             self._control.sendall(b"w")
             messages.send(self._control, pid)
@@ -207,8 +211,9 @@ class Host:
         seconds: float = math.inf,
         answer: Callable[[Any], Any] = lambda _: None,
     ) -> Any:
-        """See :meth:`_Fork.ask`: of a process that nobody else asks meanwhile. Raises RuntimeError if each ends before
-        user code begins."""
+        """See :meth:`_Fork.ask`, with a process that nobody else is asking. Raises RuntimeError if each one ends before
+        user code begins.
+        """
         for _ in range(TRIES):
             with self._lock:
                 fork = self._idle.pop() if self._idle else None
@@ -238,13 +243,13 @@ class Host:
 
 
 class Calls(Protocol):
-    """Calls a user's function on rows, somewhere."""
+    """Calls a user's function on rows, in this process or another."""
 
     async def __call__(self, rows: pa.RecordBatch, begin: Begin, fails: bool = False) -> Outcome: ...
 
 
 def _opened(user: UserFunction) -> Service:
-    """In a fork: what calls the function."""
+    """In a fork: the service that calls the function."""
     evaluator, loop = Evaluator(user), asyncio.new_event_loop()
 
     def serve(request: Any, channel: Channel) -> Any:
@@ -256,12 +261,12 @@ def _opened(user: UserFunction) -> Service:
 
 
 def called(user: UserFunction, host: Host) -> Calls:
-    """What calls a function in the processes of a host."""
+    """Calls of a function in the processes of a host."""
     return _Isolated(user, host)
 
 
 def service(user: UserFunction) -> Callable[[], Service]:
-    """What a host needs for a function."""
+    """The service that a host needs for a function."""
     return partial(_opened, user)
 
 
@@ -290,13 +295,13 @@ _Ask = Callable[[pa.RecordBatch, int], Outcome]
 
 
 def narrowed(rows: pa.RecordBatch, nothing: pa.RecordBatch, ask: _Ask, names_late: bool, fails: bool) -> Outcome:
-    """What comes of rows, some of which may end the process that is asked; those are rejected.
+    """The results of rows, some of which may end the process that is asked; those are rejected.
 
     Args:
         nothing: a result without rows.
-        ask: gives what comes of some of the rows, which begin at a place. Raises LostError.
-        names_late: whether that tells which row takes too long.
-        fails: the first rejection is the last: nothing else counts.
+        ask: returns the result of some of the rows, starting at an index. Raises LostError.
+        names_late: whether it says which row takes too long.
+        fails: stop at the first rejection: nothing else counts.
     """
     step = min(_ROWS, max(1, _BYTES * rows.num_rows // max(1, rows.nbytes)))
     parts: dict[int, Outcome] = {}
@@ -329,7 +334,7 @@ def _tried_again(row: pa.RecordBatch, nothing: pa.RecordBatch, at: int, ask: _As
 
 
 def killed(how: str) -> str:
-    """What is told of a message that ends processes."""
+    """The error text for a message that ends processes."""
     return f"the worker died on it {TRIES} times: {how}"
 
 

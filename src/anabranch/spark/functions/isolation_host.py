@@ -1,7 +1,7 @@
 """Forks the processes in which user code runs in isolation: ``python -m anabranch.spark.functions.isolation_host FD``.
 
-It loads nothing of the job's: each fork imports it for itself, for threads and clients that a module has made at its
-top level don't outlive a fork. It ends when its worker does, and its forks with it.
+It loads nothing from the job: each fork does its own imports, because threads and clients that a module has created at
+its top level don't survive a fork. It ends when its worker does, and its forks with it.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ __all__ = ["FORK", "Channel", "HowEnded", "Service"]
 
 FORK = b"f"
 HowEnded = int
-"""Of a process, as ``os.waitpid`` has it."""
+"""How a process ended, in the form of ``os.waitpid``."""
 
 _FAILED = 70
 
 
 class Channel:
-    """A fork's end of its connection with the worker."""
+    """A fork's end of the connection to the worker."""
 
     def __init__(self, worker: socket.socket) -> None:
         self.worker = worker
 
     def begin(self, place: int) -> None:
-        """Tell the worker that user code begins with the message of that number."""
+        """Tell the worker that user code begins with the message of this number."""
         messages.send(self.worker, ("begin", place))
 
     def ask(self, question: object) -> Any:
@@ -51,7 +51,7 @@ class Channel:
 
 
 Service = Callable[[Any, Channel], Any]
-"""Gives what comes of a request."""
+"""Returns the result of a request."""
 
 
 def main(number: int) -> None:
@@ -117,7 +117,7 @@ def _serve(control: socket.socket, pickled: bytes, forks: set[int]) -> None:
 
 
 def _become(worker: socket.socket, pickled: bytes) -> None:
-    """Answer the worker's requests, and end with it."""
+    """Answer the worker's requests, and end when it does."""
     status = _FAILED
     try:
         with contextlib.suppress(OSError):

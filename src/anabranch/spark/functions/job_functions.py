@@ -1,4 +1,6 @@
-"""How a job's functions and processors get to Python workers: from the job file, which they import, or else as code."""
+"""How a job's functions and processors get to Python workers: from the job file, which they import, or otherwise as
+code.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,14 @@ from anabranch.spark.operators.labels import label
 __all__ = ["JobFunction", "culprit", "of_node"]
 
 _DEPTH = 6
-"""How far :func:`culprit` follows what refers to what."""
+"""How deep :func:`culprit` follows references."""
 
 
 @dataclass(frozen=True)
 class JobFunction:
     """A function or a processor of an operator. ``home`` is the job's folder, where this process has it.
 
-    Pickled, it is the place in the job file where a worker finds it (``code``), or its code (``pickled``).
+    When pickled, it is its place in the job file, where a worker finds it (``code``), or its code (``pickled``).
     """
 
     value: Any
@@ -47,7 +49,7 @@ def of_node(node: Node, functions: Mapping[int, Any], home: str) -> JobFunction:
     """What workers get for an operator.
 
     Raises:
-        GraphError: it came from no job file, and refers to something that can't be copied to another process.
+        GraphError: it doesn't come from a job file, and refers to something that can't be copied to another process.
     """
     value = functions[node.id]
     code = job_modules.code_of(node.id, value)
@@ -95,8 +97,9 @@ def _place(node: Node) -> tuple[str, str, str]:
 
 
 def culprit(value: Any) -> str:
-    """What of a function or a processor can't be pickled, in words: the way there, its type, and the line that has it.
-    Empty if nothing is found."""
+    """The part of a function or a processor that can't be pickled, in words: the path to it, its type, and its line.
+    Empty if nothing is found.
+    """
     trail = _trail(value, ())
     if trail is None:
         return ""
@@ -123,7 +126,7 @@ def _is_fine(value: Any) -> bool:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """What an object refers to, each with what it is called."""
+    """The objects that an object refers to, each with a name."""
     if isinstance(value, types.FunctionType):
         line = f"{Path(value.__code__.co_filename).name}:{value.__code__.co_firstlineno}"
         inside = inspect.getclosurevars(value)

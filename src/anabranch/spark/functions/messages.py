@@ -1,4 +1,4 @@
-"""Messages between a Python worker and the processes in which it isolates user code: over a local socket."""
+"""Messages between a Python worker and the processes in which it isolates user code, over a local socket."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Closed(Exception):
 
 
 class OutOfTime(Exception):
-    """Nothing has come for as long as it may take."""
+    """Nothing arrived within the time limit."""
 
 
 def send(to: socket.socket, message: object) -> None:
-    """Raises Closed if nobody is there any more."""
+    """Raises Closed if the other end is gone."""
     body = pickle.dumps(message, protocol=5)
     try:
         to.sendall(_HEAD.pack(len(body)))
@@ -34,11 +34,11 @@ def send(to: socket.socket, message: object) -> None:
 
 
 def receive(source: socket.socket, seconds: float | None = None) -> Any:
-    """The next message. ``seconds``: how long it may take to begin to come.
+    """The next message. ``seconds``: how long it may take until it begins to arrive.
 
     Raises:
-        Closed: there is none, or only a part of it.
-        OutOfTime: it took too long.
+        Closed: there is none, or only part of one.
+        OutOfTime: the wait took too long.
     """
     if seconds is not None and not _is_readable(source, seconds):
         raise OutOfTime

@@ -1,4 +1,4 @@
-"""Columns of what Python functions return: the values of a type of Arrow, also those of arrays, maps and structs."""
+"""Columns of what Python functions return: the values of an Arrow type, including those in arrays, maps and structs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ _ZONES = (dt.timezone, zoneinfo.ZoneInfo)
 
 
 class Column:
-    """The values of one type. ``usual``: the types of Python whose values Arrow converts exactly or refuses;
-    none where it would take what it shouldn't."""
+    """The values of one type. ``usual``: the Python types whose values Arrow converts exactly or refuses; none if Arrow
+    would accept values that it shouldn't.
+    """
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class Column:
         return pa.array(plain, self.type)
 
     def plain(self, value: object) -> Any:
-        """The value as Arrow takes it; raises :class:`Wrong`."""
+        """The value in the form for Arrow; raises :class:`Wrong`."""
         if result_values.is_missing(value):
             if not self._nullable:
                 raise Wrong(None, "give a value, or declare the column without NOT NULL")
@@ -71,7 +72,7 @@ class Column:
         return True
 
     def is_right(self, built: pa.Array) -> bool:
-        """Whether all numbers are finite, and all times of the years that Python has."""
+        """Whether all numbers are finite, and all times are in years that Python supports."""
         if pa.types.is_floating(self.type):
             return bool(pc.all(pc.is_finite(built), min_count=0).as_py())
         if pa.types.is_timestamp(self.type):
@@ -95,7 +96,7 @@ def column_of(type_: pa.DataType, nullable: bool) -> Column:
 
 
 def is_alike(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a cast only changes how values are kept, and fails where it would change them."""
+    """Whether a cast only changes how values are stored, and fails where it would change the values."""
     types = pa.types
     if given == wanted or types.is_null(given):
         return True
@@ -226,7 +227,7 @@ def _below(column: Column, value: object, path: str) -> Any:
 
 
 def fields_of(value: object) -> Mapping[str, Any] | None:
-    """The fields of what can be a row: a mapping, a dataclass, a NamedTuple, or a Row of PySpark."""
+    """The fields of a value that can be a row: a mapping, a dataclass, a NamedTuple, or a PySpark Row."""
     if isinstance(value, Mapping):
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -1,4 +1,6 @@
-"""Values that Python functions return, one at a time: each as Arrow takes it exactly, or refused with the reason."""
+"""Values that Python functions return, one at a time: each is converted exactly for Arrow, or refused with the
+reason.
+"""
 
 from __future__ import annotations
 
@@ -55,11 +57,11 @@ _ATTOSECONDS = {
 
 
 class ResultError(TypeError):
-    """What a function has returned can't be a row of the declared schema."""
+    """What a function returned can't be a row of the declared schema."""
 
 
 class Wrong(Exception):
-    """A value isn't one of its column. ``path``: below the column."""
+    """A value that doesn't fit its column. ``path``: the place within the column."""
 
     def __init__(self, value: object, advice: str, path: str = "", kind: str = "") -> None:
         super().__init__()
@@ -70,7 +72,7 @@ class Wrong(Exception):
 
 
 def check_awaited(value: object) -> None:
-    """Raises ResultError for what has to be awaited, and wasn't."""
+    """Raises ResultError for a value that should have been awaited."""
     if inspect.isawaitable(value) or inspect.isasyncgen(value):
         if inspect.iscoroutine(value):
             value.close()
@@ -219,7 +221,7 @@ def naive(value: Any) -> dt.datetime:
 
 
 def _whole_us(value: Any) -> int:
-    """Of a time or a length of numpy's, the microseconds. (It overflows silently, and ints don't.)"""
+    """The microseconds of a numpy time or duration. (numpy overflows silently; Python's integers don't.)"""
     unit, count = np.datetime_data(value)
     whole, rest = divmod(int(value.astype(np.int64)) * count * _ATTOSECONDS[unit], _ATTOSECONDS["us"])
     if rest:
@@ -228,7 +230,7 @@ def _whole_us(value: Any) -> int:
 
 
 def _in_microseconds(value: dt.datetime) -> dt.datetime:
-    """Of a Timestamp of pandas, which may have nanoseconds, the datetime."""
+    """The datetime of a pandas Timestamp, which may have nanoseconds."""
     if getattr(value, "nanosecond", 0):
         raise Wrong(value, "it has nanoseconds; value.floor('us') cuts them")
     if type(value) is dt.datetime:

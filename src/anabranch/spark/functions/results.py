@@ -1,6 +1,6 @@
-"""What Python functions return, as columns of the declared schema: each value exactly, or refused with the reason.
+"""The results of Python functions as columns of the declared schema: each value exactly, or refused with the reason.
 
-A column whose values all have the usual type of Python is converted by Arrow at once. Any other is looked at value by
+Arrow converts a column at once if all of its values have the usual Python type. Any other column is checked value by
 value; so is one that Arrow refuses, to find the row at fault.
 """
 
@@ -20,7 +20,7 @@ __all__ = ["ResultError", "Results", "check_awaited"]
 
 
 class Results:
-    """Makes batches of a schema from what functions return. ``schema``: as Arrow has it, times in UTC."""
+    """Makes batches of a schema from what functions return. ``schema``: in Arrow's form, with times in UTC."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -28,7 +28,7 @@ class Results:
         self._names = frozenset(schema.names)
 
     def batch(self, rows: Sequence[Any]) -> tuple[pa.RecordBatch, dict[int, str]]:
-        """The rows that can be converted, in order; and for each of the others, by its number, why it can't be."""
+        """The rows that can be converted, in order; and for each of the others, by its index, why it can't be."""
         try:
             arrays = self._arrays(rows)
         except BaseException:  # classes of users can raise anything where they are only compared
@@ -44,11 +44,13 @@ class Results:
         return [column.array([row.get(name) for row in rows]) for name, column in columns]
 
     def row(self, row: object) -> dict[str, Any]:
-        """One row, as plain values of Python; raises ResultError if it can't be one."""
+        """One row, as plain Python values; raises ResultError if it isn't valid."""
         return dict(zip(self.schema.names, self._row(row), strict=True))
 
     def cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch that a function has made, in the types of the schema; raises ResultError if that isn't exact."""
+        """A batch that a function has returned, in the types of the schema; raises ResultError if the conversion isn't
+        exact.
+        """
         arrays = []
         for field, column in zip(self.schema, self._columns, strict=True):
             if field.name not in batch.schema.names:

@@ -1,7 +1,7 @@
-"""The turns of keys: a processor is called with the messages of one key, or with a timer, and its state.
+"""The turns of keys: a processor is called with the messages of one key, or with a timer, and with the key's state.
 
 Runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`, which ask their
-worker for state, and give it what is to be changed when the turn has ended.
+worker for state, and send it the changes when the turn has ended.
 """
 
 from __future__ import annotations
@@ -54,13 +54,14 @@ __all__ = [
 VALUE = "value"
 
 Stored = Mapping[str, Any]
-"""Where Spark keeps the states of the present key, by name."""
+"""Spark's states of the present key, by name."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What comes of a turn: rows, the messages that were rejected, by their numbers, and the timers that were changed:
-    whether there is one, by its time."""
+    """The result of a turn: rows, the messages that were rejected, by their numbers, and the timers that were changed:
+    whether there is one now, by its time.
+    """
 
     rows: list[dict[str, Any]]
     rejected: tuple[Rejection, ...]
@@ -68,7 +69,7 @@ class Turn:
 
 
 class Turns(Protocol):
-    """Gives keys their turns. ``now``: the time of timers, in Unix ms; ``fails``: the first rejection ends a turn."""
+    """Gives keys their turns. ``now``: the timers' time, in Unix ms; ``fails``: the first rejection ends a turn."""
 
     def on_messages(self, now: int, messages: list[dict[str, Any]], begin: Begin, fails: bool) -> Turn: ...
 
@@ -77,7 +78,9 @@ class Turns(Protocol):
 
 @dataclass(frozen=True)
 class Schemas:
-    """``names``: of a map's entries; ``single``: values are no structs, and kept in a struct of one field."""
+    """``names``: those of a map's entries; ``single``: values aren't structs, and are stored in a struct with one
+    field.
+    """
 
     names: StructType | None
     values: StructType
@@ -86,9 +89,9 @@ class Schemas:
 
 @dataclass(frozen=True)
 class KeyedProcessor:
-    """A processor, and what is needed to call it. Goes to other processes.
+    """A processor, with everything that is needed to call it. Sent to other processes.
 
-    ``clock``: of its timers; ``result``: the schema of its rows; ``schemas``: of its states; ``home``: the job's
+    ``clock``: its timers'; ``result``: the schema of its rows; ``schemas``: those of its states; ``home``: the job's
     folder; ``source``: how other processes get the processor, None: it is pickled.
     """
 
@@ -171,7 +174,7 @@ class LocalTurns:
 
 
 class _Writes:
-    """What is to be done with the states of a key when its turn has ended: state, method, arguments."""
+    """The changes to the states of a key to be made when its turn has ended: state, method, arguments."""
 
     def __init__(self) -> None:
         self.noted: list[tuple[str, str, tuple[Any, ...]]] = []
@@ -182,7 +185,7 @@ _TIMERS = ""
 
 
 class _Remote:
-    """A state, or the timers, that the worker has: reads ask for it, changes wait for the end of the turn."""
+    """A state, or the timers, in the worker: reads ask for it, changes wait for the end of the turn."""
 
     def __init__(self, name: str, channel: Channel, writes: _Writes) -> None:
         self._name, self._channel, self._writes = name, channel, writes
@@ -198,7 +201,7 @@ class _Remote:
 
 
 def service(keyed: KeyedProcessor) -> Callable[[], Service]:
-    """What a host needs for a processor."""
+    """The service that a host needs for a processor."""
     return partial(_opened, keyed)
 
 
@@ -238,7 +241,7 @@ class _IsolatedTurns:
         return self._turn(("timer", now, key, at, fails), begin)
 
     def _turn(self, request: tuple[Any, ...], begin: Begin) -> Turn:
-        """A turn, again without the messages on which it always ends its process: nothing of it was changed then."""
+        """A turn, repeated without the messages on which it always ends its process: nothing was changed before."""
         deaths: dict[int, int] = {}
         rejected: dict[int, str] = {}
         turn: Turn
@@ -264,7 +267,7 @@ class _IsolatedTurns:
 
 
 def reader(kind: DataType) -> Callable[[Any], Any] | None:
-    """Makes of a value as Spark's store gives it one as messages have it; None: they are alike."""
+    """Converts a value from Spark's store into the form that messages have; None: both are the same."""
     if isinstance(kind, TimestampType):
         return lambda value: value.astimezone(UTC)  # of the worker's own zone
     if isinstance(kind, BinaryType):
@@ -289,8 +292,9 @@ def fields(readers: Sequence[tuple[str, Callable[[Any], Any] | None]], row: Sequ
 
 
 def maps(kind: DataType) -> Callable[[Any], Any] | None:
-    """Makes dicts of the maps in a value as Arrow gives it, which has pairs; None: there are none. One by arrays or
-    structs can't be a dict, and stays pairs."""
+    """Converts the maps in a value from Arrow, which are pairs, into dicts; None: there are none. Maps whose keys are
+    arrays or structs can't be dicts and stay pairs.
+    """
     if isinstance(kind, ArrayType):
         element = maps(kind.elementType)
         return None if element is None else lambda value: [read(each, element) for each in value]
@@ -313,7 +317,7 @@ def _kept(state: State, stored: Any, schemas: Schemas) -> Any:
 
 
 class _Kept:
-    """A kind of Spark's state; its values as functions see them, and as tuples."""
+    """A kind of Spark state; its values in the form for functions, and as tuples."""
 
     def __init__(self, state: Any, schemas: Schemas) -> None:
         self._state = state
@@ -324,7 +328,7 @@ class _Kept:
         self._times = [isinstance(field.dataType, TimestampType) for field in schemas.values]
 
     def check(self, value: Any) -> None:
-        """Raises an exception of PySpark's, or a TypeError, if it can't be kept."""
+        """Raises a PySpark exception, or a TypeError, if the value can't be stored."""
         kept = self._kept(value)
         self._verify(kept)
         times = [each for is_time, each in zip(self._times, kept, strict=True) if is_time and each is not None]

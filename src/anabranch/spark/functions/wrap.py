@@ -1,4 +1,4 @@
-"""User functions on Arrow batches: hides the hidden column from them and puts it back on what they return."""
+"""User functions on Arrow batches: the hidden column is removed before the call and added to the results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from anabranch.task_progress.meters import Meter
 
 Batches = Iterator[pa.RecordBatch]
 Rejecting = Callable[[str], Rejects]
-"""Opens, in a Spark task, what takes the rows that an operator (its label) rejects."""
+"""Opens, in a Spark task, the receiver for the rows that an operator (named by its label) rejects."""
 
 CURE = "mend the function; the lane goes on from this batch at the next run"
 
@@ -50,17 +50,17 @@ def wrap(
 ) -> Callable[[Batches], Batches]:
     """The function for ``mapInArrow`` that runs an operator of the given kind.
 
-    With a factor above 1 it works on several buckets at once; what comes of it has the order of the rows all the same.
+    With a factor above 1 it works on several buckets at once; the results are still in the order of the rows.
 
     Args:
-        schema: of the result, without the hidden column.
+        schema: that of the result, without the hidden column.
         label: names the operator in errors.
-        home: the job's folder: traces are shortened to its files.
-        on_error: what takes the messages on which the function raises; None: it fails the lane.
-        factor: into how many buckets each partition is cut.
+        home: the job's folder: tracebacks are shortened to its files.
+        on_error: receives the messages on which the function raises; None: they fail the lane.
+        factor: how many buckets each partition is divided into.
         threads: how many of them a function that isn't async works on at once, in a Spark task.
-        busy: is told, by each Spark task, the seconds that it has worked on each bucket.
-        line: where workers tell how far they are; see :mod:`anabranch.task_progress.meters`.
+        busy: each Spark task adds the seconds that it has worked on each bucket.
+        line: where workers report their progress; see :mod:`anabranch.task_progress.meters`.
         seconds: how long the function may work on a message.
         source: how other processes get the function; None: it is pickled.
     """
@@ -104,7 +104,7 @@ def wrap(
 
 @contextmanager
 def _calling(user: UserFunction) -> Iterator[tuple[Calls, bool]]:
-    """What calls a function in a Spark task, and whether it does so in processes of their own."""
+    """The calls of a function in a Spark task, and whether they are made in separate processes."""
     let_signals_end()
     if not isolation.is_needed():
         yield Evaluator(user), False
@@ -117,13 +117,15 @@ def _calling(user: UserFunction) -> Iterator[tuple[Calls, bool]]:
 
 
 def let_signals_end() -> None:
-    """Let SIGINT end a worker, as it ends what isn't Python: then ``KeyboardInterrupt`` comes of user code only."""
+    """Let SIGINT end a worker as it ends a program that isn't Python: then ``KeyboardInterrupt`` can only come from
+    user code.
+    """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _of_no_record(origin: pa.Array) -> pa.Array:
-    """The hidden column of rows of which nobody knows which record of their partition they come from."""
+    """The hidden column of rows for which it isn't known which record of their partition they come from."""
     fields = [origin.field(i) for i in range(origin.type.num_fields)]
     at = origin.type.get_field_index("offset")
     offsets = fields[at].to_numpy(zero_copy_only=False)
@@ -132,7 +134,9 @@ def _of_no_record(origin: pa.Array) -> pa.Array:
 
 
 def origin_of(origins: pa.Array, place: int) -> dict[str, Any]:
-    """Of a row's hidden column, what says which one it is. (Times of records may be none that Python has.)"""
+    """The part of a row's hidden column that identifies its record. (The record's time may be one that Python doesn't
+    support.)
+    """
     fields = ("source", "partition", "offset", "key")
     return {name: pc.struct_field(origins.slice(place, 1), name)[0].as_py() for name in fields}
 
@@ -156,7 +160,7 @@ def rejecting(condition: str, error: str, label: str, on_error: Rejecting) -> Ca
 
 
 def _of_one_partition(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
-    """Runs of rows of one partition and task, in order. Most batches are a single one."""
+    """Runs of rows of one partition and task, in order. Most batches are a single run."""
     if not batch.num_rows:
         return
     origin = batch.column(meta_column.NAME)
@@ -171,7 +175,7 @@ def _of_one_partition(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
 
 
 def _received(parts: Iterable[pa.RecordBatch], meter: Meter) -> Batches:
-    """The same rows, counted as they come."""
+    """The same rows, counted as they arrive."""
     for rows in parts:
         origin = rows.column(meta_column.NAME)
         source, partition, offset = (in_flight.number(origin, name, -1) for name in ("source", "partition", "offset"))
@@ -198,7 +202,7 @@ def _explained(rejection: Rejection, label: str, origin: pa.Array) -> OperatorEr
 
 
 def of_batch(error: BaseException, label: str, batch: int, home: str) -> OperatorError:
-    """What is told of a ``foreach_batch`` function that raised."""
+    """The error for a ``foreach_batch`` function that raised."""
     if hasattr(error, "java_exception"):
         first = str(error.java_exception).strip().split("\n")[0]
         told = f"{type(error).__name__}: {first}{error_text.traced(error, home)}"

@@ -1,6 +1,6 @@
-"""Spark's private surface: what no public interface of PySpark gives, one module each.
+"""Spark's private surface: everything that PySpark's public interface doesn't offer, one module for each use.
 
-Nothing else of anabranch touches it; ``scripts/check`` sees to that. Each module has a ``SURFACE``, which says what it
-needs, which features depend on it, and what is done instead, and a ``probe``. All of them are listed in :mod:`probes`:
-they are looked for when a session starts, tried out by ``anabranch doctor``, and taken away one by one in tests.
+Nothing else in anabranch touches it, which ``scripts/check`` enforces. Each module has a ``SURFACE``, which says what
+it needs, which features depend on it, and what happens without it, and a ``probe``. :mod:`probes` lists all of them:
+they are checked when a session starts, tried out by ``anabranch doctor``, and taken away one by one in tests.
 """

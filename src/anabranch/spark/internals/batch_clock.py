@@ -1,8 +1,8 @@
-"""``BatchClock.java``: the clock by which a lane's query plans its batches. It never goes back.
+"""``BatchClock.java``: the clock with which a lane's query plans its batches. It never goes back.
 
-Spark stamps batches with the time of the machine. A batch that is stamped earlier than the one before would have its
-records in windows that are closed; timers would wait until the clock has caught up, and so would a query with an
-interval between its batches. See :mod:`anabranch.event_time.batch_time`.
+Spark stamps batches with the machine's time. If a batch had an earlier stamp than the one before it, its records would
+fall into closed windows; timers would wait until the clock has caught up, and so would a query with an interval between
+its batches. See :mod:`anabranch.event_time.batch_time`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RUNTIME = "org.apache.spark.sql.execution.streaming.runtime"
 log = logs.get_logger()
 _lock = threading.Lock()
 _installed: list[tuple[object, Any]] = []
-"""The present context, and what listens in its session."""
+"""The present context, and the listener in its session."""
 
 
 def _tried(spark: SparkSession) -> str:
@@ -53,7 +53,7 @@ probe = SURFACE.probe
 
 @contextmanager
 def starting(spark: SparkSession, name: str, since: int) -> Iterator[None]:
-    """Start the query of that name inside: its time begins at ``since`` (Unix ms), or now if that is later."""
+    """Start the query of that name in the body: its time begins at ``since`` (Unix ms), or now if that is later."""
     if not SURFACE.works(spark):
         yield
         return

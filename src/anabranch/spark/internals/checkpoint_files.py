@@ -1,6 +1,6 @@
-"""Files of checkpoints that aren't on a local disk: writing them whole, creating them exclusively, and listing them.
+"""Checkpoint files that aren't on a local disk: writing them completely, creating them exclusively, and listing them.
 
-Spark is given the same class for its own files of a checkpoint, ``CheckpointFiles.java``.
+Spark uses the same class, ``CheckpointFiles.java``, for its own checkpoint files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NAME = "CheckpointFiles"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 MANAGER = f"anabranch.{_NAME}"
-"""The class as Spark's settings name it."""
+"""The class name for Spark's settings."""
 
 SURFACE = Surface(
     "checkpoint_files",
@@ -36,8 +36,9 @@ probe = SURFACE.probe
 
 
 class Listed(NamedTuple):
-    """``name``: in the folder that was listed, "" if that is a file itself; ``size`` in bytes; ``changed``: when it was
-    written, in Unix seconds by the clock of the store."""
+    """``name``: in the listed folder, "" if that is itself a file; ``size`` in bytes; ``changed``: when it was written,
+    in Unix seconds by the clock of the store.
+    """
 
     name: str
     size: int
@@ -45,7 +46,7 @@ class Listed(NamedTuple):
 
 
 def prepare(spark: SparkSession) -> None:
-    """Let Spark find the class: before the first query, and before :class:`FarFiles`.
+    """Let Spark find the class; to be called before the first query, and before :class:`FarFiles`.
 
     Raises:
         UnsupportedSparkError: this Spark lacks what it needs.
@@ -56,7 +57,7 @@ def prepare(spark: SparkSession) -> None:
 
 
 def lease(spark: SparkSession, folder: str, seconds: float) -> None:
-    """Let this JVM write below a folder for some time from now on; 0: no longer."""
+    """Let this JVM write below a folder for some time from now on; 0: stop letting it."""
     java.java_class(spark, MANAGER).lease(folder, int(seconds * 1000))
 
 
@@ -67,7 +68,7 @@ def process_id(spark: SparkSession) -> int:
 
 
 class FarFiles:
-    """The files of one Hadoop ``FileSystem``; all paths are Hadoop's.
+    """The files of a Hadoop ``FileSystem``; all paths are Hadoop's.
 
     Args:
         fs: the file system.
@@ -78,15 +79,16 @@ class FarFiles:
         self._class = java.java_class(spark, MANAGER)
         self._fs = fs
         self.is_object_store = bool(self._class.isObjectStore(fs))
-        """Whether a file appears whole, under its own name, when it is closed; and renaming copies."""
+        """Whether a file appears completely, under its own name, when it is closed, and renaming means copying."""
 
     def create(self, path: Any, text: str) -> bool:
-        """Make a file that must not be there yet; gives whether it was made. Of several that try, one succeeds, where
-        the file system creates files exclusively."""
+        """Create a file that must not exist yet. Returns whether it was created. Of several processes that try, one
+        succeeds, if the file system creates files exclusively.
+        """
         return bool(self._class.create(self._fs, path, text))
 
     def write(self, path: Any, text: str) -> None:
-        """Write a file, in place of one that is there: readers see one of the two, whole."""
+        """Write a file, replacing any existing one: readers see one or the other, complete."""
         self._class.write(self._fs, path, text)
 
     def read(self, path: Any) -> str:
@@ -94,11 +96,11 @@ class FarFiles:
         return str(self._class.read(self._fs, path))
 
     def rename(self, path: Any, to: Any) -> None:
-        """Rename a file, in place of one that is there."""
+        """Rename a file, replacing any existing one."""
         self._class.rename(self._fs, path, to)
 
     def files(self, folder: Any, *, below: bool) -> list[Listed]:
-        """The files in a folder; ``below``: those in the folders below it, too. None if there is no such folder."""
+        """The files in a folder; ``below``: including those in folders below it. None if there is no such folder."""
         lines = str(self._class.files(self._fs, folder, below)).splitlines()
         parts = (line.rsplit("\t", 2) for line in lines)
         return [Listed(name, int(size), int(changed) / 1000) for name, size, changed in parts]

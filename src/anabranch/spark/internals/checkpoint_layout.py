@@ -1,6 +1,7 @@
-"""How Spark lays out a checkpoint: planned batches are written there, lanes are split and copied, and time is set back.
+"""The layout of Spark's checkpoints: planned batches are written into them, lanes are split and copied, and time is set
+back.
 
-The folder itself is read and changed by :mod:`anabranch.container.checkpoint.folder`, in the versions named here.
+:mod:`anabranch.container.checkpoint.folder` reads and changes the folder itself, in the versions named here.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ OFFSETS = "v1"
 """The first line of an entry of ``offsets`` and ``commits``."""
 
 SCHEMAS = ("*/_metadata", "*/*/_metadata", "*/*/*/_metadata", "*/_stateSchema")
-"""The folders below ``state`` that say how state is made: of operators, partitions and stores."""
+"""The folders below ``state`` with the schemas of state: of operators, partitions and stores."""
 
 OPERATORS = "*/_metadata/v2/*"
-"""The files below ``state`` in which a ``process`` keeps what its state is, with the whole paths of its schemas."""
+"""The files below ``state`` in which a ``process`` stores what its state is, with the absolute paths of its schemas."""
 
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 _METADATA = "org.apache.spark.sql.execution.streaming.state.OperatorStateMetadataV2"
@@ -29,7 +30,7 @@ _VERSIONS = {
     "spark.sql.streaming.offsetLog.formatVersion": ("1",),
     "spark.sql.streaming.stateStore.checkpointFormatVersion": ("1", "2"),
 }
-"""The formats that a session may be set to write."""
+"""The formats that a session may be configured to write."""
 
 
 def _others(spark: SparkSession) -> str:
@@ -58,10 +59,10 @@ probe = SURFACE.probe
 
 
 def relocated(text: str, state: str) -> str:
-    """A file of ``OPERATORS``, with the paths of the schemas below another folder.
+    """A file of ``OPERATORS``, with the schemas' paths changed to another folder.
 
     Args:
-        state: the whole path of the folder of all state.
+        state: the absolute path of the folder of all state.
     """
     version, told = text.split("\n", 1)
     metadata = json.loads(told)

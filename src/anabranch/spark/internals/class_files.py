@@ -1,7 +1,7 @@
 """The methods and fields of a Java class, read from its file.
 
-Reflection would load the class, and all that its methods take and give: hundreds of them, for a second of a session's
-start.
+Reflection would load the class and every class in its methods' signatures: hundreds of them, which takes a second of a
+session's start.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ __all__ = ["ClassFile", "parsed"]
 _MAGIC = 0xCAFEBABE
 _UTF8, _CLASS = 1, 7
 _SIZES = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
-"""Of an entry of the constant pool, in bytes after its tag; texts say it themselves."""
+"""The size of a constant pool entry, in bytes after its tag; texts contain their own size."""
 _TWO_PLACES = (5, 6)
-"""A long and a double take the place of two entries."""
+"""A long and a double take up two entries."""
 
 
 @dataclass(frozen=True)
 class ClassFile:
-    """``members`` are those that the class declares itself; ``parents`` its superclass and interfaces, by their whole
-    names."""
+    """``members``: those that the class itself declares; ``parents``: its superclass and interfaces, by their full
+    names.
+    """
 
     members: frozenset[str]
     parents: tuple[str, ...]
@@ -32,7 +33,7 @@ def parsed(data: bytes) -> ClassFile:
     """Read a class file: Java Virtual Machine Specification, chapter 4.
 
     Raises:
-        ValueError: it isn't one.
+        ValueError: it isn't a class file.
     """
     if struct.unpack_from(">I", data)[0] != _MAGIC:
         raise ValueError("no Java class file")
@@ -53,7 +54,7 @@ def parsed(data: bytes) -> ClassFile:
 
 
 def _constants(data: bytes) -> tuple[dict[int, str], dict[int, int], int]:
-    """The texts and the names of classes in the constant pool, by number, and where it ends."""
+    """The texts and class names in the constant pool, by number, and where it ends."""
     texts: dict[int, str] = {}
     classes: dict[int, int] = {}
     (count,) = struct.unpack_from(">H", data, 8)
@@ -73,7 +74,7 @@ def _constants(data: bytes) -> tuple[dict[int, str], dict[int, int], int]:
 
 
 def _after(data: bytes, at: int, attributes: int) -> int:
-    """Where the attributes end that begin there."""
+    """The end of the attributes that begin there."""
     for _ in range(attributes):
         (size,) = struct.unpack_from(">I", data, at + 2)
         at += 6 + size

@@ -1,4 +1,4 @@
-"""What is on the class path of a session that runs: jars can't be added to it later."""
+"""The class path of a running session, to which jars can't be added later."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Stopping a session without the second that PySpark waits: its server for accumulators looks only once a second
-whether it should end, and goes on doing so by itself here."""
+"""Stops a session without PySpark's delay of a second: its accumulator server only checks once a second whether it
+should end, and here it goes on doing that in the background.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from anabranch.spark.internals.surface import Surface
 __all__ = ["SERVER", "SURFACE", "probe", "stop"]
 
 SERVER = "_accumulatorServer"
-"""The attribute of a SparkContext that has the server."""
+"""The attribute of a SparkContext with the server."""
 
 
 class _Server:

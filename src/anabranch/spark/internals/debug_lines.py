@@ -1,7 +1,7 @@
-"""Whether PySpark notes the line of Python that each column comes from.
+"""Whether PySpark records the line of Python that each column comes from.
 
-Errors of Spark's point at those lines, and so do ours for what users' functions do with DataFrames. Of our own columns
-nobody wants to know; and to note it takes more time than to make the column.
+Spark's errors point to those lines, and so do ours for what users' functions do with DataFrames. For our own columns
+nobody needs them, and recording them takes longer than making the column.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ probe = SURFACE.probe
 
 
 def settings() -> dict[str, str]:
-    """Those of a session by which no lines are noted but where it is asked for; none where it can't be asked."""
+    """Session settings with which lines are recorded only on request; empty where requests aren't possible."""
     return {_SETTING: "false"} if SURFACE.is_in_pyspark else {}
 
 
@@ -39,7 +39,7 @@ _asking: set[object] = set()
 
 @contextmanager
 def noted() -> Iterator[None]:
-    """Note lines meanwhile, in all threads: a user's function makes columns."""
+    """Record lines meanwhile, in all threads: a user's function makes columns."""
     who = object()
     with _lock:
         _asking.add(who)

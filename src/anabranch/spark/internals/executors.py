@@ -1,4 +1,4 @@
-"""The executors that a cluster has given."""
+"""The executors that a cluster has provided."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ probe = SURFACE.probe
 
 
 def cores(spark: SparkSession) -> int:
-    """Of all executors that are there now.
+    """The cores of all present executors.
 
     Raises:
-        UnsupportedSparkError: this Spark doesn't tell.
+        UnsupportedSparkError: this Spark doesn't say.
     """
     SURFACE.insist(spark)
     there = java.context(spark).sc().statusStore().executorList(True)

@@ -1,4 +1,6 @@
-"""Hadoop's file systems, configured as Spark's are: PySpark has no way of its own to the files of a storage root."""
+"""Hadoop's file systems, configured like Spark's: PySpark has no way of its own to access the files of a
+storage root.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,11 @@ probe = SURFACE.probe
 
 
 class Hadoop:
-    """What the files below a path are reached with: ``path`` makes paths, ``files`` copies them, ``io`` reads streams,
-    ``conf`` is Spark's configuration.
+    """Access to the files below a path: ``path`` makes paths, ``files`` copies files, ``io`` reads streams, ``conf`` is
+    Spark's configuration.
 
     Raises:
-        UnsupportedSparkError: this Spark hasn't got it.
+        UnsupportedSparkError: this Spark lacks it.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -57,8 +59,9 @@ class Hadoop:
 
 
 def lock(spark: SparkSession, path: str) -> Any:
-    """Take the OS lock of a local file for the JVM, which has it as long as what this gives is referred to from Python;
-    None: another process has it."""
+    """Take the OS lock of a local file for the JVM, which holds it as long as Python refers to the result; None:
+    another process has it.
+    """
     holder = java.java_class(spark, "java.io.RandomAccessFile")(path, "rw")
     if holder.getChannel().tryLock() is None:
         holder.close()

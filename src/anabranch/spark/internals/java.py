@@ -1,7 +1,7 @@
-"""From PySpark's objects to the Java objects behind them: PySpark has them, and promises nothing about them.
+"""From PySpark's objects to the Java objects behind them: PySpark has these, but makes no promises about them.
 
-The other modules of this package begin here. A class is looked up by its whole name: for ``jvm.org.apache.x`` Java
-would look through all of Spark's jars for a class at each dot.
+The other modules of this package build on this one. A class is looked up by its full name: for ``jvm.org.apache.x``
+Java would search all of Spark's jars for a class at each dot.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ def jvm(spark: SparkSession) -> Any:
 
 
 def java_class(spark: SparkSession, name: str) -> Any:
-    """A class, by its whole name."""
+    """A class, by its full name."""
     return getattr(spark._jvm, name)
 
 
 def singleton(spark: SparkSession, name: str) -> Any:
-    """A Scala ``object``, by its whole name."""
+    """A Scala ``object``, by its full name."""
     return getattr(java_class(spark, f"{name}$"), "MODULE$")
 
 
 def has_class(spark: SparkSession, name: str) -> bool:
-    """Whether a class can be loaded; it isn't."""
+    """Whether a class can be loaded, without loading it."""
     loader = jvm(spark).Thread.currentThread().getContextClassLoader()
     return loader.getResource(f"{name.replace('.', '/')}.class") is not None
 
 
 def class_file(spark: SparkSession, name: str) -> bytes | None:
-    """The file that a class is loaded from; None: there is none. It isn't loaded for that."""
+    """The file from which a class would be loaded, without loading it; None: there is none."""
     loader = jvm(spark).Thread.currentThread().getContextClassLoader()
     stream = loader.getResourceAsStream(f"{name.replace('.', '/')}.class")
     if stream is None:
@@ -73,7 +73,7 @@ def gateway(spark: SparkSession) -> Any:
 
 
 def let_java_call(spark: SparkSession) -> None:
-    """Let Java objects call Python ones, as they do for ``foreachBatch``."""
+    """Let Java objects call Python objects, as for ``foreachBatch``."""
     ensure_callback_server_started(gateway(spark))  # type: ignore[no-untyped-call]
 
 
@@ -103,7 +103,7 @@ def frame(rows: DataFrame) -> Any:
 
 
 def plan(rows: DataFrame) -> Any:
-    """The ``QueryExecution`` of a frame: its plans, of which each is made when it is asked for."""
+    """The ``QueryExecution`` of a frame: its plans, each of which is made on demand."""
     return frame(rows).queryExecution()
 
 
@@ -121,12 +121,12 @@ def array(spark: SparkSession, kind: Any, values: Sequence[Any]) -> Any:
 
 
 def items(scala: Any) -> Iterator[Any]:
-    """The elements of a collection of Scala's."""
+    """The elements of a Scala collection."""
     several = scala.iterator()
     while several.hasNext():
         yield several.next()
 
 
 def text(spark: SparkSession, values: Any) -> str:
-    """The elements of a Java array, in one call: a call for each of hundreds would take longer than all the rest."""
+    """The elements of a Java array, in one call: a call for each of hundreds would take longer than everything else."""
     return str(java_class(spark, "org.apache.commons.lang3.ArrayUtils").toString(values))

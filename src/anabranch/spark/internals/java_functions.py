@@ -1,4 +1,4 @@
-"""Java code of ours, above all functions on columns: compiled once a JVM by the compiler that Spark brings, Janino."""
+"""Our Java code, above all functions on columns: compiled once per JVM with Janino, the compiler that Spark ships."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def applied(name: str, arguments: Callable[[Any], Sequence[Any]], column: Column
     """The result of a Java function for a column.
 
     Args:
-        name: of the class, a ``UDF1``, and of its file here.
-        arguments: those of its constructor, made with the JVM.
+        name: of the class, a ``UDF1``, and of its file in this folder.
+        arguments: the constructor's, made with the JVM.
 
     Raises:
         AnabranchError: this Spark can't compile it.
@@ -67,12 +67,12 @@ def applied(name: str, arguments: Callable[[Any], Sequence[Any]], column: Column
 
 
 def java_type(jvm: Any, kind: DataType) -> Any:
-    """A type, as Java has it."""
+    """A type in its Java form."""
     return jvm.org.apache.spark.sql.types.DataType.fromJson(kind.json())
 
 
 def prepare(spark: SparkSession) -> None:
-    """Compile them meanwhile: it takes a fifth of a second, and a lane's first query needs it."""
+    """Compile them in the background: it takes a fifth of a second, and a lane's first query needs them."""
 
     def compile_them() -> None:
         with suppress(Exception):  # whoever needs one is told
@@ -82,7 +82,7 @@ def prepare(spark: SparkSession) -> None:
 
 
 def _loader(jvm: Any) -> Any:
-    """What loads an application's jars: the outermost, for those of sessions and of tasks begin with it."""
+    """The outermost class loader of an application's jars: those of sessions and tasks delegate to it."""
     found = each = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
     while each is not None:
         found = each if each.getClass().getName() == _MUTABLE else found
@@ -91,7 +91,7 @@ def _loader(jvm: Any) -> Any:
 
 
 def class_of(spark: SparkSession, name: str) -> Any:
-    """A class of a file here, by the name of both.
+    """The class of a file in this folder; both have this name.
 
     Raises:
         AnabranchError: this Spark can't compile it.

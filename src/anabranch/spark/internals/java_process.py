@@ -1,4 +1,4 @@
-"""The Java process of a session: whether it is this process's child, whether it is gone, and ending it."""
+"""The Java process of a session: whether it is this process's child, whether it has ended, and ending it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PARENT = os.getppid()
 
 
 class _Started:
-    """``launch_gateway`` keeps the process that it has started in the gateway; with spark-submit there is none."""
+    """``launch_gateway`` stores the process that it has started in the gateway; with spark-submit there is none."""
 
     def missing(self, spark: SparkSession) -> str:
         kept = "PYSPARK_GATEWAY_PORT" in os.environ or _process(spark) is not None
@@ -34,18 +34,18 @@ probe = SURFACE.probe
 
 
 def is_child(spark: SparkSession) -> bool:
-    """Whether this process has started the Java process: else it was started by that, with spark-submit."""
+    """Whether this process has started the Java process; with spark-submit it is the other way round."""
     return _process(spark) is not None
 
 
 def pid(spark: SparkSession) -> int:
-    """Of the Java process that this one has started; 0: it hasn't, or it isn't known."""
+    """The id of the Java process that this one has started; 0: there is none, or it is unknown."""
     process = _process(spark)
     return 0 if process is None else process.pid
 
 
 def kill(spark: SparkSession) -> None:
-    """End the Java process that this one has started, whatever it does."""
+    """End the Java process that this one has started, whatever it is doing."""
     process = _process(spark)
     if process is not None:
         process.kill()
@@ -53,8 +53,9 @@ def kill(spark: SparkSession) -> None:
 
 
 def is_gone(spark: SparkSession, within: float = 0.0) -> bool:
-    """Whether the Java process of a session has ended, or does ``within`` so many seconds, though nobody has stopped
-    it."""
+    """Whether the Java process of a session has ended, or ends ``within`` this many seconds, although nobody has
+    stopped it.
+    """
     process = _process(spark)
     if process is None:
         return os.getppid() != _PARENT  # spark-submit's Java is our parent

@@ -1,4 +1,4 @@
-"""Whether this Spark tells a task what it works for under the names that we know."""
+"""Whether this Spark tells a task its purpose under the names that we know."""
 
 from __future__ import annotations
 

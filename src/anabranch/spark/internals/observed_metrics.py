@@ -1,4 +1,6 @@
-"""The observations of a query in its running batch, before the batch ends: Spark tells listeners only afterwards."""
+"""The observations of a query in its running batch, before the batch ends: Spark passes them to listeners only
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,9 @@ probe = SURFACE.probe
 
 
 def of_query(spark: SparkSession, name: str) -> dict[str, dict[str, Any]]:
-    """What the running batch of a query has observed so far, by the names of the observations; {}: no such query runs.
-    Complete once the batch's rows were computed."""
+    """What the running batch of a query has observed so far, by the names of the observations; {}: no such query is
+    running. Complete once the batch's rows were computed.
+    """
     active = [each for each in java.session(spark).streams().active() if each.name() == name]
     if not active:
         return {}

@@ -1,7 +1,7 @@
-"""Spark's Python daemon for calls of our sources outside of tasks, with their modules imported once.
+"""Spark's Python daemon for calls of our sources outside tasks, which imports their modules only once.
 
-Spark ends a worker that was idle for a minute, and the daemon stays: a lane that starts later doesn't wait for imports.
-The first daemon of a session also forks the processes of sources: its second argument says where it is asked.
+Spark ends a worker that was idle for a minute, but the daemon stays, so a lane that starts later doesn't wait for
+imports. The first daemon of a session also forks the processes of sources: its second argument is the address for that.
 """
 
 from __future__ import annotations

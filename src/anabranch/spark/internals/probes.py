@@ -1,4 +1,4 @@
-"""All private surfaces of Spark that are used, and whether the Spark of a session has them."""
+"""All private surfaces of Spark that are used, and whether a session's Spark has them."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def look(spark: SparkSession) -> list[Probe]:
 
 
 def insist(spark: SparkSession) -> None:
-    """Look for all of them, and log those that this Spark lacks. Only those that every job needs are tried out: this is
-    to be quick.
+    """Check for all of them, and log those that this Spark lacks. Only those that every job needs are tried out, to
+    save time.
 
     Raises:
         UnsupportedSparkError: it lacks one without which no job runs.

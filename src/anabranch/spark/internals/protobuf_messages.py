@@ -13,7 +13,7 @@ __all__ = ["reason", "row", "written"]
 
 
 def row(value: Column, files: bytes, message: str, columns: StructType) -> Column:
-    """Bytes of a message as a struct of these columns, null where they can't be read.
+    """Bytes of a message as a struct of these columns, null where they are unreadable.
 
     Args:
         files: a serialized FileDescriptorSet.
@@ -23,7 +23,7 @@ def row(value: Column, files: bytes, message: str, columns: StructType) -> Colum
 
 
 def reason(value: Column, files: bytes, message: str, columns: StructType) -> Column:
-    """Why bytes can't be read, in words; null where they can."""
+    """Why bytes are unreadable, in words; null where they aren't."""
     return _applied(value, files, message, columns, "reason", StringType())
 
 

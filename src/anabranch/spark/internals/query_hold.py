@@ -1,7 +1,7 @@
-"""Holds a running query where it would plan its next batch, so that the batch is planned from outside.
+"""Holds a running query where it would plan its next batch, so that the batch can be planned from outside.
 
-A query that is stopped, and started for each batch that is planned, does the same in public ways; here Spark has its
-plan, its state and its sources at hand already.
+Stopping the query and starting it for each planned batch does the same by public means; here, Spark already has its
+plan, its state and its sources at hand.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ __all__ = ["SURFACE", "HeldQuery", "NotHeldError", "probe"]
 _RUNTIME = "org.apache.spark.sql.execution.streaming.runtime"
 _PROGRESS = f"{_RUNTIME}.StreamProgress"
 _PLANS = ".constructNextBatch("
-"""The method in which a query plans a batch, all of it under one lock."""
+"""The method in which a query plans a batch, entirely under one lock."""
 _LOOK = 0.005
 _HANDOVER_NS = 50_000_000
 _LOCKING_MS = 100
 _TURN = 0.2
 _WITHIN = 60.0
-"""Seconds in which a query that runs no batch comes to where it would plan one, and begins one that was planned."""
+"""Seconds within which a query without a running batch reaches the place where it would plan one, and begins a planned
+one.
+"""
 
 _PASSED = 2
-"""So many batches a query may still plan once it is to be held: more show that it doesn't wait where it should."""
+"""How many batches a query may still plan once it should be held: more show that it doesn't wait where it should."""
 
 SURFACE = Surface(
     "query_hold",
@@ -76,20 +78,20 @@ probe = SURFACE.probe
 
 
 class NotHeldError(AnabranchError):
-    """Spark hasn't done in time what a held query is to do: it is to be stopped instead."""
+    """Spark hasn't done in time what a held query should do: it must be stopped instead."""
 
 
 class HeldQuery:
     """The query of a lane, from when this is made until it is released or closed. For one thread.
 
-    Its batches read nothing but what is planned for them. Unless it was let :meth:`go`, none is under way when a method
-    of this class returns, and Spark plans none.
+    Its batches read only what is planned for them. Unless the query was let :meth:`go`, no batch is under way when a
+    method of this class returns, and Spark plans none.
 
-    ``turn`` is called now and then while a batch is waited for; what it raises ends the waiting. ``limits``: those of
-    the query's sources.
+    ``turn`` is called from time to time while a batch is awaited; an exception that it raises ends the wait.
+    ``limits``: those of the query's sources.
 
     Raises:
-        NotHeldError: from every method that waits, if the query runs no batch and still doesn't get there.
+        NotHeldError: raised by every method that waits, if the query has no running batch and still doesn't get there.
     """
 
     def __init__(
@@ -113,7 +115,7 @@ class HeldQuery:
             raise
 
     def run(self) -> None:
-        """Run the batch that was planned.
+        """Run the planned batch.
 
         Raises:
             StateError: the query has ended.
@@ -130,8 +132,7 @@ class HeldQuery:
         self._stand()
 
     def go(self, begun: Callable[[], bool] = lambda: True) -> None:
-        """Let the query run the batch that was planned, and those that Spark plans after it; wait until it has
-        ``begun``."""
+        """Let the query run the planned batch, and those that Spark plans after it; wait until it has ``begun``."""
         self._adopt()
         self._planning.unlock()
         self._ran_at = monotonic()
@@ -144,13 +145,14 @@ class HeldQuery:
         self.close()
 
     def close(self) -> None:
-        """Let the query plan batches, which read nothing, so that it may end. Idempotent."""
+        """Let the query plan batches that read nothing, so that it can end. Idempotent."""
         if self._planning.isHeldByCurrentThread():
             self._planning.unlock()
 
     def _stand(self) -> None:
-        """Take the lock, and wait until the query waits for it to plan a batch: what is adopted then is what it runs.
-        At any other point Spark would discard the adopted batch, or treat it as finished."""
+        """Take the lock, and wait until the query waits for it to plan a batch: the batch that is adopted then is the
+        one it runs. At any other point Spark would discard the adopted batch or treat it as finished.
+        """
         self._ran_at, self._last = monotonic(), math.inf
         while not self._planning.tryLock(_LOCKING_MS, self._milliseconds):
             self._look()
@@ -170,7 +172,7 @@ class HeldQuery:
         return not self._is_under_way() and _PLANS in java.text(self._spark, self._thread.getStackTrace())
 
     def _is_under_way(self) -> bool:
-        """Whether the query has planned a batch, and not yet forgotten it."""
+        """Whether the query has planned a batch and not yet forgotten it."""
         context = self._execution.getLatestExecutionContext()
         return context is not None and bool(context.isCurrentBatchConstructed())
 
@@ -189,14 +191,15 @@ class HeldQuery:
         sleep(_LOOK)
 
     def _batch(self) -> int:
-        """The batch that the query is at; -1: none yet."""
+        """The query's present batch; -1: none yet."""
         context = self._execution.getLatestExecutionContext()
         return -1 if context is None else int(context.batchId())
 
     def _adopt(self) -> None:
-        """Let the last batch of the offset log be the one that the query has planned, as it does when it starts.
+        """Adopt the last batch of the offset log as the one that the query has planned, as it does when it starts.
 
-        Whether another batch was due it has found out with the watermark that it has: that is forgotten.
+        With its present watermark, the query had already determined whether another batch was due: that result is
+        forgotten.
         """
         execution, context = self._execution, self._execution.getLatestExecutionContext()
         latest = execution.offsetLog().getLatest().get()
@@ -212,7 +215,7 @@ class HeldQuery:
         getattr(context, "isCurrentBatchConstructed_$eq")(True)
 
     def _read(self, ends: Any) -> Any:
-        """Offsets as sources make them: those of a log differ from them, if they are written in another way."""
+        """Offsets in the form in which sources create them; those in a log may be of another class."""
         found, sources = self._execution.uniqueSources().empty(), ends.keysIterator()
         while sources.hasNext():
             source = sources.next()

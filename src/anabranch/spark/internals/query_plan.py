@@ -1,4 +1,4 @@
-"""Spark's plan of a frame: its steps as Spark prints them, whether a value comes by chance, and making it ahead."""
+"""Spark's plan of a frame: its printed steps, whether a value depends on chance, and planning it in advance."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from anabranch.spark.internals.surface import JavaMembers, Surface
 __all__ = ["GENERATOR", "SURFACE", "count", "is_by_chance", "prepare", "probe"]
 
 GENERATOR = "Generate "
-"""How the step is printed in which ``explode`` and the like give several rows for one."""
+"""The printed name of the step in which ``explode`` and the like turn one row into several."""
 
 
 def count(frame: DataFrame, word: str) -> int:
     """How often a step's name is in the analyzed plan.
 
     Raises:
-        UnsupportedSparkError: this Spark's plans can't be read.
+        UnsupportedSparkError: this Spark's plans are unreadable.
     """
     SURFACE.insist(frame.sparkSession)
     return _text(frame).count(word)
 
 
 def is_by_chance(frame: DataFrame) -> bool:
-    """Whether a column comes of an expression that isn't deterministic, however many steps before.
+    """Whether a column comes from an expression that isn't deterministic, in whatever earlier step.
 
     Raises:
-        UnsupportedSparkError: this Spark's plans can't be read.
+        UnsupportedSparkError: this Spark's plans are unreadable.
     """
     SURFACE.insist(frame.sparkSession)
     return _is_by_chance(frame)
 
 
 def prepare(frame: DataFrame) -> None:
-    """Let Spark plan how it computes a frame, which it then needn't do any more; nothing where that can't be asked."""
+    """Let Spark plan the computation of a frame in advance; does nothing if that isn't possible."""
     if SURFACE.works(frame.sparkSession):
         java.plan(frame).executedPlan()
 
@@ -73,7 +73,7 @@ def _id(expression: Any) -> int:
 
 
 def _read_wrongly(spark: SparkSession) -> str:
-    """Read plans of which it is known what is in them."""
+    """Check the reading of plans against plans whose content is known."""
     rows = spark.range(1)
     several = rows.select(F.explode(F.array("id")).alias("id"), F.rand().alias("chance"))
     counted = several.union(several).groupBy("id").agg(F.max("chance").alias("chance"))

@@ -1,6 +1,6 @@
-"""What Spark reports of the last batches of a running query, at a cost that doesn't grow with how many it remembers.
+"""Spark's reports of the last batches of a running query, at a cost that doesn't grow with how many it remembers.
 
-PySpark's own ``recentProgress`` fetches every field of every report, each by a call into the JVM.
+PySpark's own ``recentProgress`` fetches every field of every report with a separate call into the JVM.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def newest(spark: SparkSession, query: StreamingQuery) -> str:
 
 
 def recent(spark: SparkSession, query: StreamingQuery) -> Iterator[str]:
-    """The reports that Spark remembers as JSON, the newest first."""
+    """The reports that Spark remembers, as JSON, the newest first."""
     if not SURFACE.works(spark):
         yield from (each.json for each in reversed(query.recentProgress))
         return

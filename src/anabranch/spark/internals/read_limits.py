@@ -1,8 +1,8 @@
-"""Changes the limits that a running query gives to its sources, between two batches.
+"""Changes the limits that a running query passes to its sources, between two batches.
 
-Spark sets them once, when the query starts, from what each source says; and has no public way to change them. They
-stand in a field of the query's, ``uniqueSources``, which it reads when it plans a batch. Without that, batches keep the
-limit that the query was started with.
+Spark sets them once, when the query starts, from what each source says, and offers no public way to change them. They
+are in a field of the query, ``uniqueSources``, which it reads when it plans a batch. Without access to this field,
+batches keep the limit with which the query was started.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ probe = SURFACE.probe
 
 
 class ReadLimits:
-    """Those of one query, from when its first batch is planned. Thread-safe.
+    """The limits of one query, from when its first batch is planned. Thread-safe.
 
-    Spark reads them in the query's own thread when it plans a batch: what is given in that thread, or while that is
-    held, is of the next one.
+    Spark reads them in the query's own thread when it plans a batch: limits that are set in that thread, or while it is
+    held, apply to the next batch.
     """
 
     def __init__(self, spark: SparkSession, query: StreamingQuery) -> None:
@@ -54,7 +54,7 @@ class ReadLimits:
         self._known: list[Any] = []
 
     def begins(self) -> list[str]:
-        """Where each source began in the batch that runs, as JSON, in an order that stays; '': where it begins."""
+        """Where each source began in the running batch, as JSON, in a fixed order; '': at its start."""
         return self._texts(self._execution.getLatestExecutionContext().startOffsets())
 
     def ends(self) -> list[str]:
@@ -66,8 +66,9 @@ class ReadLimits:
         return [str(each.get().json()) if each.isDefined() else "" for each in found]
 
     def give(self, rows: Mapping[int, int]) -> None:
-        """Let sources, by their places in :meth:`ends`, give at most so many rows to a batch each, from the next one
-        on; while the query is held, from when it is released."""
+        """Let sources, by their index in :meth:`ends`, contribute at most this many rows each to a batch, from the next
+        one on; while the query is held, from its release on.
+        """
         with self._lock:
             limits = self._limits if self._before is None else self._before
             for place, source in enumerate(self._sources()):
@@ -87,7 +88,7 @@ class ReadLimits:
             self._set(limits)
 
     def release(self) -> None:
-        """Let the limits be those from before, or that were given meanwhile."""
+        """Restore the earlier limits, or those that were set meanwhile."""
         with self._lock:
             limits, self._before = self._before, None
             if limits is not None:
@@ -98,7 +99,7 @@ class ReadLimits:
         return getattr(self._execution, _FIELD)()
 
     def _sources(self) -> list[Any]:
-        """Each call into the JVM costs a batch some time: they stay the same."""
+        """Cached: each call into the JVM costs a batch some time, and the sources stay the same."""
         if not self._known:
             sources = self._limits.keysIterator()
             while sources.hasNext():
@@ -106,7 +107,7 @@ class ReadLimits:
         return self._known
 
     def _limit(self, now: Any, rows: int) -> Any:
-        """As the source takes it, by the one that it has."""
+        """The limit in the form that the source takes, according to its present one."""
         if now.getClass().getName() == _LIMIT_IN_PYTHON:
             told = json.dumps({"_type": "ReadMaxRows", "max_rows": rows})
             return java.java_class(self._spark, _LIMIT_IN_PYTHON)(told)
@@ -117,7 +118,7 @@ class ReadLimits:
 
 
 def current(spark: SparkSession) -> StreamingQuery | None:
-    """The query whose batch this thread is called for; None: it has ended, or its limits can't be changed."""
+    """The query whose batch this thread was called for; None: it has ended, or its limits can't be changed."""
     if not SURFACE.works(spark):
         return None
     number = spark.sparkContext.getLocalProperty(local_properties.QUERY)

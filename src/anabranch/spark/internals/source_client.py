@@ -1,11 +1,11 @@
-"""A Python process that Spark starts for a source. It lets a fork of :mod:`source_server` do the work.
+"""The Python process that Spark starts for a source. It lets a fork of :mod:`source_server` do the work.
 
-Run as a file, with nothing but the standard library, so that it is there in 0.02 s::
+Run as a file, with nothing but the standard library, so that it starts in 0.02 s::
 
     source_client.py SOCKET -m MODULE ...
 
-The fork gets its standard streams, folder and environment; each ends with the other. Where nobody serves, it becomes
-the process that was asked for.
+The fork gets its standard streams, folder and environment; each ends with the other. If no server is listening, it
+becomes the requested process itself.
 """
 
 import os

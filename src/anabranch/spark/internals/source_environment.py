@@ -1,4 +1,6 @@
-"""What Spark's runners put into the environment of a Python source's function, before the source is registered."""
+"""The environment variables that Spark's runners give to a Python source's function, set before the source is
+registered.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ probe = SURFACE.probe
 
 
 def of_session(spark: SparkSession) -> dict[str, str]:
-    """The variables that all runners set, on the driver and in tasks."""
+    """The variables that all runners set, in the driver and in tasks."""
     if SURFACE.works(spark):
         conf = java.context(spark).sc().conf()
         # A runner then names the folders in the local one.

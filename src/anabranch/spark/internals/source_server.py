@@ -1,7 +1,7 @@
 """Forks the Python processes that Spark starts for sources.
 
-Each query starts one for each of its Python sources, and Spark takes no daemon's for that: it would import for 0.3 s,
-on a core that batches of other lanes need meanwhile. See :mod:`source_client`.
+Each query starts one for each of its Python sources, without a daemon: such a process would import for 0.3 s, on a core
+that batches of other lanes need meanwhile. See :mod:`source_client`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ _STREAMS = 3
 
 
 def serve(path: str) -> None:
-    """Fork a process that serves there as long as this one lives, or a fork of it. Nothing if another one serves there,
-    or nobody can: processes of sources then import by themselves."""
+    """Fork a process that serves at this path as long as this process, or a fork of it, lives. Does nothing if another
+    process serves there, or serving isn't possible: then processes of sources do their own imports.
+    """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(path)
@@ -99,6 +100,6 @@ def _taken_over(client: socket.socket) -> list[str]:
 
 
 def _end_with(client: socket.socket) -> None:
-    """It says nothing more: it ends."""
+    """End when the client says nothing more: it has ended."""
     client.recv(1)
     os._exit(1)

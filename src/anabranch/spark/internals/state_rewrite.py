@@ -1,6 +1,6 @@
-"""Writes a checkpoint's state anew, by the part of Spark that repartitions the state of a stopped query.
+"""Rewrites a checkpoint's state, with the part of Spark that repartitions the state of a stopped query.
 
-Spark has no public call for that, but its own one takes any function of the rows (tried with 4.3.0).
+Spark has no public call for this, but its internal one accepts any function of the rows (tested with 4.3.0).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ probe = SURFACE.probe
 
 
 class _Function:
-    """What the JVM calls as a ``scala.Function1`` of data frames."""
+    """An object that the JVM calls as a ``scala.Function1`` of data frames."""
 
     def __init__(self, spark: SparkSession, function: Callable[[DataFrame], DataFrame]) -> None:
         self._spark = spark
@@ -52,15 +52,16 @@ def rewrite(
     partitions: int,
     chosen: Callable[[DataFrame], DataFrame],
 ) -> None:
-    """Write rows of the state that one checkpoint has after a committed batch as that of another one after that batch.
+    """Write rows of the state that one checkpoint has after a committed batch as the state of another one after that
+    batch.
 
     Args:
-        target: has the same logs, and the schemas of its state, but no state.
-        partitions: those of the state, in both.
-        chosen: gives the rows to write from those of ``source``, as :func:`state_rows.read` gives them.
+        target: has the same logs and schemas, but no state.
+        partitions: the number of state partitions in both.
+        chosen: returns the rows to write from those of ``source``, in the form of :func:`state_rows.read`.
 
     Raises:
-        UnsupportedSparkError: this Spark can't.
+        UnsupportedSparkError: this Spark can't do it.
     """
     SURFACE.insist(spark)
     java.let_java_call(spark)

@@ -1,6 +1,6 @@
-"""The rows of state in a checkpoint, as Spark's own rewriting of state reads them.
+"""The rows of state in a checkpoint, as Spark reads them when it rewrites state.
 
-Spark's reader of state is public; that it gives the rows as they are stored, of all stores at once, is not.
+Spark's reader of state is public, but its option to return stored rows of all stores at once isn't.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ probe = SURFACE.probe
 
 def read(spark: SparkSession, folder: str, batch: int) -> DataFrame:
     """The rows of state after a committed batch: ``partition_key``, ``key_bytes``, ``value_bytes`` and
-    ``column_family_name``. Nothing in the folder changes.
+    ``column_family_name``. The folder isn't changed.
 
     Raises:
-        UnsupportedSparkError: this Spark doesn't give them.
+        UnsupportedSparkError: this Spark doesn't return them.
     """
     SURFACE.insist(spark)
     reader = spark.read.format("statestore").option("path", folder).option("batchId", batch)

@@ -1,4 +1,4 @@
-"""Ends a query at a batch boundary, in the way that Spark itself ends one that has read all there was to read."""
+"""Ends a query at a batch boundary, in the way in which Spark ends one that has read everything."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _JOIN_MS = 100
 _TURN = 0.5
 _LOOK = 0.02
 _NEXT = 1.0
-"""Seconds in which the next batch comes, if there is anything to read."""
+"""Seconds within which the next batch comes, if there is anything to read."""
 _WITHIN = 60.0
-"""Seconds in which Spark is to plan a batch that it has begun to plan, and to end once no batch is written."""
+"""Seconds within which Spark finishes planning a batch, and ends once no batch is being written."""
 _RUNTIME = "org.apache.spark.sql.execution.streaming.runtime"
 _IDLE = "Waiting for next trigger"
 _BETWEEN = ("Initializing", "Waiting", "Stopped")
-"""What it says of itself begins so while it neither plans a batch nor runs one."""
+"""The beginnings of its status messages while it neither plans a batch nor runs one."""
 
 SURFACE = Surface(
     "stop_at_batch",
@@ -49,18 +49,18 @@ def end(
     another: bool = False,
     decided: Callable[[], None] = lambda: None,
 ) -> None:
-    """Let the batch that runs be committed, and no other one begin. ``query.exception()`` says whether it failed.
+    """Let the running batch be committed, and no other one begin. ``query.exception()`` says whether it failed.
 
-    ``writes``: whether a batch is planned, and being written. ``turn`` is called now and then; what it raises ends the
-    waiting. ``another``: if a batch is being written, the next one is the last, unless it is long in coming.
-    ``decided`` is called once it is known which batch is the last one; that may still run.
+    ``writes``: whether a batch is planned and being written. ``turn`` is called from time to time; an exception that it
+    raises ends the wait. ``another``: if a batch is being written, the next one is the last, unless it takes long to
+    come. ``decided`` is called once it is known which batch is the last one; that one may still be running.
 
-    ``stop()`` would interrupt it. Between two triggers of an interval it is right: then nothing runs; and so it is in a
-    ``hurry``. A batch that is just being planned Spark leaves, once the state says that the query has ended: it is
-    waited for until it is planned.
+    ``stop()`` would interrupt the batch. It is right between two triggers of an interval, when nothing is running, and
+    in a ``hurry``. Spark abandons a batch that is just being planned once its state says that the query has ended, so
+    that is awaited.
 
-    A batch may be planned when this returns, and not committed: where this Spark can't be ended so, or hasn't ended in
-    time. The caller finishes it, by a query that runs ``once``.
+    A batch may be planned but not committed when this returns: if this Spark can't be ended in this way, or hasn't
+    ended in time. The caller finishes it with a query that runs ``once``.
     """
     if not SURFACE.works(spark):
         _wait(lambda: hurry() or not query.isActive, turn, lambda: not writes())

@@ -11,9 +11,9 @@ __all__ = ["reason"]
 
 
 def reason(value: Column, schema: str, head: int = 0) -> Column:
-    """Why bytes aren't one Avro value of a schema (as JSON), in words; null where they are.
+    """Why bytes aren't a single Avro value of a schema (as JSON), in words; null where they are.
 
     Args:
-        head: how many bytes come before the value.
+        head: how many bytes precede the value.
     """
     return java_functions.applied("StrictAvro", lambda _: [schema, head], value, StringType())

@@ -24,16 +24,16 @@ def row(
     """JSON bytes as a struct of the columns ``wanted``, null where they can't be read as ``declared``.
 
     Args:
-        read_as: how columns are read that aren't read by their type alone; docs/reference/values.md.
+        read_as: the columns that aren't read by their type alone; docs/reference/values.md.
         result: the type of the struct.
-        array: the columns are the elements of an array, and the bytes were written by us: a key.
+        array: the columns are the elements of an array that we wrote: a key.
     """
     given = _arguments(declared, wanted, read_as, array, explains=False)
     return java_functions.applied("StrictJson", given, value, result)
 
 
 def reason(value: Column, declared: StructType, read_as: Mapping[str, str], array: bool = False) -> Column:
-    """Why JSON bytes can't be read, in words; null where they can."""
+    """Why JSON bytes are unreadable, in words; null where they aren't."""
     given = _arguments(declared, declared.names, read_as, array, explains=True)
     return java_functions.applied("StrictJson", given, value, StringType())
 

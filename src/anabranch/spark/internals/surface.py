@@ -1,7 +1,7 @@
-"""A private surface of Spark: what of it is needed, for what, and what is done where this Spark hasn't got it.
+"""A private surface of Spark: what is needed of it, what for, and what happens if this Spark lacks it.
 
-What Spark promises to nobody may be gone or changed in its next version. So each module here that uses some of it says
-what that is, in a ``SURFACE`` of its own, and whoever uses the module asks first whether this Spark has it::
+What Spark doesn't promise may be gone or changed in its next version. So each module that uses such parts declares them
+in its ``SURFACE``, and code that uses the module first asks whether this Spark has them::
 
     if query_hold.SURFACE.works(spark):
         ...  # the quick way
@@ -30,30 +30,31 @@ from anabranch.spark.internals.class_files import ClassFile
 __all__ = ["DEADLINE", "SUPPORTED", "TRIED_WITHIN", "JavaMembers", "Need", "Probe", "PythonName", "Surface", "look"]
 
 SUPPORTED = "PySpark 4.3"
-"""What anabranch was tried with, as its package demands it."""
+"""The version with which anabranch was tested, and which its package requires."""
 
 DEADLINE = 60.0
-"""Seconds in which it must be known whether a surface is there: else it is taken for missing, until it is looked for
-again. It takes milliseconds; a machine that is busy with other things may take thousands of times as long."""
+"""Seconds within which a surface must be found: otherwise it counts as missing until the next check. Finding it takes
+milliseconds; on a busy machine it may take thousands of times as long.
+"""
 TRIED_WITHIN = 300.0
-"""Seconds in which it must have been tried out: Spark loads hundreds of classes for that, and may be the first to."""
+"""Seconds within which it must have been tried out: Spark may have to load hundreds of classes for that."""
 
 
 _files: dict[str, ClassFile | None] = {}
-"""Class files by name: several surfaces need the same ones. What is on Spark's class path stays as it is."""
+"""Class files by name: several surfaces need the same ones, and Spark's class path doesn't change."""
 
 
 class Need(Protocol):
     """Something that a surface consists of."""
 
     def missing(self, spark: SparkSession) -> str:
-        """What this Spark lacks of it, in words; '': nothing. What it raises means the same."""
+        """What this Spark lacks of it, in words; '': nothing. An exception means that it is missing, too."""
         ...
 
 
 @dataclass(frozen=True)
 class JavaMembers:
-    """A Java class, and methods or fields of it or of its parents."""
+    """A Java class, with methods or fields of it or of its parents."""
 
     name: str
     members: tuple[str, ...] = ()
@@ -73,7 +74,7 @@ class JavaMembers:
 
 @dataclass(frozen=True)
 class PythonName:
-    """A module of PySpark's, and a name in it or in a class of it."""
+    """A module of PySpark, and a name in it or in one of its classes."""
 
     module: str
     name: str = ""
@@ -92,7 +93,7 @@ class PythonName:
 
 @dataclass(frozen=True)
 class Probe:
-    """Whether the Spark of a session has a surface. ``missing``: why not; '': it has it."""
+    """Whether a session's Spark has a surface. ``missing``: why not; '': it has it."""
 
     surface: Surface
     version: str
@@ -104,14 +105,14 @@ class Probe:
 
     @property
     def summary(self) -> str:
-        """In one sentence, without an end."""
+        """In one sentence, without a full stop."""
         if self.works:
             return f"as in {SUPPORTED}"
         instead = self.surface.otherwise or f"not to be had: {self.surface.used_for}"
         return f"Spark {self.version}: {self.missing}; {instead}"
 
     def refusal(self) -> UnsupportedSparkError:
-        """What is raised where there is no other way."""
+        """The error for a feature without an alternative."""
         return UnsupportedSparkError(
             f"Spark {self.version} can't be used for {self.surface.used_for}: {self.missing}",
             f"anabranch supports {SUPPORTED}: install that version, and see anabranch doctor",
@@ -122,11 +123,11 @@ class Surface:
     """Thread-safe.
 
     Args:
-        name: of its module.
-        used_for: the features that need it, as they are called in what users read.
-        needs: what it consists of. All of it is looked for when a session starts.
-        tried: tries it out, and gives what is wrong with it, '' for nothing: when it is needed first.
-        otherwise: what is done where it is missing, in public ways; '': the features are refused.
+        name: the module's name.
+        used_for: the features that need it, in the users' terms.
+        needs: the parts that it consists of. All of them are checked when a session starts.
+        tried: tries it out, and returns what is wrong with it, '' for nothing; called when it is first needed.
+        otherwise: the public alternative if it is missing; '': the features are refused.
         always: every job needs it: a session doesn't start without it.
     """
 
@@ -150,7 +151,7 @@ class Surface:
         self._probed: tuple[object, Probe] | None = None
 
     def look(self, spark: SparkSession) -> Probe:
-        """Whether all that it consists of is there: found out once a session, in milliseconds."""
+        """Whether all of its parts are there: determined once a session, in milliseconds."""
         there = self._there
         if there is None or there[0] is not spark.sparkContext:
             missing = _within(DEADLINE, partial(self._missing, spark))
@@ -161,11 +162,11 @@ class Surface:
 
     @property
     def is_in_pyspark(self) -> bool:
-        """Whether PySpark has what it consists of, as far as that isn't Java's: known before a session starts."""
+        """Whether PySpark has its Python parts: known before a session starts."""
         return not any(each.missing(None) for each in self.needs if isinstance(each, PythonName))
 
     def probe(self, spark: SparkSession) -> Probe:
-        """Whether this Spark has it, and it does what it should: found out once a session."""
+        """Whether this Spark has it and it does what it should: determined once a session."""
         probed = self._probed
         if probed is None or probed[0] is not spark.sparkContext:
             found = self.look(spark)
@@ -178,25 +179,25 @@ class Surface:
         return probed[1]
 
     def works(self, spark: SparkSession) -> bool:
-        """Whether this Spark has it: else it is to be done as ``otherwise`` says."""
+        """Whether this Spark has it; if not, do what ``otherwise`` says."""
         return self.probe(spark).works
 
     def insist(self, spark: SparkSession) -> None:
-        """Raises UnsupportedSparkError if this Spark hasn't got it."""
+        """Raises UnsupportedSparkError if this Spark lacks it."""
         probe = self.probe(spark)
         if not probe.works:
             raise probe.refusal()
 
     def forget(self) -> None:
-        """Let the next one who asks have it looked for again."""
+        """Have it checked again when it is next asked for."""
         self._there = self._probed = None
 
     def look_here(self, spark: SparkSession) -> None:
-        """As :meth:`look`, in this thread, and as long as it takes."""
+        """Like :meth:`look`, in this thread, and without a deadline."""
         self._looked(spark, _answer(partial(self._missing, spark)))
 
     def latest(self, spark: SparkSession) -> Probe:
-        """What :meth:`look_here` has found by now: missing, if nothing."""
+        """What :meth:`look_here` has found so far: missing, if nothing."""
         there = self._there
         return there[1] if there is not None and there[0] is spark.sparkContext else self._in_vain(DEADLINE)
 
@@ -219,7 +220,7 @@ def _class_file(spark: SparkSession, name: str) -> ClassFile | None:
 
 
 def look(spark: SparkSession, surfaces: Sequence[Surface]) -> list[Probe]:
-    """Look for all of them in one thread: each further one costs a connection to Java."""
+    """Check all of them in one thread: each further thread costs a connection to Java."""
 
     def look_for_all() -> None:
         for each in surfaces:
@@ -232,7 +233,7 @@ def look(spark: SparkSession, surfaces: Sequence[Surface]) -> list[Probe]:
 
 
 def _within(seconds: float, ask: Callable[[], str]) -> str | None:
-    """What is asked for; None: it takes too long."""
+    """The result of ``ask``; None: it took too long."""
     said: list[str] = []
     thread = threading.Thread(target=lambda: said.append(_answer(ask)), name="probes Spark", daemon=True)
     thread.start()
@@ -241,7 +242,7 @@ def _within(seconds: float, ask: Callable[[], str]) -> str | None:
 
 
 def _answer(ask: Callable[[], str]) -> str:
-    """What is asked for, or what is raised."""
+    """The result of ``ask``, or the text of what it raises."""
     try:
         return ask()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What the threads of this driver do, for who wants to know why nothing goes on."""
+"""What the threads of this driver are doing, to find out why nothing moves on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_FRAMES = 40
 _MANAGEMENT = "java.lang.management"
 
 _QUERY, _TASK = "stream execution thread for", "Executor task launch worker"
-"""How the names of Spark's threads begin: a query's, and those of tasks in this JVM."""
+"""The beginnings of the names of Spark's threads: a query's, and those of tasks in this JVM."""
 
 SURFACE = Surface(
     "thread_dump",

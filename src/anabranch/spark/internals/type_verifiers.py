@@ -1,4 +1,4 @@
-"""Whether a value is of one of Spark's types, as Spark itself looks before it takes one."""
+"""Whether a value has one of Spark's types, checked in the way Spark does before it accepts one."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ probe = SURFACE.probe
 
 
 def of_type(kind: DataType) -> Callable[[Any], None]:
-    """What raises an exception of PySpark's for a value that isn't of a type.
+    """A function that raises a PySpark exception for a value that doesn't have a type.
 
     Raises:
-        UnsupportedSparkError: this Spark has none.
+        UnsupportedSparkError: this Spark has no such check.
     """
     make = getattr(types, _MAKE, None)
     if make is None:

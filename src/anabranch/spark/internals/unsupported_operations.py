@@ -1,4 +1,4 @@
-"""What Spark would say of a plan when its query starts, without a start."""
+"""What Spark would object to in a plan when its query starts, without starting it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ probe = SURFACE.probe
 
 
 def fault(frame: DataFrame, mode: str) -> str:
-    """What Spark says against running a frame as a stream; empty: nothing, or it can't be asked.
+    """Spark's objection to running a frame as a stream; empty: none, or it can't be asked.
 
     Args:
         mode: ``Append`` or ``Update``.

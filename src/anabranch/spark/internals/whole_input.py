@@ -1,8 +1,8 @@
-"""Makes Python workers accept a task's input as complete only if it ends as Spark ends it.
+"""Makes Python workers accept a task's input as complete only if it ends with Spark's end mark.
 
-A task that is ended in its middle, as its batch is broken off or another worker of it has died, closes the pipes of its
-workers. Between two Arrow batches pyarrow takes that for the end: a worker would go on, and commit what it has so far
-as if that were all.
+A task that is ended halfway, because its batch is broken off or another of its workers has died, closes the pipes of
+its workers. Between two Arrow batches, pyarrow takes that for the end: a worker would go on, and commit its partial
+result as if it were complete.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Load = Callable[[Any, IO[bytes]], Iterator[pa.RecordBatch]]
 
 
 class CutShortError(Exception):
-    """The input of a Spark task has stopped before its end: the task was ended, and nothing of it may count."""
+    """The input of a Spark task ended prematurely: the task was ended, and nothing of it may count."""
 
 
 class _Watched:
-    """A stream as pyarrow reads it. ``is_over``: it gave less than was asked for."""
+    """A stream for pyarrow. ``is_over``: it returned less than was requested."""
 
     closed = False
 
@@ -48,7 +48,7 @@ class _Watched:
 
 
 def whole(load: Load) -> Load:
-    """The same, which raises CutShortError where a stream has ended without the mark of its end."""
+    """The same function, raising CutShortError if a stream has ended without its end mark."""
 
     def load_whole(serializer: Any, stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
         watched: Any = _Watched(stream)
@@ -60,5 +60,5 @@ def whole(load: Load) -> Load:
 
 
 def insist() -> None:
-    """Let all that this process, and those forked from it, reads in Arrow be whole."""
+    """Apply this to everything that this process, and those forked from it, reads as Arrow."""
     ArrowStreamSerializer.load_stream = whole(ArrowStreamSerializer.load_stream)  # type: ignore[method-assign, assignment]

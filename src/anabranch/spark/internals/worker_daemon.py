@@ -1,7 +1,7 @@
 """Spark's Python daemon, which has imported the workers' modules once: workers are forked from it.
 
-A worker looks for garbage after each task, and Spark gives it no other one before that. What was imported isn't looked
-through: else that takes longer than many a task.
+A worker collects garbage after each task, before Spark gives it the next one. Imported objects are excluded, because
+collecting them would take longer than many a task.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How Spark starts Python on this machine: the interpreter that it is given, and the daemons that fork its workers."""
+"""How Spark starts Python on this machine: the interpreter, and the daemons that fork its workers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from anabranch.spark.internals.surface import PythonName, Surface
 __all__ = ["DAEMON", "SOURCES", "SURFACE", "interpreter", "probe"]
 
 DAEMON = {"spark.python.daemon.module": "anabranch.spark.internals.worker_daemon"}
-"""The setting by which workers of tasks are forked from our daemon."""
+"""The setting that makes Spark fork task workers from our daemon."""
 
 _PLANNING = "anabranch.spark.internals.planning_daemon"
 _SPARKS_DAEMON = "pyspark.daemon"
 _RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
-"""What Spark runs in a process of its own for each Python source of a query."""
+"""The module that Spark runs in a separate process for each Python source of a query."""
 
 SURFACE = Surface(
     "worker_start",
@@ -41,12 +41,12 @@ SOURCES = Surface(
 
 
 def interpreter() -> str:
-    """The interpreter of Python workers on this machine: this one, without Spark's zips on its path, and our daemons
-    where Spark can be told of none.
+    """The interpreter of Python workers on this machine: this one, without Spark's zips on its path, and with our
+    daemons where Spark has no setting for them.
 
-    Spark puts a zip with PySpark's sources there, before the PySpark that is installed: each of the processes that it
-    starts for a source or a function would compile them anew, for most of a second. Nor is the working folder there
-    (``-P``): a job file named ``json.py`` would be in the place of Python's own module.
+    Spark puts a zip with PySpark's sources before the installed PySpark: each of the processes that it starts for a
+    source or a function would compile them anew, for most of a second. The working folder isn't on the path either
+    (``-P``): a job file named ``json.py`` would replace Python's own module.
     """
     folder = scratch.folder("python")
     file = folder / "python"

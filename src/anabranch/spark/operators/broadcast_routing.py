@@ -1,4 +1,4 @@
-"""Which of its tasks a lane gives a broadcast record to: all of them, each from where it begins."""
+"""Which of its tasks a lane gives a broadcast record to: all of them, each from its own start on."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from anabranch.spark.query import ownership
 __all__ = ["FIRST", "BroadcastRouting"]
 
 FIRST = 0
-"""The number of the task that puts aside, for all, what can't be read or has no key."""
+"""The number of the task that rejects, for all, records that are unreadable or have no key."""
 _ONE = "_anabranch_one"
 
 
 @dataclass(frozen=True)
 class BroadcastRouting:
-    """Those of a lane's tasks. ``ssps``: the partitions of one broadcast stream; ``key``: the bytes of a record's key.
+    """A lane's broadcast routing. ``ssps``: the partitions of one broadcast stream; ``key``: the bytes of a record's
+    key.
 
-    Without state, a record goes to each virtual task. State is of a key, so of one bucket: into it goes a record once
-    for each task at factor 1, by the virtual task that has the bucket of the record's key.
+    Without state, a record goes to each virtual task. State belongs to a key, and so to one bucket: a record goes into
+    it once for each task at factor 1, through the virtual task that has the bucket of the record's key.
     """
 
     lane: Lane
@@ -52,7 +53,7 @@ class BroadcastRouting:
         return rows.select(*[F.col(name) for name in records.columns], *given)
 
     def first(self) -> Column:
-        """Whether a record is one that the lane puts aside if it can't be read: of all tasks, the first one does."""
+        """Whether the lane rejects this record if it is unreadable: of all tasks, the first one does."""
         known = {ssp.partition: broadcasts.floors(self.lane, ssp, FIRST) for ssp in self.ssps}
         if all(at == NEVER for each in known.values() for at in each):
             return F.lit(False)

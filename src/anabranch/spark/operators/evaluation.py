@@ -26,12 +26,12 @@ DRAINED = "drained"
 
 @dataclass(frozen=True)
 class Sink:
-    """A stream output of a group. ``number`` is its place in the group's list of sinks.
+    """A stream output of a group. ``number``: its index in the group's list of sinks.
 
-    ``traced``: its rows tell which record they come from, besides its offset. ``slots``: the numbers of the slots, by
-    source and partition, if rows tell theirs; {} if they come of state, whose partition is their slot's number.
-    ``named``: what tells the name of a row's task, which is to be among its headers; None: it isn't. ``windowed``: its
-    rows tell when their windows end, if they are of any and may say that a drain has cut them.
+    ``traced``: its rows say which record they come from, in addition to its offset. ``slots``: the numbers of the
+    slots, by source and partition, if rows say theirs; {} if they come from state, whose partition is their slot's
+    number. ``named``: returns the name of a row's task, which is added to its headers; None: it isn't. ``windowed``:
+    its rows say when their windows end, if they have any and may say that a drain has cut them.
     """
 
     number: int
@@ -44,9 +44,10 @@ class Sink:
 
 
 def trunk(group: Group, frames: Mapping[int, DataFrame], context: Context) -> tuple[Node, DataFrame] | None:
-    """Follow the only way from the group's sources while it doesn't part: where it ends, and the frame there.
+    """Follow the path from the group's sources as long as it doesn't branch. Returns where it ends, and the frame
+    there.
 
-    None when it parts before its sources have come together: then nothing can be computed in the query itself.
+    None when it branches before its sources have come together: then nothing can be computed in the query itself.
     """
     done = dict(frames)
     last: Node | None = group.sources[0] if len(group.sources) == 1 else None
@@ -57,7 +58,7 @@ def trunk(group: Group, frames: Mapping[int, DataFrame], context: Context) -> tu
 
 
 def trunk_nodes(group: Group) -> list[Node]:
-    """The operators on the way that :func:`trunk` follows, in order."""
+    """The operators on the path that :func:`trunk` follows, in order."""
     reached = {source.id for source in group.sources}
     found: list[Node] = []
     for node in group.nodes:
@@ -114,7 +115,9 @@ def _covers(group: Group, node: Node) -> bool:
 
 
 def fans_out(group: Group, start: Node) -> bool:
-    """Whether all that follows ``start`` are branches of SQL operators that end in streams: one pass can serve them."""
+    """Whether everything after ``start`` consists of branches of SQL operators that end in streams, so that one pass
+    can serve them.
+    """
     ways = _ways(group, start.id)
     if any(not rule(n).sql or n.kind == "foreach_batch" or len(n.inputs) > 1 for n in ways):
         return False
@@ -122,9 +125,9 @@ def fans_out(group: Group, start: Node) -> bool:
 
 
 def fan_out(group: Group, start: Node, frame: DataFrame, sinks: Mapping[int, Sink]) -> DataFrame | None:
-    """All branches in one pass over ``frame``: each row becomes an array of output rows, then those.
+    """All branches in one pass over ``frame``: each row becomes an array of output rows, which is then exploded.
 
-    None when an operator makes several rows of one (``explode``): a column can't.
+    None when an operator turns one row into several (``explode``): a column can't do that.
     """
     if [s.id for s in _ways(group, start.id)] == [n.id for n in group.nodes if n.id in sinks] and len(sinks) == 1:
         (sink,) = sinks.values()
@@ -190,7 +193,7 @@ def _alive(node_id: int) -> str:
 
 
 def _columns(node: Node, names: list[str]) -> list[Column]:
-    """What ``select`` or ``with_columns`` makes of rows with the columns ``names``."""
+    """The columns that ``select`` or ``with_columns`` makes from rows with the columns ``names``."""
     if node.kind == "with_columns":
         added = {name.lower(): (name, expression) for name, expression in node.args["columns"].items()}
         old = {name.lower(): name for name in names}
@@ -229,7 +232,7 @@ def _encoded_row(frame: DataFrame, names: list[str], sink: Sink) -> Column:
 
 
 def _end(frame: DataFrame, names: list[str], sink: Sink) -> Column:
-    """When a row's window ends; null if it is of none, or couldn't say that it was cut."""
+    """When a row's window ends; null if it has none, or couldn't say that it was cut."""
     may_say = isinstance(sink.writer, JsonWriter) and DRAINED not in names
     return (
         meta_column.field(meta_column.END)
@@ -239,8 +242,9 @@ def _end(frame: DataFrame, names: list[str], sink: Sink) -> Column:
 
 
 def told_cut(rows: DataFrame, reached: int) -> DataFrame:
-    """The output rows of a batch in which time ends; those of windows that end after ``reached``, in Unix ms, say that
-    a drain has cut them."""
+    """The output rows of a batch in which time ends; rows of windows that end after ``reached``, in Unix ms, say that a
+    drain has cut them.
+    """
     cut = F.col(meta_column.END) > F.timestamp_millis(F.lit(reached))
     return rows.withColumn("value", F.when(cut, codec.with_true(F.col("value"), DRAINED)).otherwise(F.col("value")))
 
@@ -259,7 +263,7 @@ def _slot(slots: Mapping[tuple[int, int], int]) -> Column:
 
 
 def _headers(named: TaskNames | None) -> Column:
-    """Headers as :mod:`anabranch.systems.headers` packs them. The task's is the last one."""
+    """Headers in the packed form of :mod:`anabranch.systems.headers`. The task's header is the last one."""
     held = meta_column.field("headers")
     if named is None:
         return held
@@ -281,7 +285,8 @@ def _key(frame: DataFrame, sink: Sink) -> Column:
 
 @contextmanager
 def inside_batch(group: Group, start: Mapping[int, DataFrame], context: Context) -> Iterator[dict[int, DataFrame]]:
-    """What reaches each sink, by the sink's node, computed on a batch; what several operators take is kept once.
+    """The rows that reach each sink, by the sink's node, computed on a batch; frames that several operators take are
+    cached.
 
     ``start``: the frames that the operators begin with, by node.
     """

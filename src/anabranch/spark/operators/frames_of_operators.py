@@ -34,7 +34,7 @@ from anabranch.task_progress.counts import ReportAddress
 _FLAG, _WINDOW, _INTAKE = "_anabranch_wrong", "_anabranch_window", "_anabranch_intake"
 _END = "_anabranch_end"
 _BEHIND = 1
-"""Spark takes a row that comes at the very end of a session into it: what ends at the watermark isn't closed yet."""
+"""Spark includes a row at the very end of a session in it: a session that ends at the watermark isn't closed yet."""
 _FUNCTIONS = ("map_arrow", "map", "flat_map", "filter")
 _NOT_STATELESS = (
     "Aggregate",
@@ -57,9 +57,10 @@ def _nobody(seconds: dict[Bucket, float]) -> None:
 class Workers:
     """How functions of the job run in Python workers.
 
-    ``home`` is the job's folder. ``threads``: on how many buckets functions work at once in a Spark task; ``busy`` is
-    told how long on each. ``routing``: where rows go before the functions ``routed`` (None: they stay where they are).
-    ``line``: where functions tell how far they are; ``message_seconds``: how long they may work on one message.
+    ``home``: the job's folder. ``threads``: how many buckets functions work on at once in a Spark task; ``busy``
+    receives how long they work on each. ``routing``: where rows go before the functions ``routed`` (None: they stay
+    where they are). ``line``: where functions report their progress; ``message_seconds``: how long they may work on one
+    message.
     """
 
     home: str = ""
@@ -73,15 +74,16 @@ class Workers:
 
 @dataclass(frozen=True)
 class Context:
-    """What operators need besides frames: functions by node, and key and event time columns after each node.
+    """What operators need in addition to frames: functions by node, and key and event-time columns after each node.
 
-    ``changed``: the nodes after which a function of the job may have changed the values of those.
+    ``changed``: the nodes after which a function of the job may have changed the values of these columns.
 
-    ``on_error`` and ``on_null_key`` take what can't be processed (None: it fails the lane), ``on_late`` the late rows
-    that are put aside. ``watermarked`` gives a frame, whose time is in the column of that name, the lane's watermark,
-    less so many ms; ``following``, another one of the same operator. ``shuffle_partitions`` is for shuffles inside the
-    query; ``factor``: into how many buckets each partition is cut. ``own_state``: which rows of state are of the lane's
-    own tasks, ``own_tasks`` these, by number, with their buckets; None: all. ``table`` gives that of a ``join_table``.
+    ``on_error`` and ``on_null_key`` receive what can't be processed (None: it fails the lane), ``on_late`` the late
+    rows that are rejected. ``watermarked`` gives the lane's watermark, minus some ms, to a frame with its time in the
+    column of that name; ``following`` does so for another frame of the same operator. ``shuffle_partitions``: for
+    shuffles inside the query; ``factor``: how many buckets each partition is divided into. ``own_state``: which rows of
+    state belong to the lane's own tasks; ``own_tasks``: these tasks, by number, with their buckets; None: all.
+    ``table`` returns the table of a ``join_table``.
     """
 
     functions: Mapping[int, Callable[..., Any]]
@@ -102,7 +104,9 @@ class Context:
 
 
 def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFrame:
-    """The frame after an operator. AnalysisExceptions of Spark pass; see ``resolve`` for who explains them."""
+    """The frame after an operator. Spark's AnalysisExceptions are passed on; see ``resolve`` for where they are
+    explained.
+    """
     frame = inputs[0]
     args = node.args
     match node.kind:
@@ -141,8 +145,9 @@ def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 
 def _check_merge(node: Node, inputs: Sequence[DataFrame]) -> None:
-    """Raises GraphError if a column has types that Spark makes one by casts which fail, in each batch, on some values.
-    Numbers become the wider type."""
+    """Raises GraphError if a column has types that Spark unifies with casts which fail, in each batch, on some values.
+    Numbers become the wider type.
+    """
     first = {field.name.lower(): field for field in _visible(inputs[0])}
     for frame in inputs[1:]:
         for field in _visible(frame):
@@ -185,7 +190,7 @@ def _transform(node: Node, frame: DataFrame, context: Context) -> DataFrame:
 
 
 def check_stateless(node: Node, before: DataFrame, after: DataFrame) -> None:
-    """Raises GraphError if an operator that keeps no state has added a step that does (a window function, say)."""
+    """Raises GraphError if a stateless operator has added a stateful step (a window function, for example)."""
     count = query_plan.count
     added = next((word for word in _NOT_STATELESS if count(after, word) > count(before, word)), None)
     if added is not None:
@@ -238,13 +243,13 @@ def _visible(frame: DataFrame) -> StructType:
 
 
 def stage_key(frame: DataFrame, columns: Sequence[str]) -> Column:
-    """Key bytes of the stage key's columns."""
+    """The key bytes of the stage key's columns."""
     key = frame.select(*[codec.quoted(name) for name in columns])
     return codec.encode_key([(frame[codec.quoted(f.name)], f.dataType) for f in key.schema.fields])
 
 
 def keyless() -> Column:
-    """Whether a row that goes into state has no key."""
+    """Whether a row that is about to enter state has no key."""
     return meta_column.field("key").isNull()
 
 
@@ -327,7 +332,7 @@ def _process(node: Node, frame: DataFrame, context: Context) -> DataFrame:
 
 
 def _sifted(node: Node, frame: DataFrame, end: Column, context: Context) -> DataFrame:
-    """Without the rows whose last window, which ends there, is closed."""
+    """The rows whose last window, which ends at ``end``, isn't closed."""
     reject = context.on_late if on_late(node) == "dead-letter" else None
     return arrow.mapped(frame.withColumn(_END, end), late_rows.sifting(_END, node, reject), frame.schema)
 
@@ -360,8 +365,9 @@ def _join(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 
 def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> DataFrame:
-    """Of the rows that the operator ``before`` gives, those that a stateful one may take: with a key and, if it goes by
-    event time, with that."""
+    """Of the rows after the operator ``before``, those that a stateful one may take: with a key and, if it uses event
+    time, with that.
+    """
     if not any(i in context.changed for i in node.inputs):
         if context.on_null_key is None:
             return _without(frame, keyless(), "the key is null", label(node), "on_null_key", None)

@@ -1,4 +1,4 @@
-"""A join of two streams as Spark makes it: by the task, the stage's key, and the distance of event times."""
+"""A join of two streams in Spark: by the task, the stage key, and the distance of event times."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from anabranch.spark.values import codec, meta_column
 __all__ = ["GRACE", "TASK", "followed", "joined"]
 
 TASK = "_task"
-"""The column that has the number of a row's task, where rows are joined or aggregated. No column of a job may have the
-name; another one wouldn't be that of the state that lanes have kept."""
+"""The column with the number of a row's task, where rows are joined or aggregated. No column of a job may have this
+name. Another name wouldn't match the state that lanes have stored.
+"""
 
 GRACE = 1
-"""By how many ms Spark's watermark is behind ours: where it joins, it takes a row as late that is as old as that."""
+"""By how many ms Spark's watermark is behind ours: its join treats rows that are exactly that old as late."""
 
 _WATERMARKED = "spark.watermarkDelayMs"
 
@@ -27,8 +28,8 @@ _WATERMARKED = "spark.watermarkDelayMs"
 def followed(frame: DataFrame, time: str) -> DataFrame:
     """The right side of a join whose left has the watermark.
 
-    Spark lets a side forget rows if the other one's column of event time is marked so; that a second
-    ``withWatermark`` marks it would cost a second clock.
+    Spark lets one side forget rows if the other side's event-time column is marked as such; marking it with a second
+    ``withWatermark`` would cost a second clock.
     """
     return frame.withMetadata(time, {_WATERMARKED: GRACE})
 
@@ -37,11 +38,11 @@ def joined(node: Node, left: DataFrame, right: DataFrame, keys: Sequence[str], t
     """The pairs of rows, with the columns of both sides and :data:`TASK`.
 
     Args:
-        keys: the columns of the stage's key, which both sides have.
-        times: of each side, the column of event time.
+        keys: the columns of the stage key, which both sides have.
+        times: the event-time column of each side.
 
     Raises:
-        GraphError: the sides have a column in common, or keys of other types.
+        GraphError: the sides have a column in common, or keys of different types.
     """
     _check_keys(node, left, right, keys)
     mine, its = _names(left), _names(right)
@@ -64,7 +65,7 @@ def _names(frame: DataFrame) -> list[str]:
 
 
 def _named(node: Node, mine: Sequence[str], its: Sequence[str]) -> dict[str, str]:
-    """The columns of the right side, by their names there, with those that they have in the result."""
+    """The columns of the right side, with their names in the result."""
     named = {name: node.args.get("prefix", "") + name for name in its}
     known = {name.lower() for name in mine}
     taken = next((name for name in named.values() if name.lower() in known), None)

@@ -1,4 +1,4 @@
-"""Rows that come too late for their windows, told from others by the watermark by which Spark would drop them."""
+"""Rows that come too late for their windows, recognized with the watermark by which Spark would drop them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def label_of(node: Node) -> str:
-    """How the late rows of an operator are called, apart from others that it rejects."""
+    """The name for the late rows of an operator, to distinguish them from other rows that it rejects."""
     return f"{label(node)}, late"
 
 
 def last_end(window: Window, time: Column) -> Column:
-    """Where the last window of a row ends, in Unix microseconds."""
+    """The end of a row's last window, in Unix microseconds."""
     at = F.unix_micros(time)
     match window:
         case Tumbling(size):
@@ -42,16 +42,17 @@ def last_end(window: Window, time: Column) -> Column:
 
 
 def let_know(context: SparkContext, watermark: int) -> None:
-    """Let the tasks of the batch that this thread runs know up to when windows are closed, in Unix ms.
+    """Tell the tasks of the batch that this thread runs up to which time windows are closed, in Unix ms.
 
-    For Spark, that is the watermark of the batch before.
+    For Spark, that is the watermark of the previous batch.
     """
     context.setLocalProperty(_BEFORE, str(watermark))
 
 
 def sifting(column: str, node: Node, reject: Rejecting | None) -> Callable[[Batches], Batches]:
-    """The function for ``mapInArrow`` that drops a column, :func:`last_end`, and rejects the rows that are late by it;
-    without ``reject``, the first one fails the lane."""
+    """The function for ``mapInArrow`` that drops a column, :func:`last_end`, and rejects the rows that are late
+    according to it; without ``reject``, the first one fails the lane.
+    """
     called = label_of(node)
 
     def run(batches: Batches) -> Batches:

@@ -1,4 +1,4 @@
-"""Tables that a stream is joined with: small, read whole, and read again after a while."""
+"""Tables that a stream is joined with: small, read completely, and read again after a while."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ __all__ = ["Lookups", "everything", "joined", "load", "nothing"]
 
 @dataclass
 class Lookups:
-    """The tables of a lane. ``load`` reads one; ``schemas``: columns after each operator; ``now_seconds``: a clock that
-    only goes on."""
+    """The tables of a lane. ``load`` reads one; ``schemas``: columns after each operator; ``now_seconds``: a monotonic
+    clock.
+    """
 
     load: Callable[[Node, SparkSession], DataFrame]
     schemas: Mapping[int, StructType]
@@ -38,8 +39,8 @@ class Lookups:
     _held: dict[int, tuple[float, DataFrame]] = field(default_factory=dict)
 
     def now(self, node: Node, spark: SparkSession) -> DataFrame:
-        """The table as it was when it was read last, not longer ago than its ``refresh``; columns that came to it since
-        the job was planned aren't there.
+        """The table as last read, no longer ago than its ``refresh``; columns that were added since the job was planned
+        are left out.
 
         Raises:
             StateError: it can't be read.
@@ -88,12 +89,12 @@ def load(
 
     Args:
         functions: as in the job.
-        records: gives a stream's name in full and its records.
+        records: returns a stream's full name and its records.
         formats: of streams that aren't JSON.
-        fails: a record of a stream that can't be read is an error when the table is used; else it is left out.
+        fails: an unreadable record of a stream is an error when the table is used; otherwise it is skipped.
 
     Raises:
-        GraphError: what the function gave is no table, or the declaration of a stream's is wrong.
+        GraphError: the function didn't return a table, or the declaration of a stream's table is wrong.
     """
     if "of" in node.args:
         return _last(node, *records(node.args["of"]["stream"], spark), formats, fails)
@@ -109,8 +110,8 @@ def load(
 
 
 def _last(node: Node, stream: str, raw: DataFrame, formats: Mapping[str, Format], fails: bool) -> DataFrame:
-    """The latest record of each key, without those whose value is null. Unless it ``fails``, a record that can't be
-    read is skipped, and the previous one stays the latest.
+    """The latest record of each key, without those whose value is null. Unless ``fails`` is set, an unreadable record
+    is skipped, and the previous one stays the latest.
     """
     declared = Node(id=node.id, kind="read", name=node.name, args=node.args["of"], where=node.where)
     taken = decoding.of_graph(declared, formats.get(node.args["of"]["stream"], JSON), keyed=False)
@@ -126,7 +127,7 @@ def _last(node: Node, stream: str, raw: DataFrame, formats: Mapping[str, Format]
 
 
 def _warn(node: Node, stream: str, wrong: DataFrame) -> None:
-    """Say in the log which records of a table are left out, and why the first of them."""
+    """Log which records of a table are skipped, and why the first of them is."""
     first = F.min(F.struct("partition", "offset", "reason"))
     ((several, one),) = wrong.agg(F.count("*"), first).collect()
     if several:
@@ -135,12 +136,12 @@ def _warn(node: Node, stream: str, wrong: DataFrame) -> None:
 
 
 def nothing(stream: str, spark: SparkSession) -> tuple[str, DataFrame]:
-    """A stream without records, where it only matters which columns it gives."""
+    """A stream without records, for when only its columns matter."""
     return stream, spark.createDataFrame([], SCHEMA)
 
 
 def everything(systems: Systems, stream: str, spark: SparkSession) -> tuple[str, DataFrame]:
-    """All records that a stream has now. Raises NotFoundError if it isn't there."""
+    """All present records of a stream. Raises NotFoundError if it doesn't exist."""
     system = systems.of(stream)
     starts = system.starts(stream)
     ranges = {p: [(starts[p], end)] for p, end in system.ends(stream).items() if end > starts[p]}
@@ -153,7 +154,7 @@ _OPTIONS = {"csv": {"header": "true"}}
 def joined(node: Node, frame: DataFrame, table: DataFrame) -> DataFrame:
     """The rows with the columns of the table added, except the table's key.
 
-    The table goes to where the rows are: they stay in their Spark tasks, in their order.
+    The table is sent to where the rows are: they stay in their Spark tasks, in their order.
 
     Raises:
         GraphError: a column is missing, or on both sides.
@@ -187,8 +188,9 @@ def joined(node: Node, frame: DataFrame, table: DataFrame) -> DataFrame:
 
 
 def _check_types(node: Node, frame: DataFrame, table: DataFrame, keys: Mapping[str, str]) -> None:
-    """``keys``: columns of the frame, each with that of the table. Of other types Spark would compare what comes of one
-    when it is made the other: on a value that can't be, each batch would fail."""
+    """``keys``: columns of the frame, each with that of the table. Spark would compare different types by casting one
+    to the other: each batch with a value that can't be cast would fail.
+    """
     for name, key in keys.items():
         mine, its = frame.select(codec.quoted(name)).schema[0].dataType, table.schema[key].dataType
         alike = mine.simpleString() == its.simpleString()

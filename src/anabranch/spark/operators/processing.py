@@ -1,4 +1,4 @@
-"""``process`` on Spark: hands a processor rows, state and timers of one key at a time, in Python workers."""
+"""``process`` on Spark: passes rows, state and timers of one key at a time to a processor, in Python workers."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ _MODES = {None: "None", user_timers.EVENT_TIME: "EventTime", user_timers.PROCESS
 
 
 _STORED = re.compile(r"[^\W\d]\w*")
-"""Names that Spark's state can have, which writes its schema as Avro's."""
+"""Names that Spark's state can have: its schema is written as Avro."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """A ``process`` as workers need it.
+    """A ``process`` in the form for workers.
 
-    ``function``: the processor; ``clock``: of its timers, None if it has none; ``result``: the schema of its rows;
-    ``columns``: of messages; ``keys``: those of the stage key. ``own``: the lane's tasks, by number, with their
-    buckets; None: all that there are. Others as for :func:`anabranch.spark.functions.wrap`.
+    ``function``: the processor; ``clock``: its timers', None if it has none; ``result``: the schema of its rows;
+    ``columns``: those of messages; ``keys``: those of the stage key. ``own``: the lane's tasks, by number, with their
+    buckets; None: all. Others as for :func:`anabranch.spark.functions.wrap`.
     """
 
     label: str
@@ -92,16 +92,16 @@ class Process:
         return KeyedProcessor(self.processor, self.clock, self.result, schemas, self.home, self.function)
 
     def owns(self, task: int, key: bytes) -> bool:
-        """Whether a key's state is the lane's."""
+        """Whether a key's state belongs to the lane."""
         return self.own is None or hashing.bucket(key, 0, self.factor) in self.own.get(task, ())
 
     def bucket(self, task: int, key: bytes) -> Bucket:
-        """What the time that a key takes is counted for."""
+        """The bucket to which the time spent on a key is attributed."""
         return task, hashing.bucket(key, 0, self.factor) if self.factor > 1 else WHOLE
 
 
 def applied(frame: DataFrame, key: Column, process: Process, result: StructType) -> DataFrame:
-    """The rows that a processor gives, hidden column included. ``key``: the bytes of the stage key."""
+    """The rows that a processor returns, including the hidden column. ``key``: the bytes of the stage key."""
     its = {name: _schemas(process.label, name, each) for name, each in process.processor.states().items()}
     if its:
         type_verifiers.SURFACE.insist(frame.sparkSession)
@@ -126,7 +126,7 @@ def applied(frame: DataFrame, key: Column, process: Process, result: StructType)
 
 
 def _untimed(name: str, alias: str) -> Column:
-    """A column that Spark doesn't drop late rows by: with one that it knows to be the event time, it would."""
+    """A column that Spark doesn't use to drop late rows, as it would if it knew that the column is the event time."""
     return F.col(codec.quoted(name)).alias(alias, metadata={"anabranch": ""})
 
 
@@ -280,7 +280,9 @@ class _Worker(StatefulProcessor):
 
 
 def _place(message: Mapping[str, Any]) -> tuple[int, int, int]:
-    """The order of a key's rows: that of their records. (Offsets of rows of no single record are negative.)"""
+    """The order of a key's rows, which is that of their records. (Rows that don't come from a single record have
+    negative offsets.)
+    """
     at = message[_AT]
     return at["source"], at["partition"], at["offset"] if at["offset"] >= 0 else -1 - at["offset"]
 

@@ -21,9 +21,9 @@ Virtual = tuple[int, int]
 
 @dataclass(frozen=True)
 class Routing:
-    """``virtual``: the virtual tasks of a lane, in order; ``factor``: how many each task is cut into.
+    """``virtual``: the virtual tasks of a lane, in order; ``factor``: how many each task is divided into.
 
-    ``count``: of Spark tasks. A replay may have another count: nothing that is written once is told apart by it.
+    ``count``: the number of Spark tasks. A replay may have another number: nothing that is written once depends on it.
     """
 
     virtual: tuple[Virtual, ...]
@@ -31,7 +31,9 @@ class Routing:
     count: int
 
     def routed(self, rows: DataFrame) -> DataFrame:
-        """The rows, those of a virtual task in one Spark task; of one partition's rows of a key, the order is kept."""
+        """The rows, with those of a virtual task in one Spark task; the rows of a key from one partition keep their
+        order.
+        """
         return rows.repartitionById(self.count, self._number())
 
     @property
@@ -46,7 +48,9 @@ class Routing:
 
     @cached_property
     def numbers(self) -> dict[Virtual, int]:
-        """The Spark task of each virtual task. Neighbours go together: so few partitions as can be are cut."""
+        """The Spark task of each virtual task. Neighbours go together, so that as few partitions as possible are
+        divided.
+        """
         return {each: at * self.count // len(self.virtual) for at, each in enumerate(self.virtual)}
 
     def _number(self) -> Column:
@@ -58,19 +62,23 @@ class Routing:
 
 
 def _literal(numbers: list[int]) -> Column:
-    """An array of any length, in one call of the JVM."""
+    """An array of any length, in one call to the JVM."""
     return F.from_json(F.lit(json.dumps(numbers)), "array<int>")
 
 
 def over(virtual: Iterable[Virtual], factor: int, cores: int) -> Routing | None:
-    """How a lane's rows go to as many Spark tasks as there are cores; None if they stay where they are."""
+    """How a lane's rows are distributed over as many Spark tasks as there are cores; None if they stay where
+    they are.
+    """
     mine = tuple(sorted(set(virtual)))
     count = min(cores, len(mine))
     return Routing(mine, factor, count) if factor > 1 and count > 1 else None
 
 
 def before(group: Group) -> frozenset[int]:
-    """The functions before which rows are routed: those whose rows aren't in the Spark tasks of their virtual tasks."""
+    """The functions before which rows are routed, because the rows aren't yet in the Spark tasks of their virtual
+    tasks.
+    """
     there: set[int] = set()
     found: set[int] = set()
     for node in group.nodes:

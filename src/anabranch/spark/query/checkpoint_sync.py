@@ -1,6 +1,7 @@
-"""Makes what a batch rests on durable before anything of the batch is seen: Spark itself doesn't sync its files.
+"""Makes everything that a batch depends on durable before any part of the batch is visible: Spark itself doesn't sync
+its files.
 
-Without it a power cut may leave the entries of the last seconds' batches empty, while outputs hold their records.
+Otherwise a power cut may leave the entries of the last seconds' batches empty, while outputs contain their records.
 """
 
 from __future__ import annotations
@@ -15,21 +16,21 @@ __all__ = ["CheckpointSync"]
 
 _BRANCHES = ("offsets", "commits", "state")
 _AT_ONCE = 8
-"""A disk that is asked to sync several files at once does it in little more time than for one."""
+"""A disk takes hardly longer to sync several files at once than a single one."""
 _POOL = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="syncs")
 _RECENT = 600.0
-"""Seconds. What is so much older than the newest file, the system has long written by itself."""
+"""Seconds. The operating system has long written files that are this much older than the newest one."""
 
 
 class CheckpointSync:
-    """The checkpoint folder of one query; on a local disk, else nothing is done. For one thread."""
+    """The checkpoint folder of one query. Only acts on a local disk. For one thread."""
 
     def __init__(self, uri: str) -> None:
         self._folder = local_folder(uri)
         self._synced: dict[str, set[str]] | None = None
 
     def sync(self) -> int:
-        """Sync all files that are new since the last call; gives how many that were.
+        """Sync all files that are new since the last call, and return how many these were.
 
         Raises:
             OSError: the disk can't.
@@ -53,7 +54,7 @@ class CheckpointSync:
 
 
 def _files(folder: str) -> Iterator[tuple[str, set[str]]]:
-    """The files of a folder, and of those below it, that are written whole."""
+    """The files of a folder, and of those below it, that are written completely before they appear."""
     try:
         entries = list(os.scandir(folder))
     except FileNotFoundError:
@@ -65,7 +66,7 @@ def _files(folder: str) -> Iterator[tuple[str, set[str]]]:
 
 
 def _recent(paths: list[str]) -> list[str]:
-    """Those that were written not long before the newest of them, whatever the machine's clock says now."""
+    """The files that were written not long before the newest of them, whatever the machine's clock says now."""
     times = {path: at for path in paths if (at := _written_at(path)) is not None}
     newest = max(times.values(), default=0.0)
     return [path for path, at in times.items() if at >= newest - _RECENT]

@@ -1,7 +1,7 @@
-"""A lane's event time on its way to Spark: a file that the lane keeps, and the source that hands it on as data.
+"""A lane's event time on its way to Spark: a file that the lane writes, and the source that passes it on as data.
 
-The source's offset is the lane's :class:`Progress`, so it stands in the offset log, and planning, cloning and resetting
-edit one line of it. Its only row, when the watermark has risen, is the watermark.
+The source's offset is the lane's :class:`Progress`, so it is in the offset log, and planning, copying and resetting
+edit one line of it. When the watermark has risen, the source has a single row with it.
 """
 
 from __future__ import annotations
@@ -43,9 +43,8 @@ class Clock:
     """What a lane knows after a batch. ``delays`` and ``positions`` are by SSP, written ``system/stream/partition``.
 
     ``delays`` are in ms, None for SSPs of intermediate streams; ``positions`` are those at the end of the batch.
-    ``window``: by which the lane goes if it has windows of processing time; ``newest``: when the last record was taken
-    in then, in Unix ms. ``at``: the lane's processing time, in Unix ms, when the clock that nobody sets stood at
-    ``boot`` seconds.
+    ``window``: set if the lane has windows of processing time; ``newest``: when the last record was taken in then, in
+    Unix ms. ``at``: the lane's processing time, in Unix ms, when the clock that can't be set was at ``boot`` seconds.
     """
 
     progress: Progress
@@ -57,7 +56,7 @@ class Clock:
     boot: float = 0.0
 
     def write(self, path: Path) -> None:
-        """Replace the file. It holds no more than what can be found out again: it needn't outlive the process."""
+        """Replace the file. It only contains what can be determined again, so it need not outlive the process."""
         part = path.with_suffix(".part")
         held: dict[str, Any] = {"progress": self.progress.to_builtins()}
         held |= {"delays": self.delays, "positions": self.positions}
@@ -74,21 +73,21 @@ class Clock:
 
     @property
     def idle(self) -> list[str]:
-        """The SSPs that hold the watermark back no more, for nothing comes from them."""
+        """The SSPs that no longer hold the watermark back, because nothing arrives from them."""
         return progress.resting(self.progress, self.delays)
 
     def now(self, wall: int, boot: float) -> int:
-        """The lane's processing time, in Unix ms, by the machine's clock and the one that nobody sets."""
+        """The lane's processing time, in Unix ms, from the machine's clock and the one that can't be set."""
         return batch_time.now(self.at, (boot - self.boot) * 1000, wall)
 
     def heard(self, system: Callable[[str], System], now: int, idle: Mapping[str, int] = _NOBODY) -> Progress:
-        """The progress with what other lanes have told meanwhile, in the part of the streams that this one has read;
-        of processing time, with what follows from the time that it is.
+        """The progress including what other lanes have reported meanwhile in the part of the streams that this one has
+        read, and for processing time, the consequences of the present time.
 
         Args:
-            system: gives one by its name; it isn't called unless the lane reads an intermediate stream.
+            system: returns a system by name; only called if the lane reads an intermediate stream.
             now: the lane's processing time, in Unix ms.
-            idle: the SSPs that seemed so, with the position of each; one that has been read further since, isn't.
+            idle: the SSPs that seemed idle, each with its position; one that has been read further since isn't idle.
         """
         if self.window is not None:
             closed = processing.closed(self.window, self.newest, max(now, self.newest))
@@ -104,7 +103,7 @@ class Clock:
 
 
 def read(path: Path) -> Clock | None:
-    """What was written last; None before the first time."""
+    """The last clock that was written; None before the first one."""
     try:
         held = json.loads(path.read_text())
     except FileNotFoundError:
@@ -116,14 +115,14 @@ def read(path: Path) -> Clock | None:
 
 
 def note_idle(path: Path, idle: Mapping[str, int]) -> None:
-    """Keep which SSPs seem idle, beside the clock of that path."""
+    """Record which SSPs seem idle, next to the clock at that path."""
     part = path.with_suffix(".idle-part")
     part.write_text(json.dumps(idle))
     part.replace(path.with_suffix(_IDLE))
 
 
 def idle_at(path: Path) -> dict[str, int]:
-    """The inverse; none before the first time."""
+    """The inverse; empty before the first time."""
     try:
         held: dict[str, int] = json.loads(path.with_suffix(_IDLE).read_text())
     except FileNotFoundError:
@@ -132,17 +131,17 @@ def idle_at(path: Path) -> dict[str, int]:
 
 
 def forget(path: Path) -> None:
-    """Remove the clock of that path, and what stands beside it."""
+    """Remove the clock at that path, and the file next to it."""
     for each in (path, path.with_suffix(_IDLE)):
         each.unlink(missing_ok=True)
 
 
 def reached(last: Batch | None, path: str | None) -> int:
-    """How far a lane is in processing time, in Unix ms: its next batch is planned then at the earliest.
+    """A lane's processing time, in Unix ms: its next batch is planned at this time or later.
 
     Args:
-        last: the batch that was planned last.
-        path: of its clock, which is set; None: it has no windows of processing time.
+        last: the last planned batch.
+        path: the path of its clock, which has been written; None: it has no windows of processing time.
     """
     planned = 0 if last is None or last.drains else last.at
     if path is None:
@@ -167,18 +166,18 @@ def _without_cursors(of: Progress) -> Progress:
 
 
 def is_of_clock(offset: object) -> bool:
-    """Whether an offset in a query's progress is that of a clock, whose rows are of no stream."""
+    """Whether an offset in a query's progress belongs to a clock, whose rows come from no stream."""
     told = json.loads(offset) if isinstance(offset, str) else offset
     return isinstance(told, dict) and told.get("source") == progress.SOURCE
 
 
 def carried(systems: Systems) -> str:
-    """Systems as an option. Secrets stay references."""
+    """Systems as an option value. Secrets stay references."""
     return base64.b64encode(pickle.dumps(systems)).decode()
 
 
 class EventTimeSource(DataSource):
-    """Options: ``file`` (of the clock), ``systems`` (see :func:`carried`); ``rows`` "false": it has none."""
+    """Options: ``file`` (the clock's), ``systems`` (see :func:`carried`); ``rows`` "false": it returns no rows."""
 
     @classmethod
     def name(cls) -> str:

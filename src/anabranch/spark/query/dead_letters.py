@@ -1,6 +1,6 @@
-"""Records that could not be processed: Python workers put them aside, the driver publishes them with their batch.
+"""Records that could not be processed: Python workers set them aside, and the driver publishes them with their batch.
 
-A dead letter is the record itself, bytes, headers and timestamp, with headers that say what happened.
+A dead letter is the record itself (bytes, headers and timestamp), with headers that say what happened.
 """
 
 from __future__ import annotations
@@ -31,23 +31,25 @@ from anabranch.systems.output import Output, Target, Written
 from anabranch.systems.records import RECORD_SCHEMA
 
 PREFIX = "anabranch."
-"""What the names of our headers begin with: error, operator, stream, partition, offset, job, cut."""
+"""The prefix of our headers' names: error, operator, stream, partition, offset, job, cut."""
 
 _CUT = f"{PREFIX}cut"
 
 _Derived = tuple[int, bytes | None, bytes, str]
-"""Of a row that comes of no single record: its offset (negative, or 0 if it comes of state), key, value and error."""
+"""A row that doesn't come from a single record: its offset (negative, or 0 if it comes from state), key, value and
+error.
+"""
 
 _HEADER_BYTES = 10
 
 STATE = -1
-"""The source of a row that an operator with state has made."""
+"""The source of a row that a stateful operator has made."""
 _HEADERS = RECORD_SCHEMA.get_field_index("headers")
 
 
 @dataclass(frozen=True)
 class Letters:
-    """Where the dead letters of one stream go, and how they get there."""
+    """The stream for another stream's dead letters, and the way there."""
 
     target: Target
     output: Output
@@ -55,11 +57,12 @@ class Letters:
 
 @dataclass(frozen=True)
 class WorkerDeadLetters:
-    """What workers need to put records aside. Travels with functions.
+    """What workers need to set records aside. Travels with functions.
 
-    ``streams``: stream by the id of the node that reads it; ``systems``: of those streams; ``letters``: by stream.
-    ``operators``: the name of an operator, by what messages call it; ``slots``: the names of the lane's slots.
-    ``gathers``: tasks only tell what they reject, and :func:`put` writes it, for each slot must be written by one.
+    ``streams``: streams by the id of the node that reads them; ``systems``: those of these streams; ``letters``: by
+    stream. ``operators``: operators' names, by the names used in messages; ``slots``: the names of the lane's slots.
+    ``gathers``: tasks only report what they reject, and :func:`put` writes it, because each slot must be written by one
+    task.
     """
 
     job: str
@@ -72,11 +75,11 @@ class WorkerDeadLetters:
     gathers: bool = False
 
     def rejects(self, operator: str, keep: bool) -> Rejects:
-        """For one Spark task of one operator. ``keep`` false: records are counted and dropped."""
+        """For one Spark task of one operator. ``keep`` false: records are only counted and dropped."""
         return Rejects(self, operator, keep)
 
     def slot(self, operator: str, stream: str, partition: int) -> int:
-        """The number of the slot for what an operator rejects of a partition; of a state partition for stream ''."""
+        """The number of the slot for an operator's dead letters of a partition; of a state partition for stream ''."""
         part = f"{self.systems[stream].name}/{stream}/{partition}" if stream else f"state-{partition}"
         name = f"{self.operators.get(operator, operator)}:{part}"
         if name not in self.slots:
@@ -89,7 +92,7 @@ class WorkerDeadLetters:
 
 @dataclass
 class Rejects:
-    """The records that an operator has rejected in one Spark task; what it adds up to is told when it is closed.
+    """The records that an operator has rejected in one Spark task; the totals are reported when it is closed.
 
     Threads may add at the same time.
     """
@@ -103,11 +106,11 @@ class Rejects:
     _adding: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, origin: Mapping[str, Any], error: str, row: Mapping[str, Any] | pa.RecordBatch | None = None) -> None:
-        """Reject what came of one record. Raises nothing that depends on what is in it.
+        """Reject the result of one record. Raises nothing that depends on its content.
 
         Args:
             origin: the row's hidden column.
-            row: what stands for a row that comes of no single record; or a batch of that row.
+            row: the row to write if it doesn't come from a single record; or a batch with that row.
         """
         error = error_text.bounded(error)
         with self._adding:
@@ -138,7 +141,7 @@ class Rejects:
             self.close()
 
     def close(self) -> None:
-        """Write them durably, and tell the driver what was written."""
+        """Write them durably, and report to the driver what was written."""
         if not self._count:
             return
         if self.aside.gathers and self.keep:
@@ -206,7 +209,7 @@ class Rejects:
 
 
 def _values(row: pa.RecordBatch) -> dict[str, Any]:
-    """The columns of a row, as values of Python; of what is none that Python has, the text."""
+    """The columns of a row as Python values, or as text if Python has no such type."""
     found = {}
     for name, column in zip(row.schema.names, row.columns, strict=True):
         try:
@@ -217,14 +220,15 @@ def _values(row: pa.RecordBatch) -> dict[str, Any]:
 
 
 def _first(derived: list[_Derived]) -> int:
-    """A number for rows that come of no single record: another one in each Spark task, the same when they are made
-    again. Negative, unlike offsets."""
+    """A number for rows that don't come from a single record: different in each Spark task, the same when they are
+    computed again. Negative, unlike offsets.
+    """
     least = min((offset for offset, *_ in derived), default=0)
     return least if least < 0 else -1 - task_number()
 
 
 def fitting(letters: Iterable[pa.RecordBatch], limit: float) -> Iterator[pa.RecordBatch]:
-    """Limits dead letters to this many bytes: a larger one gets only the beginning of its value, and a header with the
+    """Limits dead letters to this many bytes: a larger one only gets the beginning of its value, and a header with the
     full length.
     """
     for batch in letters:
@@ -244,7 +248,7 @@ def fitting(letters: Iterable[pa.RecordBatch], limit: float) -> Iterator[pa.Reco
 
 
 def _sizes(letters: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """The bytes of each, with what Kafka adds to a header at most."""
+    """The size of each in bytes, with the most that Kafka adds to a header."""
     found = np.zeros(letters.num_rows, np.int64)
     for name in ("key", "value"):
         found += pc.fill_null(pc.binary_length(letters.column(name)), 0).to_numpy(zero_copy_only=False)
@@ -274,7 +278,7 @@ def _cut(row: dict[str, Any], limit: int) -> dict[str, Any]:
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """What an operator has rejected of a partition in one Spark task; see :class:`Rejects`."""
+    """The records of a partition that an operator has rejected in one Spark task; see :class:`Rejects`."""
 
     operator: str
     source: int
@@ -285,7 +289,7 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class _TaskReport(msgspec.Struct, frozen=True):
-    """What a task tells the driver: of a replayed task, the last word counts."""
+    """A task's report to the driver: if a task is repeated, the last report counts."""
 
     operator: str
     slot: int
@@ -303,15 +307,16 @@ class _TaskReportsParam(AccumulatorParam[list[Any]]):
 
 
 def listening(context: SparkContext) -> Accumulator[list[Any]]:
-    """What tasks have said, heard by the driver when they have ended."""
+    """The reports of tasks, which the driver receives when they have ended."""
     said: Accumulator[list[Any]] = context.accumulator([], _TaskReportsParam())
     return said
 
 
 @dataclass(frozen=True)
 class TaskReports:
-    """What tasks have said: the dead letters that were ``written``, how many records were ``dropped``, and, by operator
-    and the part of the lane that its slot is for, how many were put ``aside``."""
+    """The contents of tasks' reports: the dead letters that were ``written``, how many records were ``dropped``, and
+    how many were set ``aside``, by operator and by the part of the lane that the slot is for.
+    """
 
     written: list[Written]
     dropped: int
@@ -319,7 +324,7 @@ class TaskReports:
 
 
 def heard(aside: WorkerDeadLetters) -> TaskReports:
-    """What was said since the last call."""
+    """The reports since the last call."""
     said = aside.said.value
     aside.said.value = []
     last = {(each.operator, each.slot, each.first): each for each in said if each.written}
@@ -333,7 +338,7 @@ def heard(aside: WorkerDeadLetters) -> TaskReports:
 
 
 def put(spark: SparkSession, aside: WorkerDeadLetters) -> None:
-    """Write what tasks have told since the last call: each slot's in one Spark task."""
+    """Write what tasks have reported since the last call: each slot in one Spark task."""
     said: list[Any] = aside.said.value
     told = [each for each in said if isinstance(each, Rejected)]
     if not told:
@@ -362,7 +367,7 @@ def gathered(aside: WorkerDeadLetters, told: Iterable[Rejected]) -> list[Rejecte
 
 
 def _putting(aside: WorkerDeadLetters) -> Any:
-    """For ``mapInArrow`` over what was rejected, a slot in each row: writes it, gives nothing."""
+    """For ``mapInArrow`` over rejected records with a slot in each row: writes them, and returns nothing."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -376,7 +381,8 @@ def _putting(aside: WorkerDeadLetters) -> Any:
 
 
 def looked_through(aside: WorkerDeadLetters, operator: str, dropping: Collection[str]) -> Any:
-    """For ``mapInArrow`` over rows of (source, partition, offset, fault, reason): rejects each record, gives nothing.
+    """For ``mapInArrow`` over rows of (source, partition, offset, fault, reason): rejects each record, and returns
+    nothing.
 
     ``dropping``: the faults whose records are only counted.
     """

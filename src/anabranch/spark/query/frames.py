@@ -1,4 +1,4 @@
-"""The streaming frames of a lane: its sources and operators as Spark is to compute them."""
+"""The streaming frames of a lane: the sources and operators that Spark computes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ __all__ = ["LaneFrames"]
 
 @dataclass(frozen=True)
 class LaneFrames:
-    """``folder``: the checkpoint folder as Spark takes it; ``clock``: a local file for the lane's event time;
-    ``nothing``: its batches read nothing; ``pacer`` gives what sizes them."""
+    """``folder``: the checkpoint folder in the form for Spark; ``clock``: a local file for the lane's event time;
+    ``nothing``: its batches read nothing; ``pacer`` returns what sizes them.
+    """
 
     plan: LanePlan
     sources: LaneSources
@@ -87,10 +88,10 @@ class LaneFrames:
         return self.plan.job.spark.readStream.format(clock.FORMAT).options(**options).load()
 
     def _watermarked(self, frame: DataFrame, column: str, behind: int) -> DataFrame:
-        """The frame with the lane's watermark on a column: of a row of the clock's, which then goes no further.
+        """The frame with the lane's watermark on a column, from a row of the clock that then goes no further.
 
-        Only the clock has ``withWatermark``, and it comes first: else a sparse stream would hold the watermark back.
-        ``behind``: how many ms the operator has to stay behind the watermark.
+        Only the clock has ``withWatermark``, and it comes first: otherwise a sparse stream would hold the watermark
+        back. ``behind``: by how many ms the operator must stay behind the watermark.
         """
         if not self.sources.has_event_time:
             delays = [
@@ -122,7 +123,7 @@ class LaneFrames:
         return Lookups(load, self.plan.job.schemas, monotonic)
 
     def ticking(self, frame: DataFrame) -> DataFrame:
-        """A frame without state that still has batches when only the lane's event time has gone on."""
+        """A stateless frame that still has batches when only the lane's event time has advanced."""
         if not self.sources.delays or (self.plan.group.stateful is not None and is_timed(self.plan.group.stateful)):
             return frame
         nothing = [F.lit(None).cast(f.dataType).alias(f.name) for f in frame.schema]
@@ -130,7 +131,7 @@ class LaneFrames:
 
     @cached_property
     def whole(self) -> tuple[DataFrame | None, int | None]:
-        """The streaming frame, of what is written, or of the rows of an operator and its id; None: there isn't one."""
+        """The streaming frame of the rows to write; or of the rows of an operator, with its id. None: there is none."""
         group, context, sinks = self.plan.group, self.context, self.outputs.sinks
         frames = by_node(self.sources.all, lambda s: s.rows(s.observed(s.opened(self.streamed(s)))))
         way = evaluation.trunk(group, frames, context)

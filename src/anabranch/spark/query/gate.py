@@ -1,4 +1,6 @@
-"""Whether a batch may still be broken off: what others may see of it passes a gate, which can be shut before that."""
+"""Whether a batch may still be broken off: everything that makes it visible to others passes a gate, which can be shut
+before that.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,9 @@ class BrokenOffError(Exception):
 
 @dataclass(frozen=True)
 class Visible:
-    """What others may see of a batch: ``what`` was done. ``exact``: where it is seen once, or else more often if the
-    records are read again under another number."""
+    """What others may see of a batch: ``what`` was done. ``exact``: each record is seen once there, so it would be
+    repeated if the records were read again under another batch number.
+    """
 
     what: str
     exact: bool
@@ -28,16 +31,19 @@ class Visible:
 
 @dataclass
 class Gate:
-    """Of the batches of one query, of which one is written at a time; shut, it stays so. Thread-safe.
+    """The gate for the batches of one query, of which only one is written at a time; once shut, it stays shut.
+    Thread-safe.
 
-    A batch is written by a thread of Spark's calls, which goes on for some time after its query was stopped. It calls
-    :meth:`passes` right before each thing that others may see: either it is noted there first, and :meth:`shut` says
-    so, or the gate was shut first, and it is never done.
+    A batch is written by a thread that Spark calls, which goes on for some time after its query was stopped. It calls
+    :meth:`passes` right before each step that others may see: either that step is recorded first, and :meth:`shut`
+    reports it, or the gate was shut first, and the step never happens.
     """
 
     clock: Callable[[], float] = monotonic
     check_owner: Callable[[], object] = lambda: None
-    """Raises FencedError if the lane's folder is another process's by now: nothing may be seen of a batch then."""
+    """Raises FencedError if the lane's folder belongs to another process by now: then nothing of a batch may become
+    visible.
+    """
     number: int = -1
     begun_at: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -45,15 +51,16 @@ class Gate:
     _is_shut: bool = False
 
     def begins(self, number: int) -> None:
-        """A batch begins to be written: nothing is seen of it. Raises BrokenOffError if the gate is shut."""
+        """Record that a batch begins to be written and isn't visible yet. Raises BrokenOffError if the gate is shut."""
         with self._lock:
             self._check()
             self._seen = []
             self.number, self.begun_at = number, self.clock()
 
     def check(self) -> None:
-        """Raises BrokenOffError if the gate is shut, FencedError if another process has the lane. Call it before work
-        that nobody sees: it would be for nothing."""
+        """Raises BrokenOffError if the gate is shut, FencedError if another process has the lane. Call it before
+        invisible work, which would be done in vain.
+        """
         self.check_owner()
         with self._lock:
             self._check()
@@ -68,8 +75,9 @@ class Gate:
             self._seen.append(Visible(what, exact))
 
     def shut(self, *, duplicates: bool = False) -> str:
-        """Let nothing more of the batch be seen. Gives what may have been seen of it: then the gate stays open;
-        ``duplicates``: unless that is seen more than once wherever a batch is run again."""
+        """Let nothing more of the batch become visible. Returns what may be visible already: then the gate stays open,
+        unless ``duplicates`` are accepted and it is an output that repeats rows whenever a batch is run again.
+        """
         with self._lock:
             seen = [each.what for each in self._seen if each.exact or not duplicates]
             self._is_shut = self._is_shut or not seen
@@ -77,8 +85,9 @@ class Gate:
 
     @contextmanager
     def quietly(self) -> Iterator[None]:
-        """What fails in the block for the batch was broken off is told as that alone: Spark looks through what it is
-        told with an expression that long texts are too long for."""
+        """If the body fails because the batch was broken off, only that is raised: Spark searches error texts with an
+        expression that can't handle long ones.
+        """
         try:
             yield
         except Exception:
@@ -88,7 +97,7 @@ class Gate:
 
     @property
     def seconds(self) -> float:
-        """For how long the batch has been written."""
+        """How long the batch has been in writing."""
         return self.clock() - self.begun_at
 
     def _check(self) -> None:

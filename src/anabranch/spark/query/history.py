@@ -1,4 +1,6 @@
-"""What a running query says of the batches that it has run, at a cost that doesn't grow with how many it remembers."""
+"""Information about the batches that a running query has completed, at a cost that doesn't grow with how many it
+remembers.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,15 @@ from anabranch.spark.query import clock
 __all__ = ["BatchRun", "newest", "since"]
 
 _STATE_BYTES = "rocksdbSstFileSize"
-"""What Spark's RocksDB calls the size of all files of a state."""
+"""RocksDB's name in Spark for the size of all files of a state."""
 
 
 @dataclass(frozen=True)
 class BatchRun:
-    """A batch that was run: the records that it read, how long it took, its groups of late rows, and the rows of state
-    after it. ``seconds`` are those of its parts: a query that is held waits, too. ``ended``: when, in seconds since
-    1970; ``state_bytes``: of the files that keep the state."""
+    """A completed batch: the records that it read, its duration, its groups of late rows, and the rows of state after
+    it. ``seconds`` is the sum of its parts, because a held query also waits. ``ended``: when, in seconds since 1970;
+    ``state_bytes``: the size of the state's files.
+    """
 
     number: int
     rows: int
@@ -35,12 +38,12 @@ class BatchRun:
 
 
 def newest(spark: SparkSession, query: StreamingQuery) -> str:
-    """What tells the newest news of a query from older ones; '' while there are none."""
+    """A tag for the newest report of a query, to recognize newer ones; '' while there is none."""
     return query_progress.newest(spark, query)
 
 
 def since(spark: SparkSession, query: StreamingQuery, batch: int) -> list[BatchRun]:
-    """The batches after one that a query has run, oldest first, as far as it remembers them."""
+    """The batches that a query has completed after the given one, oldest first, as far as it remembers them."""
     found: list[BatchRun] = []
     for text in query_progress.recent(spark, query):
         told = json.loads(text)

@@ -1,4 +1,4 @@
-"""A lane's own event time: how far it is after each batch, as Spark and the lanes behind it are told."""
+"""A lane's own event time: how far it has come after each batch, as reported to Spark and to the lanes downstream."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ __all__ = ["LaneTime"]
 class LaneTime:
     """The event time of one lane.
 
-    ``path``: the file of its clock, None if it has no event time; ``delays`` of its SSPs, by which it goes, or the
-    ``window`` of processing time. ``inherited`` gives how far in event time the lanes were that it goes on from, None
-    if it goes on from none.
+    ``path``: the file of its clock, None if it has no event time; ``delays``: those of its SSPs; or the ``window`` of
+    processing time. ``inherited`` returns the event time of the lanes from which it continues, None if there are none.
     """
 
     lane: Lane
@@ -38,7 +37,8 @@ class LaneTime:
 
     def begin(self, last: Batch | None, pending: bool) -> None:
         """Set the clock before the query starts. ``last``: the last planned batch; unless it is ``pending``, and runs
-        again anyway, what it had is read once more."""
+        again anyway, its records are read once more.
+        """
         if self.path is None:
             return
         self.path.unlink(missing_ok=True)
@@ -68,7 +68,7 @@ class LaneTime:
         Clock(now, self.delays, positions, self.window, newest, batch.at, boottime()).write(self.path)
 
     def control(self, batch: Batch) -> Control:
-        """What lanes that read this one's output are told with a batch."""
+        """The control record that a batch sends to the lanes that read this lane's output."""
         return Control(
             lane=self.lane.id,
             watermark=batch.progress.watermark,

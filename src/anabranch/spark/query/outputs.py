@@ -1,4 +1,6 @@
-"""Where a lane's rows go: its sinks, their slots, what publishes them, and what it can't process."""
+"""Where a lane's rows go: its sinks, their slots, what publishes them, and what happens to records that it can't
+process.
+"""
 
 from __future__ import annotations
 
@@ -50,11 +52,11 @@ _KEYLESS = "the key is null, and the operator keeps its rows by key"
 
 @dataclass(frozen=True)
 class LaneOutputs:
-    """What becomes of the rows of a lane, and of what it can't process.
+    """What happens to the rows of a lane, and to records that it can't process.
 
-    ``planned`` gives what the offset log says of a batch; ``clock``: a local file for the lane's event time;
-    ``inherited`` gives how far in event time the lanes were that it goes on from; ``dropped`` is told how many records
-    each batch has dropped; what others may see of a batch passes the ``gate``.
+    ``planned`` returns a batch's entry in the offset log; ``clock``: a local file for the lane's event time;
+    ``inherited`` returns the event time of the lanes from which it continues; ``dropped`` is called with how many
+    records each batch has dropped; everything that makes a batch visible passes the ``gate``.
     """
 
     plan: LanePlan
@@ -78,7 +80,7 @@ class LaneOutputs:
 
     @property
     def repeats(self) -> str:
-        """What it does again with a batch that is run again; empty: nothing."""
+        """What is written again when a batch is run again; empty: nothing."""
         written = [node for node in self.plan.group.sinks if node.kind != "foreach_batch"]
         plain = sorted(
             stream
@@ -90,12 +92,12 @@ class LaneOutputs:
         return " and ".join([*told, *(f"is given to {name}" for name in called)])
 
     def take(self, new: bool) -> None:
-        """Make the lane's outputs ours: nobody who had them before can write to them any more. ``new``: nobody had."""
+        """Take the lane's outputs: former owners can't write to them any more. ``new``: there were none."""
         for publisher in self.publishers.values():
             publisher.take(new)
 
     def refresh(self) -> None:
-        """Say once more that the lane's slots are ours, so that what tells it doesn't expire."""
+        """Renew the markers of the lane's slots, so that they don't expire."""
         for publisher in self.publishers.values():
             if publisher.slotted:
                 publisher.take(new=False)
@@ -107,13 +109,14 @@ class LaneOutputs:
         return len(set(read)) < len(read) or any(self._spreads(node) for node in self.plan.group.nodes)
 
     def _spreads(self, node: Node) -> bool:
-        """Whether records of one partition may be in several Spark tasks behind it."""
+        """Whether records of one partition may be in several Spark tasks after this node."""
         return node.kind == "transform" or is_shuffle(node) or self.plan.group.rejoins(node)
 
     @cached_property
     def _gathers(self) -> bool:
-        """Whether what one slot puts aside may come from several Spark tasks, where it must be written by one; or even
-        one record may, of a broadcast."""
+        """Whether dead letters of one slot may come from several Spark tasks although one must write them; or even a
+        single record may, if it is broadcast.
+        """
         job = self.plan.settings.job
         keyed = any(rule(node).stateful or node.kind == "partition_by" for node in self.plan.group.nodes)
         aside = job.on_error == _ASIDE or (keyed and job.on_null_key == _ASIDE)
@@ -146,12 +149,12 @@ class LaneOutputs:
 
     @cached_property
     def late(self) -> Counter[str]:
-        """How many rows were put aside for they were late, by SSP."""
+        """How many late rows were written as dead letters, by SSP."""
         return Counter()
 
     @cached_property
     def publishers(self) -> dict[str, Publisher]:
-        """How the lane writes exactly once, by the system."""
+        """What writes exactly once, by system."""
         written = [stages.stream_of(self.plan.graph, n) for n in self.plan.group.sinks if n.kind != "foreach_batch"]
         exact = [
             *self.plan.lane.dead_letters.values(),
@@ -176,7 +179,7 @@ class LaneOutputs:
         return output if output in self.tables else ""
 
     def written_to_table(self, node: Node, rows: DataFrame) -> list[Written]:
-        """Write what comes to the sink of a table."""
+        """Write the rows that reach the sink of a table."""
         output = self.table(node)
         owner = Owner(self.plan.lane.job, self.plan.lane.id, self.epoch)
         schema = tables.schema_of(self.plan.job.schemas[node.inputs[0]], label(node))
@@ -193,7 +196,9 @@ class LaneOutputs:
             kept.unpersist()
 
     def _keyless(self, frames: dict[int, DataFrame]) -> DataFrame:
-        """Of some records' rows, those that come to the state with null keys, as :meth:`Source.faulty` tells it."""
+        """Of the rows of some records, those that reach the state with null keys, as :meth:`Source.faulty` reports
+        them.
+        """
         at = [meta_column.field(name) for name in ("source", "partition", "offset")]
         sides = evaluation.before_state(self.plan.group, frames, self.plan.bare_context)
         said = [F.lit("null_key").alias("fault"), F.lit(_KEYLESS).alias("reason")]
@@ -239,7 +244,7 @@ class LaneOutputs:
 
     @property
     def slotted_partitions(self) -> dict[int, tuple[int, int]]:
-        """The source and partition that the rows of a slot come from, where they come of records as they are."""
+        """The source and partition of a slot's rows, if they are unchanged records."""
         if self.plan.group.stateful is not None or not any(each.slotted for each in self.publishers.values()):
             return {}
         slots = {ssp: number for number, ssp in enumerate(self.plan.lane.slots)}
@@ -247,8 +252,9 @@ class LaneOutputs:
         return {slots[ssp]: place for ssp, place in places.items() if ssp in slots}
 
     def plain(self, streams: Mapping[int, str]) -> dict[int, PlainWriter]:
-        """What writes the outputs that are written at least once, by their numbers. They are all of one system: outputs
-        of several are those of several groups."""
+        """The writers of at-least-once outputs, by number. All are of one system: outputs to several systems belong to
+        several groups.
+        """
         plain = {number: stream for number, stream in streams.items() if self.plan.is_plain(stream)}
         if not plain:
             return {}
@@ -311,20 +317,21 @@ class LaneOutputs:
         )
 
     def out_of_time(self, batch: Batch) -> bool:
-        """Whether records of a batch would fall into windows of processing time that are closed: when it was planned,
-        the clock had been set back."""
+        """Whether records of a batch would fall into closed windows of processing time, because the clock had been set
+        back when it was planned.
+        """
         return self.plan.by_intake and batch.at < batch.watermark and self.time.reads(batch)
 
     def settle(self) -> None:
-        """Let readers see what the lane has published, once it has ended."""
+        """Wait until readers can see what the lane has published, once it has ended."""
         self.publishing.settle()
 
     @property
     def tells_time(self) -> bool:
-        """Whether others go by the lane's event time."""
+        """Whether others depend on the lane's event time."""
         return bool(self.publishing.timed)
 
     @property
     def put_aside(self) -> int:
-        """How many records this lane has ever put aside."""
+        """How many dead letters this lane has ever written."""
         return self.publishing.put_aside()

@@ -1,4 +1,4 @@
-"""Which records and which rows of state are a lane's own, by the bytes of their keys."""
+"""Which records and which rows of state belong to a lane, by the bytes of their keys."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ __all__ = ["of_key", "of_keys", "of_records", "of_state", "of_tasks", "taken"]
 
 
 def of_records(lane: Lane, ssps: Iterable[SSP], key: Column) -> Column | None:
-    """Whether the lane takes a record, by its partition, its offset and the bytes of its key (a null key counts as its
-    offset): only those of its buckets, and only from where each of them begins. None: all that it reads.
+    """Whether the lane takes a record, by its partition, its offset and the bytes of its key (the offset replaces a
+    null key): only records of its buckets, and only from each bucket's start on. None: it takes everything that it
+    reads.
 
     Args:
-        ssps: the whole partitions of one stream, of those that the lane reads.
+        ssps: the whole partitions of one stream that the lane reads.
     """
     begins = {ssp.partition: floors(lane, ssp) for ssp in ssps}
     if all(len(set(each)) == 1 for each in begins.values()):
@@ -29,7 +30,7 @@ def of_records(lane: Lane, ssps: Iterable[SSP], key: Column) -> Column | None:
 
 
 def taken(begins: Mapping[int, Sequence[int]], hashed: Column) -> Column:
-    """Whether a record is one of those. ``begins``: by partition, for each bucket the offset of the first one."""
+    """Whether a record is one of those. ``begins``: by partition, the first offset for each bucket."""
     alike: dict[tuple[int, ...], list[int]] = {}
     for partition, each in begins.items():
         alike.setdefault(tuple(each), []).append(partition)
@@ -44,17 +45,17 @@ def taken(begins: Mapping[int, Sequence[int]], hashed: Column) -> Column:
 
 
 def of_key(key: Column, offset: Column) -> Column:
-    """What :func:`bucket` takes for a record."""
+    """The hash of a record's key, for :func:`bucket`."""
     return F.when(key.isNull(), offset).otherwise(F.xxhash64(key))
 
 
 def bucket(hashed: Column, factor: int) -> Column:
-    """A bucket, as :func:`anabranch.model.hashing.bucket` has it."""
+    """A bucket, by the same formula as :func:`anabranch.model.hashing.bucket`."""
     return F.pmod(hashed, F.lit(factor).cast("bigint"))
 
 
 def bucket_of_row(factor: int) -> Column:
-    """The bucket of the key of the record that a row comes from."""
+    """The bucket of a row, from the key of its record."""
     return bucket(of_key(meta_column.field("key"), meta_column.field("offset")), factor)
 
 
@@ -68,10 +69,10 @@ def _taken(begins: Sequence[int], hashed: Column) -> Column:
 
 
 def of_state(lane: Lane) -> Column | None:
-    """Whether a row that state has given is of one of the lane's tasks; None: all that it has are.
+    """Whether a row from state belongs to one of the lane's tasks; None: all of them do.
 
-    A lane that was split off has the other tasks' state as well. The condition stays behind the operator: what the
-    optimiser understands it would move before it, where it means something else.
+    After a split, a lane also has the other tasks' state. The condition must stay after the operator: if the optimizer
+    understood it, it would move it before the operator, where it means something else.
     """
     if not lane.predecessors:
         return None
@@ -80,12 +81,12 @@ def of_state(lane: Lane) -> Column | None:
 
 
 def of_keys(lane: Lane, task: Column, key: Column) -> Column:
-    """Whether state is the lane's own, by the number of its task (at factor 1) and the bytes of its key."""
+    """Whether state belongs to the lane, by the number of its task (at factor 1) and the bytes of its key."""
     return of_tasks(owned(lane), lane.factor, task, F.xxhash64(key))
 
 
 def of_tasks(own: Mapping[int, frozenset[int]], factor: int, task: Column, hashed: Column) -> Column:
-    """Whether a row is of one of these tasks, by number, and of one of the buckets that it is given with."""
+    """Whether a row belongs to one of these tasks, by number, and to one of the buckets given for it."""
     alike: dict[frozenset[int], list[int]] = {}
     for number, buckets in own.items():
         alike.setdefault(buckets, []).append(number)

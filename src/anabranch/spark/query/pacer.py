@@ -1,4 +1,4 @@
-"""Sizes the batches of a lane's query by time: after each one, its sources have new limits."""
+"""Sizes the batches of a lane's query by time: after each batch, its sources get new limits."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ from anabranch.spark.query import clock
 __all__ = ["Pacer", "name_of"]
 
 _REMEMBERED = 16
-"""Of so many batches it is known how long they were written, until the query says how long they took in all."""
+"""For how many batches the writing time is remembered until the query reports their total time."""
 
 _BESIDES = 4
 
 
 class Pacer:
-    """Of one lane. Thread-safe.
+    """The pacer of one lane. Thread-safe.
 
     Args:
-        first: the records of the first batch.
-        most: of each source.
-        inputs: the names of the lane's inputs as :func:`name_of` has them, each with where the lane begins to read its
-            partitions.
+        first: the number of records in the first batch.
+        most: the limit for each source.
+        inputs: the names of the lane's inputs, from :func:`name_of`, each with the start offsets of its partitions.
     """
 
     def __init__(
@@ -54,21 +53,21 @@ class Pacer:
 
     @property
     def limit(self) -> int:
-        """How many records the next batch may have, of all inputs."""
+        """How many records the next batch may have, from all inputs together."""
         return self._pace.limit
 
     @property
     def is_known(self) -> bool:
-        """Whether the limit comes from the time that batches took."""
+        """Whether the limit is based on the duration of batches."""
         return bool(self._pace.ran) and not math.isinf(self._pace.aim.target)
 
     @property
     def shares(self) -> dict[str, int]:
-        """How many each input may give to it, by name."""
+        """How many of these each input may contribute, by name."""
         return dict(self._shares)
 
     def go_on(self, former: Pacer) -> None:
-        """Go on from what was found out with a former query of the lane."""
+        """Continue with the experience from a former query of the lane."""
         with self._lock:
             aim = replace(self._pace.aim, least=min(self._pace.aim.least, former._pace.aim.least))
             self._pace = replace(former._pace, aim=aim)
@@ -76,22 +75,22 @@ class Pacer:
             self._shares = self._even()
 
     def failed(self, rows: int, told: BatchRun | None = None) -> None:
-        """A batch of so many records takes longer than it may. ``told``: see :meth:`Pace.failed`."""
+        """Record that a batch of this many records takes longer than it may. ``told``: see :meth:`Pace.failed`."""
         with self._lock:
             self._pace = self._pace.failed(rows, told)
 
     def begin(self) -> None:
-        """A query of the lane is started."""
+        """Record that a query of the lane starts."""
         with self._lock:
             self._limits, self._at, self._given = None, {}, {}
 
     def limits(self, query: StreamingQuery) -> ReadLimits:
-        """Those of the query of the lane that runs."""
+        """The limits of the lane's running query."""
         with self._lock:
             return self._limits_of(query)
 
     def ran(self, batch: int, seconds: float) -> None:
-        """A batch was written in so many seconds. To be called in the thread of its query."""
+        """Record that a batch was written in this many seconds. To be called in the thread of its query."""
         with self._lock:
             query = read_limits.current(self._spark) if self._limits is None else None
             if query is None and self._limits is None:
@@ -109,7 +108,7 @@ class Pacer:
                 self._given = given
 
     def took(self, batch: int, seconds: float) -> None:
-        """A batch took so long in all: planned, written, and committed."""
+        """Record the total duration of a batch: planned, written, and committed."""
         with self._lock:
             if batch in self._written:
                 beside = max(0.0, seconds - self._written.pop(batch))
@@ -117,7 +116,7 @@ class Pacer:
 
     @property
     def _beside(self) -> float:
-        """Seconds that a batch takes beside being written: the first one more than all others."""
+        """The seconds of a batch apart from writing: the first one takes more than all others."""
         return min(self._besides) if len(self._besides) > 1 else 0.0
 
     def _limits_of(self, query: StreamingQuery) -> ReadLimits:
@@ -126,7 +125,7 @@ class Pacer:
         return self._limits
 
     def _taken(self, limits: ReadLimits) -> dict[str, SourceShare]:
-        """What each input gave to the batch that runs, by name."""
+        """What each input contributed to the running batch, by name."""
         named = [_positions(each) for each in limits.ends()]
         ends = {place: (name, end) for place, (name, end) in enumerate(named) if name in self._inputs}
         if not ends.keys() <= self._at.keys():  # of a first batch
@@ -147,13 +146,13 @@ class Pacer:
 
 
 def name_of(offset: Mapping[str, Any]) -> str:
-    """The name of an input, of an offset as its system has it."""
+    """The name of an input, from an offset in its system's form."""
     named = isinstance(offset.get("stream"), str)  # a topic may be called "stream", too
     return f"stream {offset['stream']}" if named else f"topic {next(iter(offset))}"
 
 
 def _positions(offset: str) -> tuple[str, dict[int, int]]:
-    """The name of an input, and positions, of an offset as Spark has it; '' for a clock's."""
+    """The name of an input, and positions, from an offset in Spark's form; '' for a clock's."""
     told: dict[str, Any] = json.loads(offset) if offset else {}
     if not told or clock.is_of_clock(told):
         return "", {}

@@ -1,4 +1,4 @@
-"""A lane's work according to its job's graph: its group of operators, and their settings."""
+"""A lane's work according to its job's graph: its group of operators, with their settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["LanePlan", "LoadedJob"]
 _DRAINING_SECONDS = 60.0
 _ASIDE, _FAIL = "dead-letter", "fail"
 _UNKNOWN = ("transform", "foreach_batch")
-"""Operators that call functions of the job once for a batch, which may take any time for it."""
+"""Operators that call functions of the job once per batch, which may take any time."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class LoadedJob:
     """What the lanes of a job share in this process.
 
     ``functions``: by node. ``schemas``: the columns after each operator. ``formats``: of streams that aren't JSON.
-    ``home``: the job's folder. ``needs``: the columns that groups need, as far as lanes have found that out.
+    ``home``: the job's folder. ``needs``: the columns that groups need, as far as lanes have determined them.
     """
 
     spark: SparkSession
@@ -57,7 +57,7 @@ class LoadedJob:
 
 @dataclass(frozen=True)
 class LanePlan:
-    """``until``: offsets by whole SSP that are never read beyond."""
+    """``until``: offsets by whole SSP beyond which nothing is ever read."""
 
     job: LoadedJob
     lane: Lane
@@ -73,13 +73,14 @@ class LanePlan:
 
     @property
     def message_patience(self) -> float:
-        """After how many seconds on one message a drain is given up. Where messages are bounded, it goes on: a worker
-        ends that takes too long on one."""
+        """After how many seconds on one message a drain is given up. If messages have a time limit, the drain goes on:
+        a worker that takes too long on one is ended.
+        """
         return _DRAINING_SECONDS if math.isinf(self.message_limit) else math.inf
 
     @property
     def message_limit(self) -> float:
-        """How many seconds a function may work on one message at all."""
+        """How many seconds a function may work on one message."""
         timeout = self.settings.job.message_timeout
         return math.inf if timeout is None else durations.parse(timeout) / 1000
 
@@ -90,18 +91,20 @@ class LanePlan:
 
     @property
     def empties(self) -> bool:
-        """Whether all of its state goes out when time ends."""
+        """Whether all of its state is emitted when time ends."""
         return self.stateful and not after_drain.keeps_state(self.graph, self.lane.group)
 
     @property
     def sequential(self) -> bool:
-        """Whether its functions work on one key after another: Spark gives a processor the rows of a key at a time."""
+        """Whether its functions work on one key after another: Spark passes the rows of one key at a time to a
+        processor.
+        """
         functions = [node for node in self.group.nodes if rule(node).function]
         return bool(functions) and all(node.kind == "process" for node in functions)
 
     @property
     def ticks(self) -> bool:
-        """Whether it has timers of processing time: then Spark begins a batch whenever none runs."""
+        """Whether it has timers of processing time: then Spark begins a batch whenever none is running."""
         stateful = self.group.stateful
         return stateful is not None and stateful.args.get("timers") == PROCESSING_TIME
 
@@ -112,7 +115,7 @@ class LanePlan:
 
     @property
     def real_time(self) -> bool:
-        """Whether records go through one by one. Up to noted ends, they go in batches."""
+        """Whether records are processed one by one. Up to noted ends, they are processed in batches."""
         return self.settings.job.trigger == "real-time" and not self.until
 
     @property
@@ -122,12 +125,12 @@ class LanePlan:
 
     @property
     def by_intake(self) -> bool:
-        """Whether it has windows of processing time: of when a record's batch was planned first."""
+        """Whether it has windows of processing time, which depend on when a record's batch was first planned."""
         return self.group.stateful is not None and is_by_intake(self.group.stateful)
 
     @property
     def window(self) -> Window | None:
-        """By which windows of processing time go."""
+        """The windows of processing time."""
         stateful = self.group.stateful
         return windows.of_builtins(stateful.args["window"]) if stateful is not None and self.by_intake else None
 
@@ -137,7 +140,7 @@ class LanePlan:
 
     @cached_property
     def _groups(self) -> tuple[Group, ...]:
-        """All groups of the stage, of which the lane runs one."""
+        """All groups of the stage, one of which the lane runs."""
         written = [stages.stream_of(self.graph, s) for s in self.stage.sinks if s.kind != "foreach_batch"]
         return groups.cut(self.graph, self.stage, {stream: self._kind(stream) for stream in written})
 
@@ -146,7 +149,7 @@ class LanePlan:
 
     @cached_property
     def systems(self) -> Systems:
-        """The systems that its streams live in."""
+        """The systems of its streams."""
         return Systems(self.settings, self.lane.job)
 
     @cached_property
@@ -159,8 +162,9 @@ class LanePlan:
 
     @property
     def looks_for_null_keys(self) -> bool:
-        """Whether rows with null keys may come to the lane's state and must be told of: they are those of records with
-        null keys, as long as neither a shuffle nor a function has given rows other keys."""
+        """Whether rows with null keys may reach the lane's state and must be reported: these belong to records with
+        null keys, as long as neither a shuffle nor a function has changed keys.
+        """
         stateful = self.group.stateful
         shuffled = any(is_shuffle(node) for node in self.group.nodes)
         if stateful is None or shuffled or self.settings.job.on_null_key == _FAIL:
@@ -186,5 +190,5 @@ class LanePlan:
 
     @property
     def late_rows(self) -> dict[str, str]:
-        """By what messages call it, the name of what puts late rows aside."""
+        """The names of the operators that reject late rows, by the names used in messages."""
         return {late_rows.label_of(node): late_of(node) for node in self.group.nodes if on_late(node) == _ASIDE}

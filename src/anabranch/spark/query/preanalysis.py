@@ -1,4 +1,4 @@
-"""The query of a lane that is still to come: analyzed while those run that it goes on from."""
+"""The query of a coming lane, analyzed while its predecessors are still running."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _KNOWN_LATER: dict[str, Any] = {
     "ran": False,
     "begun": False,
 }
-"""What a lane has only once those are closed that it goes on from, and no frame goes by."""
+"""The fields that a lane gets only when its predecessors are closed, and on which no frame depends."""
 
 
 @dataclass(frozen=True)
 class PreanalyzedQuery:
-    """The query of a lane as it was announced."""
+    """The query of an announced lane."""
 
     query: LaneQuery
 
     def known(self, query: LaneQuery) -> LaneQuery | None:
-        """The query of the lane as it is, without a further analysis; None: it isn't as was foreseen."""
+        """The query of the lane in its final form, without another analysis; None: it differs from the prediction."""
         return query.as_analyzed(self.query) if is_as_foreseen(self.query.lane, query.lane) else None
 
 
 def foreseen(query: LaneQuery) -> PreanalyzedQuery | None:
-    """Analyze the query of a coming lane, if it doesn't go by where the lane begins."""
+    """Analyze the query of a coming lane, if the query doesn't depend on where the lane starts."""
     if not query.foreseeable:
         return None
     query.analyze()
@@ -48,14 +48,15 @@ def foreseen(query: LaneQuery) -> PreanalyzedQuery | None:
 
 
 def is_as_foreseen(announced: Lane, lane: Lane) -> bool:
-    """Whether nothing but where it begins has come to be known of a lane: none of its buckets begins elsewhere than the
-    others of its partition, which needs a filter."""
+    """Whether only a lane's start has become known meanwhile: no bucket begins at another offset than the others of its
+    partition, which would require a filter.
+    """
     if msgspec.structs.replace(announced, **_KNOWN_LATER) != msgspec.structs.replace(lane, **_KNOWN_LATER):
         return False
     return all(_own(announced, ssp) == _own(lane, ssp) is not None for ssp in wholes(lane.ssps))
 
 
 def _own(lane: Lane, whole: SSP) -> tuple[bool, ...] | None:
-    """Which buckets of a partition are the lane's; None: they don't begin together."""
+    """Which buckets of a partition belong to the lane; None: they don't begin together."""
     begin = floors(lane, whole)
     return tuple(at != NEVER for at in begin) if len(set(begin) - {NEVER}) == 1 else None

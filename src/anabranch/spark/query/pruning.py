@@ -1,4 +1,4 @@
-"""Which columns a stateful lane needs of its source: no others are parsed. Spark can't see through our parsing."""
+"""Which columns of its source a stateful lane needs: no others are parsed. Spark can't look inside our parsing."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from anabranch.spark.operators.frames_of_operators import Context, apply
 from anabranch.spark.values import meta_column
 
 Needs = dict[tuple[str, int], Set[str] | None]
-"""By the name of a group and the number of a source of it: what :func:`needed` has found."""
+"""The results of :func:`needed`, by the name of a group and the number of one of its sources."""
 
 
 def needed(group: Group, source: Node, schema: StructType, context: Context) -> set[str] | None:
-    """The columns without which the operators up to the stateful one can't be computed; None: take all.
+    """The columns that the operators up to the stateful one require; None: all.
 
-    Found by leaving out one at a time, on no rows. ``schema``: of the source's frame, hidden column included.
+    Determined by leaving out one column at a time, without rows. ``schema``: of the source's frame, including the
+    hidden column.
     """
     way = _way(group, source)
     if way is None:

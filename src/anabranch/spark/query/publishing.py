@@ -31,12 +31,12 @@ from anabranch.task_progress.counts import ReportAddress
 
 @dataclass(frozen=True)
 class Publishing:
-    """What one lane does with each batch.
+    """How one lane publishes each batch.
 
-    ``targets`` are by the number of their output; ``timed`` those of them whose readers need the lane's watermark.
-    ``publishers`` are by the system; ``plain`` writes the outputs, by number, that are written at least once.
-    ``without_key``: rows for the next stage whose key is null. ``unruly``: rows of one slot may be in several Spark
-    tasks. ``line``: where workers tell how far they are. ``gate``: all that others may see of a batch passes there.
+    ``targets``: by the number of their output; ``timed``: those whose readers need the lane's watermark.
+    ``publishers``: by system; ``plain``: the writers of at-least-once outputs, by number. ``without_key``: what happens
+    to rows for the next stage whose key is null. ``unruly``: rows of one slot may be in several Spark tasks. ``line``:
+    where workers report their progress. ``gate``: everything that makes a batch visible passes it.
     """
 
     lane: Lane
@@ -53,7 +53,7 @@ class Publishing:
     gate: Gate = field(default_factory=Gate)
 
     def written(self, rows: DataFrame, batch: int, apart: bool = False) -> list[Written]:
-        """Write a batch's output rows, so that they are durable. ``apart``: their branches were computed apart."""
+        """Write a batch's output rows durably. ``apart``: their branches were computed separately."""
         if meta_column.END in rows.columns:
             rows = self._cut(rows, self.planned(batch)).drop(meta_column.END)
         ways = self._ways
@@ -80,7 +80,9 @@ class Publishing:
         return evaluation.told_cut(rows, batch.reached) if batch.drains else rows
 
     def planned_write(self, rows: DataFrame, batch: int) -> DataFrame | None:
-        """What writes a batch's output rows, planned by Spark and not run; None where that isn't one pass of ours."""
+        """The writing of a batch's output rows, planned by Spark but not run; None if it isn't a single pass of
+        ours.
+        """
         numbers, ways = [*self._ways], {*self._ways.values()}
         if self.rejections.aside.gathers or len(ways) != 1 or not self._plannable(*ways):
             return None
@@ -93,12 +95,12 @@ class Publishing:
 
     @property
     def _ways(self) -> dict[int, str]:
-        """What writes each output, by its number."""
+        """How each output is written, by number."""
         systems = {number: self.lane.system(target.stream) for number, target in self.targets.items()}
         return {number: "plain" if number in self.plain else systems[number] for number in systems}
 
     def _written(self, rows: DataFrame, number: int, batch: int, apart: bool) -> list[Written]:
-        """Write rows that go the same way as those of an output."""
+        """Write the rows of all outputs that are written in the same way as this one."""
         if number in self.plain:
             self.gate.passes(f"is being written at least once to {self.targets[number].stream}", exact=False)
             self.plain[number].write(rows)
@@ -114,12 +116,12 @@ class Publishing:
         return sink.writing(rows, publisher.output, self.targets, batch, self.without_key, self.line)
 
     def settle(self) -> None:
-        """Let readers see what was published; see :meth:`Publisher.settle`."""
+        """Wait until readers can see what was published; see :meth:`Publisher.settle`."""
         for publisher in self.publishers.values():
             publisher.settle()
 
     def put_aside(self) -> int:
-        """How many records this lane has ever put aside: the streams that hold them know it."""
+        """How many dead letters this lane has ever written, according to the streams that contain them."""
         streams = sorted({*self.lane.dead_letters.values()})
         return sum(
             publisher.put_aside([stream for stream in streams if self.lane.system(stream) == system])
@@ -127,8 +129,7 @@ class Publishing:
         )
 
     def finish(self, number: int, written: list[Written], measured: Mapping[str, Measured]) -> None:
-        """Publish a batch whose rows are written, with its dead letters, and advance the lane's time. ``measured``: the
-        observations of each source, by its name.
+        """Publish a batch whose rows are written, with its dead letters, and advance the lane's time.
 
         ``measured``: what was observed of each source, by its name.
         """

@@ -47,27 +47,28 @@ from anabranch.systems.output import Written
 
 _STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _BATCH_MS = 300_000
-"""Of real-time mode. Where a batch ends, records wait for 0.3 to 1 s: once in five minutes, that is beyond the p99."""
+"""The length of a batch in real-time mode. At the end of a batch, records wait for 0.3 to 1 s: once in five minutes,
+this doesn't affect the p99.
+"""
 _TICK_MS = 1000
-"""How late a timer of processing time may be, if there is nothing else to do."""
+"""How late a timer of processing time may be when there is nothing else to do."""
 
 
 def real_time_seconds(settings: Settings) -> float:
-    """How long a batch of real-time mode lasts."""
+    """The length of a batch in real-time mode."""
     return (durations.parse(settings.job.interval) or _BATCH_MS) / 1000
 
 
 @dataclass(frozen=True)
 class LaneQuery:
-    """The streaming query of a lane. ``starting`` are offsets by whole SSP, for a lane without a checkpoint.
+    """The streaming query of a lane. ``starting``: offsets by whole SSP, for a lane without a checkpoint.
 
-    ``folder``: the checkpoint folder as Spark takes it; ``planned`` gives what its offset log says of a batch.
-    ``clock``: a local file for the lane's event time.
-    ``until``: offsets by whole SSP that are never read beyond. ``inherited`` gives how far in event time the lanes were
-    that it goes on from. ``dropped`` is told how many records each batch has dropped. ``remembered`` gives how many its
-    first batch may have, by whether it is without functions of the job's; 0: nobody knows. ``nothing``: its batches
-    read nothing. ``writing``: set while a batch is written; ``under_way``: which one that is; ``gate``: what others may
-    see of it passes there.
+    ``folder``: the checkpoint folder in the form for Spark; ``planned`` returns a batch's entry in the offset log.
+    ``clock``: a local file for the lane's event time. ``until``: offsets by whole SSP beyond which nothing is ever
+    read. ``inherited`` returns the event time of the lanes from which it continues. ``dropped`` is called with how many
+    records each batch has dropped. ``remembered`` returns how many records the first batch may have, given whether it
+    calls no functions of the job; 0: unknown. ``nothing``: its batches read nothing. ``writing``: set while a batch is
+    being written; ``under_way``: the batch that is; ``gate``: everything that makes a batch visible passes it.
     """
 
     job: LoadedJob
@@ -137,10 +138,10 @@ class LaneQuery:
     def start(
         self, once: bool = False, last: Batch | None = None, pending: bool = False, taken: bool = False
     ) -> StreamingQuery:
-        """Start it: endlessly, or for ``once``: a pending (or planned) batch is run and the query ends.
+        """Start the query: endlessly, or with ``once`` for a pending (or planned) batch, after which it ends.
 
-        ``last``: the batch that was planned last, if there is one; ``pending``: it isn't committed. ``taken``: its
-        outputs are this process's already. Spark's errors in the plan come out here.
+        ``last``: the last planned batch, if there is one; ``pending``: it isn't committed. ``taken``: its outputs
+        already belong to this process. Spark's errors in the plan are raised here.
         """
         self.job.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
         self.job.spark.conf.set(_STATE_FORMAT, "2" if self.plan.real_time else "1")
@@ -152,8 +153,9 @@ class LaneQuery:
         return self._start(once, self.publish, clock.reached(last, self.clock if self.plan.by_intake else None))
 
     def begin_ahead(self, each: Callable[[DataFrame, int], None]) -> StreamingQuery:
-        """Start a query that is foreseeable, before its lane begins: ``each`` is called with what :meth:`publish` is to
-        be called with, once the lane may publish."""
+        """Start a foreseeable query before its lane starts: ``each`` is called with the arguments for :meth:`publish`,
+        which is to be called once the lane may publish.
+        """
         self.job.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
         self.job.spark.conf.set(_STATE_FORMAT, "1")
         return self._start(False, each)
@@ -169,13 +171,12 @@ class LaneQuery:
             return (writer.trigger(once=True) if once else writer.trigger(processingTime=every)).start()
 
     def planned_write(self, batch: DataFrame, number: int) -> DataFrame | None:
-        """What computes and writes a batch of the query, as far as it can be made ready before it may; None: it can't
-        be."""
+        """The computing and writing of a batch, as far as it can be prepared in advance; None: it can't."""
         frame, last = self.frames.whole
         return None if frame is None or last is not None else self.outputs.publishing.planned_write(batch, number)
 
     def publish(self, batch: DataFrame, number: int, planned: DataFrame | None = None) -> None:
-        """Compute a batch of the query and publish it. ``planned``: what :meth:`planned_write` gave for it."""
+        """Compute a batch of the query and publish it. ``planned``: the result of :meth:`planned_write` for it."""
         self.writing.set()
         begun, context = monotonic(), self.job.spark.sparkContext
         try:
@@ -204,17 +205,18 @@ class LaneQuery:
 
     @property
     def _interval(self) -> int:
-        """Between the starts of batches, in ms."""
+        """The time between the starts of batches, in ms."""
         return max(_TICK_MS if self.plan.ticks else 0, durations.parse(self.job.settings.job.interval))
 
     @property
     def holdable(self) -> bool:
-        """Whether the running query may be held, to run batches that are planned from outside: soon, that is, and not
-        when its interval is over."""
+        """Whether the running query may be held, to run batches that are planned from outside: that requires that it
+        plans its next batch soon, and not only when its interval is over.
+        """
         return not self.plan.real_time and self._interval <= _TICK_MS
 
     def _start_real_time(self, since: int) -> StreamingQuery:
-        """Batches last for the interval; where they end, the positions are kept. A stop abandons the one that runs."""
+        """Batches last for the interval; at their ends, the positions are stored. A stop abandons the running one."""
         frames = by_node(self.sources.all, lambda s: s.rows(s.opened(self.frames.streamed(s))))
         way = evaluation.trunk(self.plan.group, frames, self.frames.context)
         one_pass = way is not None and evaluation.fans_out(self.plan.group, way[0])
@@ -235,15 +237,17 @@ class LaneQuery:
         return started
 
     def analyze(self) -> None:
-        """Let Spark analyze the query, which takes a while: :meth:`start` does the rest. Errors in the plan come out
-        here."""
+        """Let Spark analyze the query, which takes a while; :meth:`start` does the rest. Errors in the plan are raised
+        here.
+        """
         if not self.plan.real_time:
             _ = self._body
 
     @property
     def foreseeable(self) -> bool:
-        """Whether Spark can analyze the query before it is known where the lane begins: its only source looks into the
-        folder for that, and nothing else goes by it."""
+        """Whether Spark can analyze the query before the lane's start is known: its only source looks into the folder
+        for its start, and nothing else depends on it.
+        """
         if (
             self.plan.stateful
             or self.sources.has_event_time
@@ -257,13 +261,14 @@ class LaneQuery:
 
     @property
     def begins(self) -> dict[str, Any]:
-        """Where its only source begins, as that writes it; see ``System.begins_in_folder``."""
+        """Where its only source begins, in the source's own form; see ``System.begins_in_folder``."""
         (source,) = self.sources.all
         return source.system.offset(source.stream, "", source.starts)
 
     def as_analyzed(self, before: LaneQuery) -> LaneQuery:
-        """The query, with what Spark has found out of one that is the same but for where it begins. What functions tell
-        is heard by both."""
+        """The query, with Spark's analysis of one that differs only in its start. Both receive the reports of
+        functions.
+        """
         for mine, theirs, names in (
             (self.workers, before.workers, ("busy",)),
             (self.outputs, before.outputs, ("aside",)),
@@ -284,7 +289,9 @@ class LaneQuery:
 
     @cached_property
     def _apart(self) -> _Body:
-        """Sources that part before they come together: their records go through the query as they are."""
+        """For sources that are processed separately before they meet: their records pass through the query
+        unchanged.
+        """
         tagged = [self.frames.streamed(s).withColumn("source", F.lit(s.number)) for s in self.sources.all]
         union = tagged[0]
         for frame in tagged[1:]:
@@ -338,8 +345,10 @@ class LaneQuery:
         crash_points.reach(crash_points.PUBLISHED, self.lane.id, number)
 
     def _check_time(self, number: int) -> None:
-        """Let tasks know what is late. Raises StateError, before anything of the batch is done, if windows go by when
-        it was planned, and that was before the time up to which they are closed: the lane begins anew, and mends it."""
+        """Tell tasks which rows are late. Raises StateError, before anything of the batch is done, if there are windows
+        of processing time and the batch was planned before the time up to which they are closed: the lane restarts and
+        corrects that.
+        """
         if self.plan.group.stateful is not None and on_late(self.plan.group.stateful) != "drop":
             late_rows.let_know(self.job.spark.sparkContext, self.planned(number - 1).watermark if number else 0)
         batch = self.planned(number) if self.plan.by_intake or self.plan.ticks else None
@@ -357,8 +366,9 @@ class LaneQuery:
         return SetBack(self.lane.id)
 
     def _call(self, node: Node, batch: DataFrame, number: int) -> None:
-        """Give a batch to a ``foreach_batch`` function, which may look at a part of it, at all of it twice, or at
-        nothing: the batch is computed before, once and whole. What its tasks tell counts once."""
+        """Pass a batch to a ``foreach_batch`` function. The function may look at part of it, at all of it twice, or at
+        nothing, so the batch is computed before, once and completely. The reports of its tasks count once.
+        """
         rows = batch.persist()
         try:
             rows.count()

@@ -1,4 +1,4 @@
-"""Records of a stream as frames: chosen ones, read once more as a batch."""
+"""Chosen records of a stream as frames: read once more, as a batch."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def _reading(
 
 
 def task_number() -> int:
-    """The number of the Spark task that this runs in, 0 outside of one."""
+    """The number of the Spark task in which this runs, 0 outside tasks."""
     context = TaskContext.get()
     return context.partitionId() if context is not None else 0
 
 
 def batch_number() -> int:
-    """The batch that the Spark task works for, -1 outside of a streaming query."""
+    """The batch of the present Spark task, -1 outside a streaming query."""
     context = TaskContext.get()
     number = None if context is None else context.getLocalProperty(local_properties.BATCH)
     return -1 if number is None else int(number)

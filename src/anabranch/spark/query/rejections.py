@@ -1,4 +1,4 @@
-"""What a lane can't process: which records those are, where they go, and how many were dropped."""
+"""Records that a lane can't process: which they are, where they go, and how many were dropped."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["Rejections"]
 
 @dataclass(frozen=True)
 class Rejections:
-    """What one lane does with the records and rows that it can't process.
+    """What one lane does with records and rows that it can't process.
 
-    ``reports``: the sources whose unreadable records this lane puts aside, but for the faults in ``dropping``.
-    ``keyless_rows`` finds the rows with null keys that come to the operator ``into_state``, from some rows of each
-    source. ``dropped`` is told how many were dropped.
-    ``late_rows``: what messages call the operators that put late rows aside; ``late`` is told how many, by SSP.
+    ``reports``: the sources whose unreadable records this lane rejects, except for the faults in ``dropping``.
+    ``keyless_rows`` finds the rows with null keys that reach the operator ``into_state``, among some rows of each
+    source. ``dropped`` is called with how many were dropped. ``late_rows``: the operators that reject late rows, by the
+    names used in messages; ``late`` is called with how many, by SSP.
     """
 
     spark: SparkSession
@@ -40,11 +40,13 @@ class Rejections:
     late: Callable[[Mapping[str, int]], None] = lambda _: None
 
     def put(self) -> None:
-        """Write what operators have rejected so far, so that it is durable."""
+        """Write durably what operators have rejected so far."""
         dead_letters.put(self.spark, self.aside)
 
     def finish(self) -> list[Written]:
-        """Write what is left of a batch, and give all that was written; says how many were dropped, and were late."""
+        """Write the rest of a batch's dead letters, and return everything that was written; reports how many records
+        were dropped and how many were late.
+        """
         self.put()
         heard = dead_letters.heard(self.aside)
         self.dropped(heard.dropped)
@@ -52,7 +54,7 @@ class Rejections:
         return heard.written
 
     def look(self, batch: Batch, measured: Mapping[str, Measured]) -> None:
-        """Find the records of a batch that can't be read, or have a null key, and put them aside."""
+        """Find the records of a batch that are unreadable or have a null key, and reject them."""
         for source in self.sources:
             if source.node.name in self.reports:
                 ranges = batch.ranges(source.stream, source.starts)

@@ -1,4 +1,6 @@
-"""Runs a graph on empty frames: finds the columns after each operator, and the errors that only Spark sees."""
+"""Runs a graph on empty frames: determines the columns after each operator, and finds the errors that only
+Spark sees.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ _Built = TypeVar("_Built")
 
 
 def dumped(schemas: Mapping[int, StructType]) -> dict[str, str]:
-    """Schemas as they travel in a :class:`Program`."""
+    """Schemas in the form in which they travel in a :class:`Program`."""
     return {str(node): schema.json() for node, schema in schemas.items()}
 
 
@@ -45,13 +47,13 @@ def restored(schemas: Mapping[str, str]) -> dict[int, StructType]:
 def columns(
     graph: Graph, functions: Mapping[int, Callable[..., Any]], formats: Mapping[str, Format]
 ) -> dict[int, StructType]:
-    """The schema after each operator, hidden column apart, by the active session.
+    """The schema after each operator, without the hidden column, determined with the active session.
 
     ``formats`` are those of streams that aren't JSON.
 
     Raises:
-        GraphError: an expression or a function doesn't fit, a column has a name that none can have, or Spark can't run
-            it as a stream; names the operator.
+        GraphError: an expression or a function doesn't fit, a column has a name that isn't allowed, or Spark can't run
+            the operator as a stream. The message names the operator.
     """
     frames: dict[int, DataFrame] = {}
     times = stages.event_times(graph)
@@ -99,8 +101,7 @@ def _after(
 
 
 def _check_names(node: Node, names: Sequence[str]) -> None:
-    """Raises GraphError if Spark, which doesn't look at case, couldn't tell columns apart, or couldn't tell them from
-    ours."""
+    """Raises GraphError if Spark, which ignores case, couldn't distinguish two columns, or a column from ours."""
     known: dict[str, str] = {}
     for name in names:
         lower = name.lower()
@@ -120,7 +121,7 @@ def _check_names(node: Node, names: Sequence[str]) -> None:
 
 
 def _check_declared(node: Node, keys: Mapping[int, KeyColumns]) -> None:
-    """As :func:`_check_names`, of names that are written down: with some of them Spark builds no frame at all."""
+    """Like :func:`_check_names`, for names that are declared: with some of them Spark can't even build a frame."""
     match node.kind:
         case "read":
             declared = [
@@ -142,7 +143,7 @@ def _read(node: Node, raw: DataFrame, format_: Format) -> DataFrame:
 
 
 def explained(node: Node, build: Callable[[], _Built]) -> _Built:
-    """What ``build`` gives; what it raises, as a GraphError that names the operator."""
+    """The result of ``build``; what it raises becomes a GraphError that names the operator."""
     try:
         return build()
     except AnabranchError:

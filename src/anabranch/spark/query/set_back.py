@@ -1,4 +1,4 @@
-"""Says that a lane's time is ahead of the machine's clock."""
+"""Logs that a lane's time is ahead of the machine's clock."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from anabranch import logs
 __all__ = ["SetBack"]
 
 _IN_STEP = 1_000
-"""So many ms may clocks differ."""
+"""How many ms clocks may differ."""
 
 log = logs.get_logger()
 
 
 class SetBack:
-    """Says so once, and again each time that it has become more, if a lane's time is ahead of the machine's clock."""
+    """Logs once that a lane's time is ahead of the machine's clock, and again each time the difference has grown."""
 
     def __init__(self, lane: str) -> None:
         self._lane = lane
         self._told = 0
 
     def look(self, at: int, wall: int) -> None:
-        """``at``: the time of a batch, and ``wall`` that of the machine when it runs; both in Unix ms."""
+        """``at``: the time of a batch; ``wall``: the machine's time when the batch runs; both in Unix ms."""
         ahead = at - wall
         if ahead <= self._told + _IN_STEP:
             return

@@ -1,4 +1,4 @@
-"""One source of a lane's query: its records as Spark reads them, its rows, and what was observed in between."""
+"""One source of a lane's query: its records as Spark reads them, its rows, and the observations in between."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ from anabranch.systems.reading.spark import spark_side
 from anabranch.systems.source import Limits, Reading
 
 Measured = Mapping[str, Any]
-"""What was observed of a source in one batch, by the names that :meth:`RecordDecoding.measures` gives."""
+"""The observations of a source in one batch, by the names from :meth:`RecordDecoding.measures`."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A source of one lane. ``number``: what tells it from others of the lane; one ``read`` may be of several streams.
+    """A source of one lane. ``number``: identifies it within the lane; one ``read`` may have several streams.
 
-    ``intake`` is of a ``read``; None for an intermediate stream, of which ``columns`` are the value's. ``tasks`` is
-    the task number by the text of the SSP; ``audience`` the tasks that each record of a broadcast goes to, None for
-    other streams. ``own``: which records are the lane's own, None: all that it reads. ``fail``: a
-    record that can't be read fails the lane; ``timed``: its event time moves the lane's watermark; ``bare``: no headers
-    and timestamps of records are needed.
+    ``intake``: for a ``read``; None for an intermediate stream, whose value has ``columns``. ``tasks``: task numbers by
+    SSP in text form; ``audience``: the tasks that each record of a broadcast goes to, None for other streams. ``own``:
+    which records belong to the lane, None: all that it reads. ``fail``: an unreadable record fails the lane; ``timed``:
+    its event time moves the lane's watermark; ``bare``: headers and timestamps of records aren't needed.
     """
 
     spark: SparkSession
@@ -54,30 +53,32 @@ class Source:
 
     @property
     def name(self) -> str:
-        """What it is called where it is observed."""
+        """Its name in observations."""
         return self.node.name if self.number == self.node.id else f"{self.node.name} {self.stream}"
 
     @property
     def starts(self) -> dict[int, int]:
-        """Where the lane begins to read each partition."""
+        """The offset at which the lane begins to read each partition."""
         return {ssp.partition: self.starting.get(ssp, 0) for ssp in self.ssps}
 
     def begun(self) -> list[tuple[SSP, int]]:
-        """Where the lane begins to read each SSP."""
+        """The offset at which the lane begins to read each SSP."""
         return [(ssp, self.starting.get(ssp, 0)) for ssp in self.ssps]
 
     def streamed(self, until: Mapping[int, int], limits: Limits) -> DataFrame:
-        """All records of the lane's partitions, as a stream. ``until``: not beyond, where the system can stop there."""
+        """All records of the lane's partitions, as a stream. ``until``: not beyond these offsets, if the system can
+        stop there.
+        """
         side = spark_side(self.system)
         raw = side.streamed(self.spark, self.system, Reading(self.stream, self.starts, until, limits, self.bare))
         return self._whole(raw)
 
     def again(self, ranges: Mapping[int, Sequence[Range]]) -> DataFrame:
-        """Some records once more, as a batch; ``ranges`` by partition."""
+        """Chosen records once more, as a batch; ``ranges``: by partition."""
         return self._whole(records.again(self.spark, self.system, self.stream, ranges, self.bare))
 
     def _whole(self, raw: DataFrame) -> DataFrame:
-        """With all columns of a record, null where they are not needed."""
+        """All columns of a record, null where they aren't needed."""
         if not self.bare:
             return raw
         return raw.withColumns({"headers": F.lit(None).cast("string"), "timestamp": F.lit(None).cast("timestamp")})
@@ -86,23 +87,24 @@ class Source:
         return records if self.own is None else records.where(self.own)
 
     def measures(self, today: Column | None = None) -> list[Column]:
-        """What to observe of :meth:`opened`. ``today``: see :meth:`RecordDecoding.faults`, None: now."""
+        """The observations to make of :meth:`opened`. ``today``: see :meth:`RecordDecoding.faults`, None: now."""
         return [] if self.intake is None else self.intake.measures(sorted(self.starts), self.timed, today)
 
     def opened(self, raw: DataFrame) -> DataFrame:
-        """Records decoded as far as they can be; see :meth:`RecordDecoding.opened`. Only the lane's own, unless the
-        event time of others must be observed."""
+        """Records decoded as far as possible; see :meth:`RecordDecoding.opened`. Only the lane's own, unless the event
+        time of others must be observed.
+        """
         if not self.timed:
             raw = self._own(raw)
         return raw if self.intake is None else self.intake.opened(raw, self.fail)
 
     def observed(self, opened: DataFrame) -> DataFrame:
-        """The same, with the measures taken as its rows go by. What is above them isn't computed twice."""
+        """The same, observed as its rows pass. Spark doesn't compute what is above the observation twice."""
         measures = self.measures()
         return opened.observe(self.name, *measures) if measures else opened
 
     def rows(self, opened: DataFrame, today: Column | None = None) -> DataFrame:
-        """The rows of the records that can be read. ``today``: see :meth:`RecordDecoding.faults`."""
+        """The rows of the readable records. ``today``: see :meth:`RecordDecoding.faults`."""
         if self.timed:
             opened = self._own(opened)
         stream = f"{self.system.name}/{self.stream}"
@@ -117,8 +119,9 @@ class Source:
         return self.intake.rows(opened, task, stream, self.fail, source=self.number, today=today)
 
     def faulty(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame | None:
-        """Where the records are that can't be read, and why; None if there are none. ``ranges``: of the batch; ``at``:
-        when it was planned, in Unix ms."""
+        """The unreadable records, and why they are unreadable; None if there are none. ``ranges``: the batch's; ``at``:
+        when it was planned, in Unix ms.
+        """
         mask = Marks.of(measured).faulty
         if self.intake is None or not mask:
             return None
@@ -127,8 +130,9 @@ class Source:
         return self.intake.faulty(mine, self.number, _day(at))
 
     def keyless(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame:
-        """The rows of the records near those with null keys; none if there are none. Of a broadcast's, only those of
-        the first task: they are put aside once."""
+        """The rows of the records near those with null keys; none if there are none. For a broadcast input, only those
+        of the first task: they are rejected once.
+        """
         rows = self.rows(self.opened(self.again(marked(Marks.of(measured).keyless, ranges))), _day(at))
         return rows if self.audience is None else rows.where(meta_column.field("task") == FIRST)
 
@@ -140,7 +144,7 @@ class Source:
         return {str(ssp): int(at) for ssp, at in found.items() if at is not None}
 
     def measured_again(self, ranges: Mapping[int, Range], at: int) -> Measured:
-        """The measures of some records, by reading them once more."""
+        """The observations of some records, made by reading them once more."""
         wanted = {p: [(first, end)] for p, (first, end) in ranges.items() if end > first}
         return measured(self.opened(self.again(wanted)), self.measures(_day(at))) if wanted else {}
 
@@ -160,7 +164,7 @@ def by_node(sources: Iterable[Source], rows: Callable[[Source], DataFrame]) -> d
 
 
 def measured(opened: DataFrame, measures: Sequence[Column]) -> Measured:
-    """The measures of a batch frame, computed at once."""
+    """The observations of a batch frame, computed at once."""
     if not measures:
         return {}
     taken = opened.agg(*measures)

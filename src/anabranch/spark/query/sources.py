@@ -38,8 +38,9 @@ class LaneSources:
 
     @property
     def labels(self) -> dict[str, frozenset[int]]:
-        """What messages call the operators whose functions run in Python workers, and the numbers of the sources that
-        their rows come from."""
+        """The operators whose functions run in Python workers, by the names used in messages, with the numbers of the
+        sources of their rows.
+        """
         numbers: dict[int, frozenset[int]] = {}
         for node in self.plan.group.nodes:
             mine = frozenset(source.number for source in self.all if source.node.id == node.id)
@@ -48,7 +49,7 @@ class LaneSources:
         return {label(node): numbers[node.id] for node in self.plan.group.nodes if rule(node).function}
 
     def ranges_by_source(self, batch: Batch) -> dict[tuple[int, int], tuple[int, int]]:
-        """As :meth:`ranges`, by the number of a source and the partition."""
+        """Like :meth:`ranges`, by the number of a source and the partition."""
         return {
             (source.number, partition): each
             for source in self.all
@@ -56,7 +57,7 @@ class LaneSources:
         }
 
     def ssp_of(self, source: int, partition: int, bucket: int) -> SSP | None:
-        """Of a partition that the source of that number reads; None: rows of no source's."""
+        """The SSP of a partition that the source with that number reads; None: the rows come from no source."""
         for each in self.all:
             if each.number == source:
                 key_bucket = bucket if self.plan.lane.factor > 1 else WHOLE
@@ -129,7 +130,9 @@ class LaneSources:
         )
 
     def _key_bytes(self, node: Node) -> Column:
-        """The column that determines a record's bucket: its key, in the form of the rows of state if there is state."""
+        """The column that determines a record's bucket: its key, in the form that rows of state have if there
+        is state.
+        """
         key, declared = F.col("key"), node.args.get("key")
         if not self.plan.lane.stateful or not declared or is_boundary(node):
             return key
@@ -147,7 +150,9 @@ class LaneSources:
         return whole if needed is None else whole.pruned(needed | {whole.time})
 
     def _needed(self, node: Node, rows: Callable[[], DataFrame]) -> Set[str] | None:
-        """See :func:`pruning.needed`. It takes Spark many analyses, half a second: once for all lanes of a group."""
+        """See :func:`pruning.needed`. Spark takes many analyses, half a second, so it is done once for all lanes of a
+        group.
+        """
         key = (self.plan.group.name, node.id)
         if key not in self.plan.job.needs:
             self.plan.job.needs[key] = pruning.needed(self.plan.group, node, rows().schema, self.plan.bare_context)

@@ -1,4 +1,4 @@
-"""Errors that Spark raises for us in the midst of a query."""
+"""Errors that Spark raises on our behalf within a query."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pyspark.sql import functions as F
 
 
 def for_record(before: str, after: Column, cure: str, partition: Column, offset: Column) -> Column:
-    """A condition that fails the lane with an OperatorError. It names the row's partition and offset in between.
+    """A condition that fails the lane with an OperatorError, which names the row's partition and offset between the two
+    texts.
 
-    The name of the error is put together at run time, lest it be found in the plan that other errors print.
+    The error's name is composed at run time, so that it isn't found in the plans that other errors print.
     """
     return F.raise_error(
         F.concat(

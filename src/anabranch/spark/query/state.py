@@ -1,4 +1,4 @@
-"""What is in the state of a lane's folder: the rows as Spark keeps them, and whose they are."""
+"""The state in a lane's folder: the rows that Spark stores, and the tasks that they belong to."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ __all__ = ["StateSize", "own", "size_of"]
 
 @dataclass(frozen=True)
 class StateSize:
-    """Rows of state (a key, or a window of one), and the bytes of their keys and values; ``foreign``: of tasks that
-    the lane doesn't own."""
+    """The number of rows of state (one for a key, or for a window of a key), and the bytes of their keys and values;
+    ``foreign``: those of tasks that the lane doesn't own.
+    """
 
     rows: int
     bytes: int
@@ -28,9 +29,9 @@ class StateSize:
 
 
 def own(lane: Lane, frame: DataFrame, keys: int) -> Column:
-    """Whether rows of state are of the lane's tasks. ``keys``: the number of columns of the stage's key.
+    """Whether rows of state belong to the lane's tasks. ``keys``: the number of columns in the stage key.
 
-    State is grouped by the number of its task, then by these, then by others.
+    State is grouped by the number of its task, then by these columns, then by others.
     """
     grouped = frame.schema[state_rows.KEY].dataType
     assert isinstance(grouped, StructType)
@@ -40,7 +41,7 @@ def own(lane: Lane, frame: DataFrame, keys: int) -> Column:
 
 
 def size_of(spark: SparkSession, lane: Lane, folder: str, batch: int, keys: int) -> StateSize:
-    """How much state a lane's folder has after a committed batch. ``keys`` as in :func:`own`."""
+    """How much state a lane's folder has after a committed batch. ``keys``: as in :func:`own`."""
     found = state_rows.read(spark, folder, batch)
     size = F.octet_length("key_bytes") + F.octet_length("value_bytes")
     foreign = ~own(lane, found, keys)

@@ -1,4 +1,4 @@
-"""What Spark would refuse when a lane's query starts, found on streams that have nothing, before anything runs."""
+"""What Spark would refuse when a lane's query starts, found on empty streams before anything runs."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _CURE = "Spark can't keep this up to date as rows come: say it with agg, process
 def check(
     graph: Graph, stage: Stage, schemas: Mapping[int, StructType], context: Context, explained: Explained
 ) -> None:
-    """Build the queries of a stage as lanes do, on streams without records, and let Spark look at them.
+    """Build the queries of a stage as lanes do, on streams without records, and let Spark check them.
 
     Args:
-        schemas: after the stage's sources, hidden column included.
-        explained: gives what building an operator's frame gives, and names the operator in what that raises.
+        schemas: those after the stage's sources, including the hidden column.
+        explained: returns the result of building an operator's frame, and names the operator in any error.
 
     Raises:
-        GraphError: Spark can't run it as a stream; names the operator.
+        GraphError: Spark can't run the query as a stream. The message names the operator.
     """
     context = replace(context, watermarked=_watermarked, following=_watermarked)
     kinds = {stages.stream_of(graph, node): "" for node in stage.sinks if node.kind != "foreach_batch"}
@@ -72,7 +72,7 @@ def is_closing(group: Group) -> bool:
 
 
 def _fault(group: Group, frame: DataFrame) -> str:
-    """What Spark says against running a plan; empty: nothing."""
+    """Spark's objection to running a plan; empty: none."""
     has_state = any(rule(node).stateful for node in group.nodes)
     return unsupported_operations.fault(frame, "Append" if is_closing(group) or not has_state else "Update")
 

@@ -1,4 +1,4 @@
-"""The batch that a lane's query is at, as the driver sees it: noted where it is published, read by who reports it."""
+"""The present batch of a lane's query, as the driver sees it: recorded where it is published, read for reports."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ COMPUTING, PUBLISHING, COMMITTING = "computing", "publishing", "committing"
 
 @dataclass(frozen=True)
 class BatchMoment:
-    """``run``: Spark's id of the query's run; ``since``: when it was planned, in seconds of a monotonic clock;
-    ``step``: of computing, publishing and committing it, begun at ``stepped``."""
+    """``run``: Spark's id of the query's run; ``since``: when the batch was planned, in seconds on a monotonic clock;
+    ``step``: computing, publishing or committing, begun at ``stepped``.
+    """
 
     number: int
     run: str
@@ -23,7 +24,7 @@ class BatchMoment:
 
 
 class CurrentBatch:
-    """Noted by the thread of the query, read by any."""
+    """Written by the query's thread, read by any."""
 
     def __init__(self) -> None:
         self.now: BatchMoment | None = None
@@ -33,7 +34,7 @@ class CurrentBatch:
         self.now = BatchMoment(number, run, now, now)
 
     def reach(self, step: str) -> None:
-        """The batch has come to a step."""
+        """Record that the batch has reached a step."""
         if self.now is not None:
             self.now = replace(self.now, step=step, stepped=monotonic())
 

@@ -1,4 +1,4 @@
-"""The Python workers of a lane: how rows get to them, and what they tell."""
+"""The Python workers of a lane: how rows reach them, and what they report."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ __all__ = ["LaneWorkers"]
 
 @dataclass(frozen=True)
 class LaneWorkers:
-    """What the driver has to do with the workers in which the functions of a lane run."""
+    """How the driver deals with the workers in which a lane's functions run."""
 
     plan: LanePlan
 
     @property
     def line(self) -> ReportAddress | None:
-        """Where Python workers tell how far they are; None: nobody hears them."""
+        """Where Python workers report their progress; None: nobody listens."""
         return None if self.listener is None else self.listener.line
 
     @cached_property
     def listener(self) -> Listener | None:
-        """What hears the lane's Python workers."""
+        """The listener for the lane's Python workers."""
         return hearing.listening(self.plan.job.spark.sparkContext)
 
     @cached_property
@@ -40,12 +40,12 @@ class LaneWorkers:
         return busy_time.listening(self.plan.job.spark.sparkContext)
 
     def take_busy(self) -> Busy:
-        """The seconds that Python functions have worked on each bucket since the last call."""
+        """The seconds for which Python functions have worked on each bucket since the last call."""
         return busy_time.heard(self.busy)
 
     @cached_property
     def routing(self) -> Routing | None:
-        """How rows get to Python functions; None: those of a partition are in one Spark task anyway."""
+        """How rows get to Python functions; None: the rows of a partition are in one Spark task anyway."""
         virtual = [(number, bucket) for number, mine in owned(self.plan.lane).items() for bucket in mine]
         cores = self.plan.job.spark.sparkContext.defaultParallelism
         return routing.over(virtual, self.plan.lane.factor, cores) if routing.before(self.plan.group) else None

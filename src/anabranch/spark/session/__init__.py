@@ -1,1 +1,1 @@
-"""A container's Spark session, and what it needs of a cluster."""
+"""A container's Spark session, and what it needs from a cluster."""

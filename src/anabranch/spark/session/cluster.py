@@ -1,4 +1,6 @@
-"""What a cluster's executors get from a container: anabranch and the job's code, for their Python to import."""
+"""What a cluster's executors get from a container: anabranch and the job's code, to be imported by their Python
+workers.
+"""
 
 from __future__ import annotations
 
@@ -21,33 +23,33 @@ from anabranch.job_code import artifact, job_modules
 __all__ = ["OF_THE_PLACE", "check_master", "is_cluster", "is_under", "python", "shipped"]
 
 ANSWERS_WITHIN = 10.0
-"""Seconds that a master has to take a connection."""
+"""Seconds within which a master must accept a connection."""
 
 OF_THE_PLACE = ("spark.driver.host", "spark.driver.bindAddress", "spark.archives", "spark.pyspark.python")
-"""Settings that mean something only where the session of a container is."""
+"""Settings that only make sense where a container's session runs."""
 
 _ARCHIVES, _PATH, _PYTHON = "spark.archives", "spark.executorEnv.PYTHONPATH", "spark.pyspark.python"
 _CODE = f"spark.executorEnv.{job_modules.VARIABLE}"
 _JOB, _PACKAGE = "anabranch-job", "anabranch-package"
-"""Folders in an executor's working folder, where Python workers run. Spark unpacks archives there."""
+"""Folders in an executor's working folder, where Python workers run and Spark unpacks archives."""
 
 
 def is_cluster(master: str) -> bool:
-    """Whether tasks run in other processes than the driver's, maybe on other machines."""
+    """Whether tasks run in other processes than the driver's, possibly on other machines."""
     return re.fullmatch(r"local(\[.*\])?", master) is None
 
 
 def is_under(spark: SparkSession) -> bool:
-    """Whether a session has a cluster under it."""
+    """Whether a session runs on a cluster."""
     return is_cluster(str(spark.sparkContext.master))
 
 
 def check_master(master: str) -> None:
-    """Whether a standalone master listens. Spark itself would try for a minute, and say little.
+    """Check that a standalone master is listening. Spark itself would try for a minute, and say little.
 
     Raises:
-        ConfigError: not of the form ``spark://HOST:PORT``, or several places separated by commas.
-        AnabranchError: none of those that are named takes a connection within 10 seconds.
+        ConfigError: it doesn't have the form ``spark://HOST:PORT``, with several addresses separated by commas.
+        AnabranchError: none of the addresses accepts a connection within 10 seconds.
     """
     if not master.startswith("spark://"):
         return
@@ -70,10 +72,10 @@ def check_master(master: str) -> None:
 
 
 def python(conf: Mapping[str, str]) -> str:
-    """The interpreter of Python workers, by its path on all machines: that of this process if none is set.
+    """The interpreter of Python workers, with the same path on all machines: this process's, if none is configured.
 
     Raises:
-        ConfigError: the one that is set isn't on this machine, where Spark needs it to plan batches.
+        ConfigError: the configured one isn't on this machine, where Spark needs it to plan batches.
     """
     found = conf.get(_PYTHON, sys.executable)
     if shutil.which(found) is None:
@@ -85,9 +87,10 @@ def python(conf: Mapping[str, str]) -> str:
 
 
 def shipped(conf: Mapping[str, str], home: str) -> dict[str, str]:
-    """Settings that bring anabranch as it is here, and the job's folder, to executors, beside what ``conf`` brings.
+    """Settings that ship this installation of anabranch, and the job's folder, to executors, in addition to what
+    ``conf`` ships.
 
-    The archives are in a temporary folder until this process ends: Spark fetches them whenever an executor comes.
+    The archives are in a temporary folder until this process ends: Spark fetches them for every new executor.
 
     Raises:
         UsageError: the job's folder can't be packed; see :func:`anabranch.job_code.artifact.pack`.

@@ -1,4 +1,4 @@
-"""Our Python sources, as Spark's session knows them: registered such that queries share nothing that Spark changes."""
+"""Our Python sources in Spark's session, registered in such a way that queries share nothing that Spark modifies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["register", "sources"]
 
 
 def sources(systems: Systems) -> list[type[DataSource]]:
-    """The source of event time and the sources of all systems, each once."""
+    """The event-time source and the sources of all systems, each once."""
     of_systems = [source for system in systems.all for source in spark_side(system).SOURCES]
     return [EventTimeSource, *dict.fromkeys(of_systems)]
 
@@ -23,10 +23,10 @@ def register(spark: SparkSession, systems: Systems) -> None:
     """Register the sources.
 
     All queries of a session share a registered source's function, and with it one ``java.util.HashMap`` of environment
-    variables. Whenever a query starts, Spark puts some variables there (``PythonStreamingSourceRunner.init``), while
-    tasks of other queries serialize it. Of variables that are there already only the value is set; new ones change the
-    map's structure, and two threads that do so at once leave a map whose size isn't the number of its entries: every
-    later task then fails with ``OptionalDataException``. So all of them are there before a source is registered.
+    variables. Whenever a query starts, Spark puts some variables into it (``PythonStreamingSourceRunner.init``), while
+    tasks of other queries serialize it. For existing variables only the value is set; new ones change the map's
+    structure, and two threads that do so at once leave a map whose size differs from its number of entries: every later
+    task then fails with ``OptionalDataException``. So all variables are set before a source is registered.
     """
     spark.sparkContext.environment.update(source_environment.of_session(spark))
     for source in sources(systems):

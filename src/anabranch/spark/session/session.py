@@ -1,4 +1,4 @@
-"""A container's Spark session: its settings, and what must be true before one can start."""
+"""A container's Spark session: its settings, and the conditions for starting one."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ SETTINGS = {
 }
 
 _MOST_PRINTED = 64 * 1024**2
-"""Bytes. What was printed before is put away, if it is more."""
+"""Bytes. An older log that is larger than this is moved away."""
 _LOCAL, _S3 = ("", "file"), ("s3", "s3a")
 """Schemes of storage roots."""
 
@@ -66,14 +66,15 @@ HERE = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.authenticate": "true",
 }
-"""Where nothing but this machine has to reach the driver. Its other users may not either: Spark's port for remote calls
-deserializes Java objects of whoever asks, unless he has to authenticate. Spark makes the secret itself."""
+"""For a driver that only this machine has to reach."""
 
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 LOCAL_SETTINGS = {_MANAGER: f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager"}
-"""For a storage root on a local disk. Spark's default starts a process for each look at a local file, about 60 a batch
-with state. What it gives for that, that of two writers of one checkpoint only one wins, the folder's lock gives us."""
+"""For a storage root on a local disk. Spark's default starts a process for each look at a local file, about 60 per
+batch with state. In return it makes sure that of two writers of one checkpoint only one wins, which the folder's lock
+does for us.
+"""
 
 FAR_SETTINGS = {_MANAGER: checkpoint_files.MANAGER}
 """For a storage root elsewhere: see ``CheckpointFiles.java``."""
@@ -82,11 +83,12 @@ S3_SETTINGS = {
     "spark.hadoop.fs.s3a.input.stream.type": "classic",
     "spark.hadoop.fs.s3a.performance.flags": "mkdir,delete",
 }
-"""For a storage root on S3. The default stream goes by the length that a file had when it was read last. The flags save
-calls that keep up folders, of which S3 has none."""
+"""For a storage root on S3. The default stream relies on the length that a file had when it was last read. The flags
+save calls that maintain folders, which S3 doesn't have.
+"""
 
 SPARKS_OWN = {_MANAGER: f"{_CHECKPOINTING}.FileContextBasedCheckpointFileManager"}
-"""What Spark would do instead of ``LOCAL_SETTINGS``."""
+"""Spark's own choice, in place of ``LOCAL_SETTINGS``."""
 
 # PySpark prints every error of analysis as a page of JSON, also those that we explain or expect.
 _SAID_BY_US = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -113,12 +115,12 @@ def java_version() -> tuple[str, int]:
 
 
 def master_of(master: str | None, cores: int = 0) -> str:
-    """The master to use: the one that was set, else all cores here, or more of them, with task retries on.
+    """The master to use: the configured one, else all cores of this machine, or more, with task retries enabled.
 
-    ``cores``: how many tasks must be able to run at once. Spark would never read some partitions with fewer.
+    ``cores``: how many tasks must be able to run at once. With fewer, Spark would never read some partitions.
 
     Raises:
-        ConfigError: the one that was set has fewer.
+        ConfigError: the configured one has fewer.
     """
     held = re.match(r"local(?:\[(\d+))?(?!.*cluster)", master or "")
     if master and held is not None and "*" not in master and int(held[1] or 1) < cores:
@@ -130,7 +132,7 @@ def master_of(master: str | None, cores: int = 0) -> str:
 
 
 def conf(settings: Settings) -> dict[str, str]:
-    """Spark's settings: ours, and over them those that were set."""
+    """Spark's settings: ours, overridden by the configured ones."""
     scheme = urlsplit(settings.storage.root).scheme
     storage = LOCAL_SETTINGS if scheme in _LOCAL else FAR_SETTINGS | (S3_SETTINGS if scheme in _S3 else {})
     here = {} if cluster.is_cluster(master_of(settings.spark.master)) else HERE
@@ -142,11 +144,11 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
 
     Args:
         home: the job's folder, which Python workers can import from.
-        output: a file for what the JVM and the Python workers print (default: this process's stderr).
+        output: a file for the output of the JVM and the Python workers (default: this process's stderr).
         cores: see :func:`master_of`.
 
     Raises:
-        AnabranchError: there is no Java, or no master that takes the application.
+        AnabranchError: Java is missing, or no master accepts the application.
         UnsupportedSparkError: this Spark lacks what every job needs.
     """
     java_version()
@@ -190,7 +192,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
 
 
 def _joined(needed: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Settings of a session, with those that are given over those that are needed; lists of jars have both."""
+    """Settings of a session: given ones override needed ones, except that lists of jars are merged."""
     lists = {name: f"{needed[name]},{given[name]}" for name in _LISTS if needed.get(name) and given.get(name)}
     return {**needed, **given, **lists}
 
@@ -220,14 +222,14 @@ def _session(builder: SparkSession.Builder, master: str, packages: str = "", cur
 
 
 def for_schemas(settings: Settings, home: str) -> SparkSession:
-    """A small session on this machine, wherever containers have theirs; what it prints is thrown away."""
+    """A small session on this machine, wherever containers have theirs; its output is discarded."""
     conf = {name: value for name, value in settings.spark.conf.items() if name not in cluster.OF_THE_PLACE}
     small = settings.spark.model_copy(update={"master": "local[1]", "conf": conf})
     return start(settings.model_copy(update={"spark": small}), home, Path(os.devnull))
 
 
 def _needs(settings: Settings) -> SessionNeeds:
-    """What the systems need where streams live, or may come to."""
+    """What the systems of all streams need, including those that may be used later."""
     conf: dict[str, str] = {}
     cures = []
     for system in Systems(settings).used:
@@ -242,7 +244,7 @@ def probed(settings: Settings) -> list[Probe]:
     """Start a small session, and try out all of Spark's private surfaces.
 
     Raises:
-        AnabranchError: as :func:`start`.
+        AnabranchError: as for :func:`start`.
     """
     spark = for_schemas(settings, "")
     try:
@@ -252,8 +254,9 @@ def probed(settings: Settings) -> list[Probe]:
 
 
 def carry(functions: Mapping[int, Any]) -> None:
-    """Let Python workers get as code what a job's functions, by node, give to Spark, UDFs of theirs too: workers can't
-    import a module of tests, or one beside it, nor, in a session that isn't ours, a job file."""
+    """Send the modules of a job's functions, by node, to Python workers as code, including UDFs that they pass to
+    Spark: workers can't import a module of tests, or one next to it, nor, in a session that isn't ours, a job file.
+    """
     imported = job_modules.SHELF in os.environ
     given = [each for node, each in functions.items() if not imported or job_modules.code_of(node, each) is None]
     modules = [sys.modules.get(getattr(function, "__module__", "")) for function in given]
@@ -263,7 +266,7 @@ def carry(functions: Mapping[int, Any]) -> None:
 
 @contextmanager
 def _printing_to(output: Path | None) -> Iterator[None]:
-    """Processes that are started meanwhile print to the file for all their lives."""
+    """The output of processes that are started meanwhile goes to the file for as long as they live."""
     if output is None:
         yield
         return
@@ -280,7 +283,7 @@ def _printing_to(output: Path | None) -> Iterator[None]:
 
 
 def _pickle_by_value(folder: Path) -> None:
-    """Functions of the modules in a folder travel to Python workers as code, not by name."""
+    """Functions of the modules in a folder are sent to Python workers as code, not by name."""
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if file and Path(file).parent == folder and module.__name__ != "__main__":

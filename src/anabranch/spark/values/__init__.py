@@ -1,4 +1,4 @@
-"""Values of records between bytes and columns, in each of the formats."""
+"""Conversion between values of records and columns, in each of the formats."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["Reader", "Writer", "reading", "writing"]
 
 
 def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[str, str] | None = None) -> Reader:
-    """How values become columns. ``declared``: the columns that the job's ``read`` declares; ``read_as``: how some are
-    read that aren't read by their type alone.
+    """How values become columns. ``declared``: the columns that the job's ``read`` declares; ``read_as``: the columns
+    that aren't read by their type alone.
 
     Raises:
-        GraphError: too much is declared, too little, or what the stream's own schema hasn't.
+        GraphError: too many or too few columns are declared, or one that the stream's own schema lacks.
     """
     if read_as and format_.name != "json":
         raise GraphError(
@@ -46,7 +46,7 @@ def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[
 
 
 def writing(format_: Format, ours: bool = False) -> Writer:
-    """How columns become values. ``ours``: of a stream between stages of this job."""
+    """How columns become values. ``ours``: the stream is between stages of this job."""
     if format_.name == "json":
         return JsonWriter(ours)
     if format_.name in ("string", "raw"):

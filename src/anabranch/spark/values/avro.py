@@ -1,4 +1,4 @@
-"""Avro, with and without the id of a registry before it; by Spark's own functions."""
+"""Avro, with and without a registry's id before the value, using Spark's own functions."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ from anabranch.spark.values import codec, way
 __all__ = ["AvroReader", "AvroWriter"]
 
 _READ = "_anabranch_read"
-"""A field that no writer has and every reader: its default is there wherever a value could be read, while Spark gives a
-row of nulls where it could not."""
+"""A field that no writer has but every reader: its default is there wherever a value could be read, whereas Spark
+returns a row of nulls where it couldn't.
+"""
 
 _ALL = 2**31 - 1
 _HEAD = 5
-"""Bytes before Avro of a registry: zero, and four of the id."""
+"""A registry's bytes before Avro: a zero, and the four bytes of the id."""
 
 
 @dataclass(frozen=True)
 class AvroReader:
-    """``text``: the reader's schema, as JSON. ``writers``: those of values, by the ids that come before them; None if
-    none comes: values are written as they are read."""
+    """``text``: the reader's schema, as JSON. ``writers``: those of values, by the ids that precede them; None if there
+    is no id: values are written with the reader's schema.
+    """
 
     schema: StructType
     text: str
@@ -41,14 +43,14 @@ class AvroReader:
 
     @classmethod
     def of(cls, format_: Format, where: str) -> AvroReader:
-        """The reader of a stream. GraphError if Spark can't read the schema."""
+        """The reader of a stream. Raises GraphError if Spark can't read the schema."""
         schema = columns(format_.schema, where)
         if format_.name == "avro":
             return cls(schema, format_.schema, None)
         return cls(schema, format_.schema, tuple((int(id_), text) for id_, text in sorted(format_.writers.items())))
 
     def narrowed(self, declared: StructType, where: str) -> AvroReader:
-        """With the columns that are declared. GraphError if the schema has others."""
+        """The reader with only the declared columns. Raises GraphError if the schema has different ones."""
         way.check_declared(declared, self.schema, where, "its Avro schema")
         return replace(self, schema=declared)
 
@@ -114,7 +116,7 @@ class AvroWriter:
 
 
 def columns(schema: str, where: str) -> StructType:
-    """The columns of an Avro record. GraphError if Spark can't read it."""
+    """The columns of an Avro record. Raises GraphError if Spark can't read it."""
     try:
         found = SparkSession.active().range(0).select(from_avro(F.lit(b""), schema).alias("v")).schema["v"].dataType
     except Exception as error:
@@ -131,7 +133,7 @@ def _decoded(value: Column, writer: str, reader: str) -> Column:
 
 
 def _with_mark(schema: str, names: Sequence[str]) -> str:
-    """A record's schema with some of its fields, and with the mark."""
+    """A record's schema with some of its fields, and with the marker field."""
     record: dict[str, Any] = json.loads(schema)
     fields = [field for field in record["fields"] if field["name"] in names]
     return json.dumps({**record, "fields": [*fields, {"name": _READ, "type": "boolean", "default": True}]})

@@ -1,4 +1,4 @@
-"""Keys and values between bytes and columns (docs/reference/operators.md, "Key bytes")."""
+"""Conversion of keys and values between bytes and columns (docs/reference/operators.md, "Key bytes")."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def parse_type(declared: str) -> DataType:
 
 
 def pruned(schema: StructType, only: Set[str] | None) -> StructType:
-    """The fields that are needed; one at least, for a value must still be JSON."""
+    """The fields that are needed; at least one, because a value must still be checked as JSON."""
     if only is None:
         return schema
     return StructType([field for field in schema if field.name in only] or schema.fields[:1])
@@ -81,7 +81,7 @@ def decode_key(key: Column, schema: StructType) -> list[Column]:
 
 
 def key_fault(key: Column, schema: StructType) -> Column | None:
-    """Whether key bytes aren't what is declared; None when all bytes are."""
+    """Whether key bytes differ from the declaration; None when all bytes are allowed."""
     if _is_json(schema):
         return key.isNotNull() & _parts(key, schema).isNull()
     kind = schema.fields[0].dataType
@@ -93,7 +93,7 @@ def key_fault(key: Column, schema: StructType) -> Column | None:
 
 
 def key_reason(key: Column, schema: StructType) -> Column:
-    """Why key bytes aren't what is declared, in words."""
+    """Why key bytes differ from the declaration, in words."""
     declared = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
     hexadecimal = F.concat(
         F.lower(F.hex(F.substring(key, 1, _SHOWN))), F.when(F.length(key) > _SHOWN, "…").otherwise("")
@@ -106,7 +106,7 @@ def key_reason(key: Column, schema: StructType) -> Column:
 
 
 _SHOWN = 40
-"""How many bytes of a key are shown where it is wrong."""
+"""How many bytes of a wrong key are shown."""
 
 
 def _is_json(schema: StructType) -> bool:
@@ -141,7 +141,7 @@ def _decode_plain(key: Column, kind: DataType) -> Column:
 
 
 def nullable(schema: StructType) -> StructType:
-    """The same columns, which may all be null."""
+    """The same columns, all nullable."""
     return StructType([StructField(f.name, _nullable(f.dataType)) for f in schema.fields])
 
 
@@ -156,17 +156,17 @@ def _nullable(kind: DataType) -> DataType:
 
 
 def parse_json(value: Column, schema: StructType) -> Column:
-    """The columns of a JSON value that we wrote. A generator, so that the optimiser doesn't parse once a column."""
+    """The columns of a JSON value that we wrote. A generator, so that the optimizer doesn't parse once per column."""
     return F.inline(F.array(F.from_json(value.cast("string"), schema, _READ)))
 
 
 def encode_json(frame: DataFrame, names: Sequence[str]) -> Column:
-    """Value bytes of these columns, a JSON object that :func:`parse_json` reads: NaN and infinity are texts in it."""
+    """Value bytes of these columns, a JSON object for :func:`parse_json`: it contains NaN and infinity as texts."""
     return F.to_json(F.struct(*[frame[quoted(name)] for name in names]), _WRITE).cast("binary")
 
 
 def encode_finite_json(frame: DataFrame, names: Sequence[str]) -> Column:
-    """Value bytes of these columns: a JSON object. NaN and infinity, which JSON doesn't have, are null in it."""
+    """Value bytes of these columns: a JSON object. NaN and infinity, which JSON lacks, become null."""
     kinds = {field.name: field.dataType for field in frame.schema.fields}
     columns = [_finite(frame[quoted(name)], kinds[name]).alias(name) for name in names]
     return F.to_json(F.struct(*columns), _WRITE).cast("binary")
@@ -204,5 +204,5 @@ def with_true(value: Column, name: str) -> Column:
 
 
 def quoted(name: str) -> str:
-    """A column's name as SQL takes it."""
+    """A column's name for use in SQL."""
     return f"`{name.replace('`', '``')}`"

@@ -1,4 +1,4 @@
-"""One source of a lane: which of its records can be read, the rows they give, and what is observed on the way."""
+"""One source of a lane: which of its records are readable, the rows that they give, and what is observed on the way."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from anabranch.spark.values import Reader, codec, meta_column
 
 _BLOCK = 1000
 _MARKS = 30
-"""Faulty records are looked for once more, in blocks of so many offsets. Which blocks, is a bit mask that costs a row
-next to nothing: each block has one of so many bits. The bits above those are for records with null keys."""
+"""Faulty records are searched for again in blocks of offsets. A bit mask, which costs almost nothing per row, says in
+which blocks: each block has one of this many bits. The bits above these are for records with null keys.
+"""
 
 FAULTS = ("value", "key", "null_time", "time")
-"""What can be wrong with a record that can't be read. Of several, the first is told."""
+"""What can make a record unreadable. Of several faults, the first is reported."""
 
 Range = tuple[int, int]
 """The first offset, and the one after the last."""
@@ -36,18 +37,15 @@ _REASON = "_anabranch_reason"
 _MARKED = "marked"
 
 PLAUSIBLE = ("1900-01-01", 24 * 3600 * 1000)
-"""The event times that are taken where a ``read`` declares no others: the first day, and by how many milliseconds they
-may be ahead of the end of the day on which a batch is planned."""
+"""The event times that are accepted if a ``read`` declares no others: the first day, and by how many milliseconds they
+may be ahead of the end of the day on which a batch is planned.
+"""
 
 
 @dataclass(frozen=True)
 class RecordDecoding:
-    """Turns the records of a source into rows. ``reader`` decodes values, only in the columns that are needed; ``key``
-    is the key's declaration (None: there is none). ``keyed``: the keys are those of a stateful operator, which accepts
-    no null keys.
-
-    ``reader`` opens values, only the columns that are needed; ``key`` is what is declared of it (None: nothing).
-    ``keyed``: its keys are those of a stateful operator, which takes no null ones.
+    """Turns the records of a source into rows. ``reader`` decodes the needed columns of values; ``key`` is the key's
+    declaration (None: there is none). ``keyed``: the keys are those of a stateful operator, which accepts no null keys.
     """
 
     node: Node
@@ -56,18 +54,18 @@ class RecordDecoding:
     keyed: bool
 
     def pruned(self, only: Set[str]) -> RecordDecoding:
-        """With no more columns of the value than these."""
+        """The decoding of only these columns of the value."""
         return replace(self, reader=self.reader.pruned(only))
 
     @property
     def time(self) -> str:
-        """The column of event time that is declared, or ''."""
+        """The declared event-time column, or ''."""
         return str(self.node.args.get("event_time", ""))
 
     def opened(self, raw: DataFrame, explains: bool = False) -> DataFrame:
-        """The records with their value decoded as far as it can be. No more than that: what is observed is copied.
+        """The records with their value decoded as far as possible. Nothing more, because what is observed is copied.
 
-        ``explains``: with the reason why it couldn't be, for :meth:`rows` that fail.
+        ``explains``: with the reasons for failures, for :meth:`rows` that fail.
         """
         rest = [name for name in raw.columns if name != "value"]
         opened = self.reader.opened(raw["value"]).alias(_VALUE)
@@ -78,8 +76,9 @@ class RecordDecoding:
         return raw.select(opened, "value", *rest).select(_VALUE, reason.alias(_REASON), *rest)
 
     def faults(self, today: Column) -> dict[str, Column]:
-        """What can be wrong with a record, by name, as conditions on :meth:`opened`. ``today``: when the batch was
-        planned. A record has the same faults when the batch is run once more."""
+        """The possible faults of a record, by name, as conditions on :meth:`opened`. ``today``: when the batch was
+        planned, so that a record has the same faults when the batch is run again.
+        """
         key = F.col("key")
         found = {
             "value": self.reader.fault(_VALUE),
@@ -90,7 +89,7 @@ class RecordDecoding:
         return {name: fault for name, fault in found.items() if fault is not None}
 
     def _reasons(self) -> dict[str, Column]:
-        """What to say of each fault. Of records that were opened with reasons."""
+        """The error text for each fault, for records that were opened with reasons."""
         key = F.col("key")
         found = {"value": F.col(_REASON)}
         if self.key is not None:
@@ -119,8 +118,9 @@ class RecordDecoding:
         return F.coalesce((self._time() >= first) & (self._time() < latest), F.lit(True))
 
     def measures(self, partitions: Iterable[int], timed: bool, today: Column | None = None) -> list[Column]:
-        """What is observed of a batch: where faulty records lie, and those with null keys if the stage keeps rows by
-        key (see :class:`Marks`), and, where the lane has a watermark, the greatest event time of each partition."""
+        """What is observed of a batch: where faulty records are, and those with null keys if the stage stores rows by
+        key (see :class:`Marks`), and, if the lane has a watermark, the greatest event time of each partition.
+        """
         today = F.current_date() if today is None else today
         faults = self.faults(today).values()
         bit = F.expr(f"shiftleft(1L, cast((offset div {_BLOCK} + partition) % {_MARKS} as int))")
@@ -145,8 +145,9 @@ class RecordDecoding:
         source: int | None = None,
         today: Column | None = None,
     ) -> DataFrame:
-        """The rows of the records that can be read. ``fail``: the others, opened with reasons, fail the lane; ``task``,
-        ``bucket``, ``source`` (None: the node's id): see hidden; ``today``: see :meth:`faults`, None: now."""
+        """The rows of the readable records. ``fail``: the others, opened with reasons, fail the lane; ``task``,
+        ``bucket``, ``source`` (None: the node's id): see hidden; ``today``: see :meth:`faults`, None: now.
+        """
         faults = self.faults(F.current_date() if today is None else today)
         if faults:
             good: Column = ~reduce(or_, faults.values())
@@ -158,14 +159,14 @@ class RecordDecoding:
         return opened.select(*self._columns(opened), meta_column.of_record(task, number, bucket))
 
     def readable(self, raw: DataFrame) -> DataFrame:
-        """The records that can be read, as they are, and those without a value."""
+        """The readable records, unchanged, and those without a value."""
         opened = raw.select(self.reader.opened(raw["value"]).alias(_VALUE), *raw.columns)
         faults = self.faults(F.current_date()).values()
         good = ~reduce(or_, faults) if faults else F.lit(True)
         return opened.where(F.col("value").isNull() | good).select(*raw.columns)
 
     def faulty(self, raw: DataFrame, number: int, today: Column) -> DataFrame:
-        """Of the records of that source that can't be read: where they are, the name of the fault, and what to say."""
+        """The unreadable records of that source: their positions, the name of the fault, and the error text."""
         opened, reasons = self.opened(raw, explains=True), self._reasons()
         faults = self.faults(today)
         name = F.coalesce(*[F.when(fault, F.lit(name)) for name, fault in faults.items()])
@@ -210,7 +211,7 @@ class RecordDecoding:
 
 @dataclass(frozen=True)
 class Marks:
-    """In which blocks of a batch there are records that can't be read, and records with null keys, as bit masks."""
+    """Bit masks of the blocks of a batch with unreadable records, and of those with null keys."""
 
     faulty: int
     keyless: int
@@ -223,7 +224,7 @@ class Marks:
 
 
 def marked(mask: int, ranges: Mapping[int, Range]) -> dict[int, list[Range]]:
-    """The offsets of a batch, by partition, that lie in marked blocks. ``ranges``: of the batch."""
+    """The offsets of a batch in marked blocks, by partition. ``ranges``: the batch's."""
     found: dict[int, list[Range]] = {}
     for partition, (first, end) in sorted(ranges.items()):
         for block in range(first // _BLOCK, -(-end // _BLOCK) if end > first else 0):
@@ -244,10 +245,10 @@ def _failing(node: Node, stream: str, reason: Column) -> Column:
 
 
 def of_graph(node: Node, format_: Format, keyed: bool) -> RecordDecoding:
-    """The intake of a ``read``.
+    """The decoding for a ``read``.
 
     Raises:
-        GraphError: what it declares isn't what a stream of that format takes.
+        GraphError: its declaration doesn't suit a stream of that format.
     """
     key = node.args.get("key")
     return RecordDecoding(

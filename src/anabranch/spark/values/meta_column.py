@@ -1,4 +1,4 @@
-"""The hidden column ``_anabranch``: where a row comes from and what it is keyed by. User functions never see it."""
+"""The hidden column ``_anabranch``: the origin of a row and its key. User functions never see it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ END = "end"
 
 
 def of_record(task: Column, source: int, bucket: Column | None = None) -> Column:
-    """For a record as a system's source gives it. (Of a row that comes from no single record, the offset is negative,
-    if it comes from the records of one partition.) ``bucket``: that of the virtual task that a broadcast record goes
-    to; null for that of the key."""
+    """For a record from a system's source. (A row that doesn't come from a single record, but from the records of one
+    partition, has a negative offset.) ``bucket``: that of the virtual task that a broadcast record goes to; null for
+    that of the key.
+    """
     return F.struct(
         task.cast("int").alias("task"),
         F.lit(source).alias("source"),
@@ -29,8 +30,10 @@ def of_record(task: Column, source: int, bucket: Column | None = None) -> Column
 
 
 def of_result(task: Column, key: Column) -> Column:
-    """For a row that a stateful operator made: it comes from no single record, but from a state partition. Its time is
-    when it is written: that of the batch would be in Spark's code, and have it compiled anew for each."""
+    """For a row that a stateful operator made: it doesn't come from a single record, but from a state partition. Its
+    time is when it is written: the batch's time would be part of Spark's generated code, which would have to be
+    compiled for each batch.
+    """
     return F.struct(
         task.cast("int").alias("task"),
         F.lit(-1).alias("source"),
@@ -44,18 +47,18 @@ def of_result(task: Column, key: Column) -> Column:
 
 
 def of_window(row: Column, end: Column) -> Column:
-    """The column, of a row of a window that ends then."""
+    """The hidden column for a row of a window that ends at ``end``."""
     return row.withField(END, end).alias(NAME)
 
 
 def is_of_window(frame: DataFrame) -> bool:
-    """Whether rows may be of windows."""
+    """Whether rows may belong to windows."""
     kind = frame.schema[NAME].dataType if NAME in frame.columns else None
     return isinstance(kind, StructType) and END in kind.names
 
 
 def alike(frames: Sequence[DataFrame]) -> list[DataFrame]:
-    """The frames, with hidden columns of one type."""
+    """The frames, with hidden columns of the same type."""
     if not any(is_of_window(frame) for frame in frames):
         return list(frames)
     none = of_window(F.col(NAME), F.lit(None).cast("timestamp"))
@@ -63,7 +66,7 @@ def alike(frames: Sequence[DataFrame]) -> list[DataFrame]:
 
 
 def once(frame: DataFrame) -> DataFrame:
-    """The frame with its last hidden column only: ``* except (a)`` takes one along that nobody has named."""
+    """The frame with only its last hidden column: ``* except (a)`` includes one that nobody has named."""
     last = frame.schema[-1]
     several = [
         number for number, field in enumerate(frame.schema) if field.name == NAME and field.dataType == last.dataType

@@ -39,7 +39,7 @@ READ_AS: Mapping[str, tuple[type[DataType], ...]] = {
     "nan-is-null": (FloatType, DoubleType),
     "json": (StringType,),
 }
-"""The ways in which a column of JSON is read that isn't read by its type alone, and the types that they are for."""
+"""The ways of reading a JSON column other than by its type alone, and the types that they are for."""
 
 _SIMPLE: tuple[type[DataType], ...] = (
     BooleanType,
@@ -57,7 +57,7 @@ _SIMPLE: tuple[type[DataType], ...] = (
 class JsonReader:
     """JSON objects, read strictly by a declared schema: docs/reference/values.md.
 
-    ``declared``: all columns, which are checked; ``schema``: those of the rows; ``read_as``: see ``READ_AS``.
+    ``declared``: all columns, which are checked; ``schema``: the rows' columns; ``read_as``: see ``READ_AS``.
     """
 
     declared: StructType
@@ -66,7 +66,7 @@ class JsonReader:
 
     @classmethod
     def of(cls, declared: StructType, read_as: Mapping[str, str], where: str) -> JsonReader:
-        """GraphError if a column can't be read from JSON, or not in the way that is declared."""
+        """Raises GraphError if a column can't be read from JSON, or not in the declared way."""
         for each in declared.fields:
             _check_type(each.name, each.dataType, where)
         kinds = {each.name: each.dataType for each in declared.fields}
@@ -101,7 +101,7 @@ class JsonReader:
 
 @dataclass(frozen=True)
 class OpaqueReader:
-    """Values that are one column, ``value``: text, or bytes as they are."""
+    """Values with a single column, ``value``: text, or unchanged bytes."""
 
     text: bool
     schema: None = None
@@ -121,9 +121,9 @@ class OpaqueReader:
 
 @dataclass(frozen=True)
 class JsonWriter:
-    """A JSON object of all columns; those that are null are left out.
+    """A JSON object of all columns; null ones are left out.
 
-    ``ours``: this job reads it again, and numbers that JSON doesn't have, NaN and infinity, are kept.
+    ``ours``: this job reads the values again, so numbers that JSON lacks, NaN and infinity, are preserved.
     """
 
     ours: bool = False

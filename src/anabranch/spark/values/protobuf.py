@@ -1,4 +1,4 @@
-"""Protocol buffers: the columns of a message, and messages between bytes and columns."""
+"""Protocol buffers: the columns of a message, and conversion between bytes and columns."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _SIMPLE: dict[int, DataType] = {
 
 @dataclass(frozen=True)
 class ProtobufReader:
-    """Values are messages of one kind. ``files``: the descriptor set; ``message``: the full name."""
+    """Values are messages of one type. ``files``: the descriptor set; ``message``: the full name."""
 
     files: bytes
     message: str
@@ -65,12 +65,12 @@ class ProtobufReader:
 
     @classmethod
     def of(cls, format_: Format, where: str) -> ProtobufReader:
-        """The reader of a stream. GraphError if the descriptor set isn't one, or has no such message."""
+        """The reader of a stream. Raises GraphError if the descriptor set isn't valid, or has no such message."""
         found = _message(format_, where)
         return cls(_files(format_), found.full_name, codec.nullable(_columns(found, where, ())))
 
     def narrowed(self, declared: StructType, where: str) -> ProtobufReader:
-        """With the columns that are declared. GraphError if the message has others."""
+        """The reader with only the declared columns. Raises GraphError if the message has different ones."""
         way.check_declared(declared, self.schema, where, f"the message {self.message}")
         return replace(self, schema=codec.nullable(declared))
 
@@ -107,7 +107,7 @@ def _files(format_: Format) -> bytes:
 
 
 def _message(format_: Format, where: str) -> Descriptor:
-    """The message of a stream, by its full name or, if only one has it, its last part."""
+    """The message type of a stream, by its full name or, if it is unique, by the last part."""
     cure = "make the schema file by protoc --include_imports --descriptor_set_out, and name one of its messages"
     pool = descriptor_pool.DescriptorPool()
     names: list[str] = []

@@ -1,4 +1,4 @@
-"""The name of the task that a row is of."""
+"""The name of a row's task."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ __all__ = ["TaskNames", "of_lane"]
 
 @dataclass(frozen=True)
 class TaskNames:
-    """Those of a lane's tasks: ``by_number``, at factor 1. ``factor``: into how many virtual tasks they are cut, which
-    are called by the buckets of keys; 1 if a number is enough to tell a task."""
+    """The names of a lane's tasks: ``by_number``, at factor 1. ``factor``: how many virtual tasks they are divided
+    into, which are named after the buckets of keys; 1 if a number is enough to identify a task.
+    """
 
     by_number: dict[int, str]
     factor: int
@@ -38,7 +39,7 @@ def of_lane(lane: Lane) -> TaskNames:
     """The names of its tasks.
 
     Raises:
-        ConfigError: a grouper of the user's own has given virtual tasks names that don't tell their buckets.
+        ConfigError: a user's own grouper has given virtual tasks names without their buckets.
     """
     if len(lane.tasks) == len(lane.bases):
         return TaskNames(dict(zip(lane.bases, lane.tasks, strict=True)), 1)

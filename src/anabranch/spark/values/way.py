@@ -1,4 +1,4 @@
-"""What every format gives: a way from bytes to columns, and one back."""
+"""What every format provides: conversion from bytes to columns, and back."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class Reader(Protocol):
 
     @property
     def schema(self) -> StructType | None:
-        """The columns, fields of what is opened; None: what is opened is the one column ``value``."""
+        """The columns, which are fields of the opened column; None: the opened column is the only one, ``value``."""
         ...
 
     def opened(self, value: Column) -> Column: ...
 
     def fault(self, opened: str) -> Column | None:
-        """Whether the value of an opened column couldn't be read; None where all can."""
+        """Whether the value of an opened column was unreadable; None if all are readable."""
         ...
 
     def reason(self, value: Column) -> Column:
-        """Why a value that couldn't be read couldn't, in words; its bytes may be null."""
+        """Why a value was unreadable, in words; its bytes may be null."""
         ...
 
     def pruned(self, only: Set[str]) -> Self:
-        """With no more columns than needed."""
+        """The reader of only the needed columns."""
         ...
 
 
@@ -40,17 +40,19 @@ class Writer(Protocol):
     """From columns to the bytes of a value."""
 
     def encode(self, frame: DataFrame, names: Sequence[str], where: str) -> Column:
-        """The value of these columns. GraphError if the format can't hold them; ``where`` is the operator."""
+        """The value of these columns. Raises GraphError if the format can't represent them; ``where`` is the
+        operator.
+        """
         ...
 
 
 def _same(one: DataType, other: DataType) -> bool:
-    """Whether two types differ in nothing but what may be null."""
+    """Whether two types differ only in nullability."""
     return one.simpleString() == other.simpleString()
 
 
 def check_declared(declared: StructType, held: StructType, where: str, what: str) -> None:
-    """Raises GraphError if columns are declared that a stream's schema doesn't have so."""
+    """Raises GraphError if the declared columns differ from those in a stream's schema."""
     known = {field.name: field.dataType for field in held}
     for field in declared:
         if field.name not in known:
@@ -67,7 +69,7 @@ def check_declared(declared: StructType, held: StructType, where: str, what: str
 
 
 def check_written(frame: DataFrame, names: Sequence[str], held: StructType, where: str, what: str) -> None:
-    """Raises GraphError if columns aren't what a stream's schema has."""
+    """Raises GraphError if columns differ from those in a stream's schema."""
     known = {field.name: field for field in held}
     types = {field.name: field.dataType for field in frame.schema}
     for name in names:

@@ -1,4 +1,4 @@
-"""The embedded system: a durable, partitioned, ordered log of Arrow files in a folder. No Spark in it."""
+"""The embedded system: a durable, partitioned, ordered log of Arrow files in a folder. It contains no Spark."""
 
 from anabranch.systems.embedded.append import Appender, PartlyWrittenError, append
 from anabranch.systems.embedded.layout import StreamInfo

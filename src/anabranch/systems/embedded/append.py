@@ -1,4 +1,4 @@
-"""Adding records from outside of any job, as ``anabranch stream put`` does."""
+"""Adding records from outside any job, as ``anabranch stream put`` does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from anabranch.systems.embedded.writer import LaneWriter
 __all__ = ["PUT_JOB", "Appender", "PartlyWrittenError", "append"]
 
 PUT_JOB = "stream-put"
-"""The job under which records from outside are published; each producer is a lane of its own."""
+"""The job under which records from outside are published; each producer is a separate lane."""
 
 
 class PartlyWrittenError(LogError):
@@ -31,7 +31,7 @@ class PartlyWrittenError(LogError):
 
 
 class Appender:
-    """Partitions records by key as Kafka's default partitioner does; null keys go round. For one thread.
+    """Assigns records to partitions by key like Kafka's default partitioner; null keys go round-robin. For one thread.
 
     Each batch is published before ``append`` returns, partition by partition, not in one transaction. Close
     it, or use it in ``with``, so that the stream can forget it.
@@ -49,7 +49,7 @@ class Appender:
         """Publish a batch in the columns of ``RECORD_SCHEMA``; returns its number of records.
 
         Raises:
-            PartlyWrittenError: the disk took only a part of it, or nothing.
+            PartlyWrittenError: the disk accepted only a part of it, or nothing.
         """
         if not batch.num_rows:
             return 0
@@ -75,7 +75,7 @@ class Appender:
         return int(batch.num_rows)
 
     def _segments(self, pieces: Mapping[int, pa.RecordBatch]) -> dict[int, SegmentRef]:
-        """Write the records of each partition, so that they are durable: all, or none."""
+        """Write the records of each partition durably: all or none."""
         writers: list[SegmentWriter] = []
         refs: dict[int, SegmentRef] = {}
         try:
@@ -110,6 +110,6 @@ class Appender:
 
 
 def append(log: Log, stream: str, batches: Iterable[pa.RecordBatch]) -> int:
-    """Publish batches with an :class:`Appender` of their own; returns the number of records."""
+    """Publish batches with a new :class:`Appender`; returns the number of records."""
     with Appender(log, stream) as appender:
         return sum(appender.append(batch) for batch in batches)

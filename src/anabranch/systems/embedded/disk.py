@@ -1,4 +1,4 @@
-"""The durable steps that everything in the log is made of: fsync, exclusive link, atomic replace, lock."""
+"""The durable steps that the log consists of: fsync, exclusive link, atomic replace, lock."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def sync_folder(path: str) -> None:
 
 
 def link_new(path: str, content: bytes) -> bool:
-    """Create a file whole and durable, or not at all; False when somebody else's was there first.
+    """Create a file completely and durably, or not at all; False when another process created it first.
 
-    After any error the file may be there: look again before the next attempt.
+    After any error the file may exist: check again before the next attempt.
     """
     temporary = _write_beside(path, content)
     try:
@@ -44,16 +44,16 @@ def link_new(path: str, content: bytes) -> bool:
 
 
 def replace(path: str, content: bytes) -> None:
-    """Write a file whole and durable, in place of the one that is there. For one writer at a time."""
+    """Write a file completely and durably, replacing the existing one. For one writer at a time."""
     os.rename(_write_beside(path, content), path)
     sync_folder(os.path.dirname(path))
 
 
 def check_link(folder: str) -> None:
-    """See that a folder's file system can do what publishing needs: a link that fails if its name is taken.
+    """Check that a folder's file system supports what publishing needs: a link that fails if its name is taken.
 
     Raises:
-        ConfigError: it can't.
+        ConfigError: it doesn't.
     """
     first = _write_beside(os.path.join(folder, "link"), b"")
     second = f"{first}.linked"
@@ -71,7 +71,7 @@ def check_link(folder: str) -> None:
 
 @contextmanager
 def exclusive(path: str) -> Iterator[None]:
-    """Hold the lock file ``path``; waits for its holder. The system frees it when the holder dies."""
+    """Hold the lock file ``path``; waits for its holder. The operating system releases it when the holder dies."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -81,7 +81,7 @@ def exclusive(path: str) -> Iterator[None]:
 
 
 def _write_beside(path: str, content: bytes) -> str:
-    """A durable file with a name of its own in the same folder; what begins with a dot is nobody's data."""
+    """A durable file with a unique name in the same folder; files whose names begin with a dot contain no data."""
     temporary = os.path.join(os.path.dirname(path), f".{uuid.uuid4().hex}.tmp")
     with open(temporary, "xb") as file:
         file.write(content)

@@ -15,7 +15,7 @@ _REMEMBERED = 8192
 
 
 class _Extent(msgspec.Struct, frozen=True):
-    """What of an entry finds records: its offsets and files. ``writers`` would fill the memory."""
+    """The part of an entry that is needed to find records: its offsets and files. ``writers`` would fill the memory."""
 
     base: int
     end: int
@@ -23,7 +23,7 @@ class _Extent(msgspec.Struct, frozen=True):
 
 
 class PartitionIndex:
-    """Finds records of one partition. The next search begins where the last one ended, as readers do."""
+    """Finds records of one partition. The next search begins where the last one ended, because readers go forward."""
 
     def __init__(self, root: str, stream: str, number: int) -> None:
         self._manifest = layout.manifest_folder(root, stream, number)
@@ -33,7 +33,7 @@ class PartitionIndex:
         self._hint = 0
 
     def slices(self, start: int, end: int) -> list[Slice]:
-        """The pieces that hold ``start`` to ``end - 1``. Raises LogError when they aren't all there."""
+        """The pieces with the records ``start`` to ``end - 1``. Raises LogError if any are missing."""
         if not 0 <= start <= end:
             raise LogError(
                 f"{self._where}: there are no offsets from {start} to {end}", "this is a fault of the caller"

@@ -47,7 +47,7 @@ class _StreamFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_name(stream: str) -> str:
-    """Return ``stream`` if it may be a stream's name (as in Kafka, no leading dot). Raises UsageError."""
+    """Return ``stream`` if it is allowed as a stream's name (as in Kafka, without a leading dot). Raises UsageError."""
     if not _NAME.fullmatch(stream):
         raise UsageError(
             f"{stream!r} can't be the name of a stream",
@@ -69,7 +69,7 @@ def segments_folder(root: str, stream: str, partition: int) -> str:
 
 
 def partition_folders(root: str, stream: str) -> list[int]:
-    """Every partition with a manifest folder: those of ``stream.json``, and those an expansion prepares."""
+    """Every partition with a manifest folder: those in ``stream.json``, and those that an expansion is preparing."""
     names = (name for name in os.listdir(f"{root}/{stream}") if _PARTITION.fullmatch(name))
     return sorted(int(name) for name in names if os.path.isdir(f"{root}/{stream}/{name}/manifest"))
 
@@ -96,8 +96,8 @@ def decode(raw: bytes, decoder: msgspec.json.Decoder[T], path: str) -> T:
     """Parse one of the log's JSON files.
 
     Raises:
-        UnsupportedFormatError: written by a newer anabranch.
-        LogError: not such a file at all.
+        UnsupportedFormatError: a newer anabranch wrote it.
+        LogError: it isn't such a file.
     """
     try:
         version = _DECODE_VERSION.decode(raw).version

@@ -37,18 +37,19 @@ class Log:
         self._indexes: dict[tuple[str, int], PartitionIndex] = {}
 
     def create(self, stream: str, partitions: int) -> StreamInfo:
-        """Make a stream, or find it with that many partitions. Killed on the way, it has made none.
+        """Create a stream, or return the existing one with that many partitions. If the process is killed halfway, no
+        stream exists.
 
         Raises:
-            ConflictError: it is there with another count.
-            ConfigError: the root's file system can't hold the log.
+            ConflictError: it exists with another count.
+            ConfigError: the root's file system isn't suitable for the log.
         """
         return self._streams.create(stream, partitions)
 
     def expand(self, stream: str, partitions: int) -> StreamInfo:
-        """Raise a stream's partition count to a multiple; seen by others all at once, or not at all.
+        """Raise a stream's partition count to a multiple; others see all new partitions at once, or none.
 
-        Lanes that were fenced or closed in the old partitions are so in the new ones, too.
+        Lanes that were fenced or closed in the old partitions are also fenced or closed in the new ones.
         """
         return self._streams.expand(stream, partitions)
 
@@ -57,19 +58,21 @@ class Log:
         return self._streams.names()
 
     def describe(self, stream: str) -> StreamInfo:
-        """What ``stream.json`` says now, for a ``stat``. Raises NotFoundError, with the nearest name."""
+        """The present content of ``stream.json``, for the cost of a ``stat``. Raises NotFoundError, with the nearest
+        name.
+        """
         return self._streams.describe(stream)
 
     def ends(
         self, stream: str, partitions: Iterable[int] | None = None, known: Mapping[int, Tail] | None = None
     ) -> dict[int, Tail]:
-        """The tails of a stream's partitions (default: all, with those that an expansion has added).
+        """The tails of a stream's partitions (default: all, including those that an expansion has added).
 
-        From a ``known`` tail it looks forward only, which costs one ``stat`` where nothing is new; else it
-        lists the folder. What it returns is durable: no power cut takes it back.
+        From a ``known`` tail it only looks forward, which costs one ``stat`` if there is nothing new; otherwise it
+        lists the folder. What it returns is durable: no power cut can undo it.
 
         Raises:
-            LogError: ``known`` is of a stream that was removed since, or the manifest has a hole.
+            LogError: ``known`` belongs to a stream that has been deleted since, or the manifest has a hole.
         """
         info = self.describe(stream)
         tails: dict[int, Tail] = {}
@@ -83,13 +86,13 @@ class Log:
         return tails
 
     def entry(self, stream: str, number: int, sequence: int) -> Entry | None:
-        """An entry of a partition's manifest, or None if there is none with that number (yet)."""
+        """An entry of a partition's manifest, or None if there is none with that number yet."""
         return partition.read(layout.manifest_folder(self._root, stream, number), sequence)
 
     def controls(self, stream: str, number: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
         """The control records of a partition after entry ``cursor`` that a reader at ``position`` must heed.
 
-        They are those before whose place all records were read. Gives the entry up to which they were taken, too.
+        These are the ones before whose place all records were read. Also returns the entry up to which they were taken.
         """
         info = self.describe(stream)
         folder = layout.manifest_folder(self._root, stream, self._checked(info, number))
@@ -101,10 +104,10 @@ class Log:
         return found, cursor
 
     def slices(self, stream: str, number: int, start: int, end: int) -> list[Slice]:
-        """The pieces of segments that hold the records ``start`` to ``end - 1`` of a partition, in order.
+        """The pieces of segments with the records ``start`` to ``end - 1`` of a partition, in order.
 
         Raises:
-            LogError: the log doesn't hold them all.
+            LogError: the log doesn't have all of them.
         """
         info = self.describe(stream)
         key = (info.id, self._checked(info, number))
@@ -115,7 +118,7 @@ class Log:
     def extend(
         self, stream: str, number: int, tail: Tail | None, decide: Callable[[Tail], Entry | None]
     ) -> tuple[Tail, bool]:
-        """What :class:`LaneWriter` and :func:`fence` have in common; see :func:`partition.extend`."""
+        """The common part of :class:`LaneWriter` and :func:`fence`; see :func:`partition.extend`."""
         info = self.describe(stream)
         if tail is None:
             tail = self._streams.tail(info, self._checked(info, number))
@@ -132,7 +135,7 @@ class Log:
 
 
 def check_same(info: StreamInfo, tail: Tail) -> None:
-    """Raises LogError if the tail is of another stream that had this one's name before."""
+    """Raises LogError if the tail belongs to another stream that had this one's name before."""
     if tail.stream != info.id:
         raise LogError(
             f"the stream {info.name} was removed and made again while it was in use",

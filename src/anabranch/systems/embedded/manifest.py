@@ -1,4 +1,4 @@
-"""Manifest entries as plain data: what one says, what the next one must say, and their JSON. No I/O."""
+"""Manifest entries as plain data: their content, the content of the next one, and their JSON. No I/O."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ __all__ = [
 Kind = Literal["create", "data", "fence", "close"]
 
 CLOSED_KEPT = 64
-"""How many closed lanes ``writers`` remembers; of those before, only the highest epoch (``floors``)."""
+"""How many closed lanes ``writers`` remembers; of earlier ones, only the highest epoch is kept (``floors``)."""
 
 NOTHING = -1
 """The batch of a lane that has published none."""
 
 
 class WriterMark(msgspec.Struct, frozen=True, kw_only=True):
-    """What a partition knows of a lane: its highest batch and epoch, whether it is done for good, and how many
-    records it has written there."""
+    """What a partition knows about a lane: its highest batch and epoch, whether it is closed, and how many records it
+    has written there.
+    """
 
     job: str
     batch: int
@@ -52,11 +53,11 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of a partition's history. Its rows have the offsets from ``base`` on, segment after segment.
+    """One step of a partition's history. Its rows have consecutive offsets from ``base`` on, segment after segment.
 
-    ``writers`` is cumulative, oldest update first: the last entry alone says what every lane has done here.
-    ``floors`` is, per job, the highest epoch of a closed lane that ``writers`` has forgotten. ``control`` is
-    an in-band control record (:mod:`anabranch.event_time.control`); it takes no offset. ``at`` is in Unix milliseconds.
+    ``writers`` is cumulative, the oldest update first: the last entry alone says what every lane has done here.
+    ``floors`` has, per job, the highest epoch of a closed lane that ``writers`` has dropped. ``control`` is an in-band
+    control record (:mod:`anabranch.event_time.control`); it takes up no offset. ``at`` is in Unix milliseconds.
     """
 
     version: int = layout.FORMAT_VERSION
@@ -77,9 +78,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 class Tail(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a partition: its last entry's sequence, the next record's offset, and what each lane has done.
-    ``stream`` is the stream's id, so that the tail of a deleted stream isn't mistaken for that of its successor.
 
-    ``stream`` is the stream's id, so that a removed stream's tail isn't taken for one of its successor.
+    ``stream`` is the stream's id, so that the tail of a deleted stream isn't mistaken for that of its successor.
     """
 
     stream: str
@@ -89,7 +89,7 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
     floors: dict[str, int] = {}
 
     def after(self, entry: Entry) -> Tail:
-        """The tail once ``entry`` has become the last."""
+        """The tail once ``entry`` is the last one."""
         return Tail(
             stream=self.stream,
             sequence=entry.sequence,
@@ -108,7 +108,7 @@ def encode(entry: Entry) -> bytes:
 
 
 def decode(raw: bytes, path: str) -> Entry:
-    """Raises LogError or UnsupportedFormatError naming ``path``."""
+    """Raises LogError or UnsupportedFormatError that names ``path``."""
     return layout.decode(raw, _DECODER, path)
 
 
@@ -122,7 +122,7 @@ def successor(
     segments: Sequence[Segment] = (),
     control: dict[str, Any] | None = None,
 ) -> Entry:
-    """The entry that comes next when ``lane`` adds ``segments`` and is then where ``mark`` says."""
+    """The next entry, in which ``lane`` adds ``segments`` and then has the mark ``mark``."""
     writers, floors = _pruned({**{k: v for k, v in tail.writers.items() if k != lane}, lane: mark}, tail.floors)
     return Entry(
         sequence=tail.sequence + 1,
@@ -142,9 +142,9 @@ def successor(
 
 
 def merge(into: Tail, tails: Sequence[Tail], *, at: int) -> Entry:
-    """The entry that tells a new partition which lanes the stream's other partitions have fenced or closed.
+    """The entry that records in a new partition which lanes the stream's other partitions have fenced or closed.
 
-    Nothing was published to the new one, so no lane has a batch there.
+    Nothing was published to the new partition, so no lane has a batch there.
     """
     writers = dict(into.writers)
     floors = dict(into.floors)
@@ -175,7 +175,7 @@ def merge(into: Tail, tails: Sequence[Tail], *, at: int) -> Entry:
 def _pruned(
     writers: Mapping[str, WriterMark], floors: Mapping[str, int]
 ) -> tuple[dict[str, WriterMark], dict[str, int]]:
-    """Forget the closed lanes that were updated longest ago, but for the highest epoch among them per job."""
+    """Drop the closed lanes that were updated longest ago, keeping only the highest epoch among them per job."""
     closed = [lane for lane, mark in writers.items() if mark.closed]
     forgotten = set(closed[: max(len(closed) - CLOSED_KEPT, 0)])
     lowest = dict(floors)

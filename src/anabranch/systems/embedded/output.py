@@ -1,4 +1,4 @@
-"""A lane's output into the embedded log: segments by workers, then entries by the driver."""
+"""A lane's output into the embedded log: workers write segments, then the driver adds entries."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ class EmbeddedOutput:
 
 @dataclass
 class _Segments:
-    """One segment for each stream and partition. A task's number orders what a batch adds to a partition."""
+    """One segment for each stream and partition. The task's number determines the order of what a batch adds to a
+    partition.
+    """
 
     root: str
     task: int
@@ -79,21 +81,21 @@ class _Segments:
 
 
 class EmbeddedPublisher:
-    """Names segments in their partitions' manifests: each partition once a batch."""
+    """Adds segments to their partitions' manifests: to each partition once a batch."""
 
     slotted = False
     plannable = False
     batch_seconds = math.inf
 
     def __init__(self, log: Log, tails: Callable[[str], Mapping[int, Tail]], lane: Lane, epoch: int) -> None:
-        """``tails``: of all partitions of a stream."""
+        """``tails``: those of all partitions of a stream."""
         self.output = EmbeddedOutput(str(log.root))
         self._tails = tails
         self._lane = lane.id
         self._writer = LaneWriter(log, lane.job, lane.id, epoch)
 
     def take(self, new: bool) -> None:
-        """Nothing to do: who publishes meets every fence there is."""
+        """Nothing to do: publishing meets every fence there is."""
 
     def publish(self, batch: int, written: Sequence[Written], controls: Mapping[Target, Control]) -> None:
         refs: dict[tuple[str, int], list[SegmentRef]] = {}

@@ -21,7 +21,7 @@ def path_of(folder: str, sequence: int) -> str:
 
 
 def read(folder: str, sequence: int) -> Entry | None:
-    """An entry, or None if there is none with that number (yet)."""
+    """An entry, or None if there is none with that number yet."""
     path = path_of(folder, sequence)
     try:
         with open(path, "rb") as file:
@@ -35,10 +35,10 @@ def read(folder: str, sequence: int) -> Entry | None:
 
 
 def look(folder: str, stream_id: str) -> Tail:
-    """The tail without knowing any, by listing the folder; ``Tail(sequence=-1)`` when it is empty.
+    """The tail when none is known, by listing the folder; ``Tail(sequence=-1)`` when it is empty.
 
     Raises:
-        LogError: the manifest isn't there, or has a hole.
+        LogError: the manifest doesn't exist, or has a hole.
     """
     try:
         names = os.listdir(folder)
@@ -59,7 +59,7 @@ def look(folder: str, stream_id: str) -> Tail:
 
 
 def forward(folder: str, tail: Tail) -> Tail:
-    """The tail now, from an earlier one. One ``stat`` when nothing came; else O(log n) and one read."""
+    """The present tail, from an earlier one. One ``stat`` if there is nothing new; otherwise O(log n) and one read."""
     low = tail.sequence
     if not os.path.exists(path_of(folder, low + 1)):
         return tail
@@ -74,10 +74,10 @@ def forward(folder: str, tail: Tail) -> Tail:
 
 
 def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> tuple[Tail, bool]:
-    """Publish the entry that ``decide`` wants after the last one; False when it wants none.
+    """Publish the entry that ``decide`` returns after the last one; False when it returns none.
 
-    ``decide`` is asked at ``tail`` and again at every entry that came since, so that an entry which must stop
-    the writer can't be overlooked: it stops it by raising. Its last answer counts.
+    ``decide`` is called for ``tail`` and again for every later entry, so an entry that must stop the writer can't be
+    overlooked: ``decide`` stops it by raising. Its last answer counts.
     """
     walked = False
     while True:
@@ -94,7 +94,7 @@ def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> t
 
 
 def _known_to_be_there(folder: str, tail: Tail, sequence: int) -> Tail:
-    """The tail at an entry that exists, made durable first: its writer may have died before that."""
+    """The tail at an existing entry, which is made durable first: its writer may have died before that."""
     disk.sync_folder(folder)
     entry = read(folder, sequence)
     if entry is None:

@@ -1,4 +1,4 @@
-"""Segments: the Arrow files that hold the records. Writing them durably, and reading pieces of them."""
+"""Segments, the Arrow files with the records: writing them durably, and reading pieces of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class SegmentRef(msgspec.Struct, frozen=True, kw_only=True):
-    """A durable segment that no manifest entry names yet. Without rows there is no file."""
+    """A durable segment that no manifest entry names yet. If it has no rows, there is no file."""
 
     file: str
     rows: int
@@ -31,7 +31,7 @@ class SegmentRef(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True):
-    """``rows`` records of the segment ``path``, from row ``skip`` on; the first has ``offset``."""
+    """``rows`` records of the segment ``path``, from row ``skip`` on; the first one has ``offset``."""
 
     path: str
     file_bytes: int
@@ -41,7 +41,7 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SegmentWriter:
-    """Writes one segment, in any process that sees the root. Nobody reads it before an entry names it.
+    """Writes one segment, in any process that can access the root. Nobody reads it before an entry names it.
 
     Raises:
         NotFoundError: the stream has no such partition under this root.
@@ -62,7 +62,7 @@ class SegmentWriter:
         self._writer: pa.ipc.RecordBatchFileWriter | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add records in the columns of ``RECORD_SCHEMA``; types that Arrow can cast are cast."""
+        """Add records in the columns of ``RECORD_SCHEMA``; types are cast if Arrow can cast them."""
         if not batch.num_rows:
             return
         if not batch.schema.equals(RECORD_SCHEMA):
@@ -77,7 +77,7 @@ class SegmentWriter:
         self._rows += batch.num_rows
 
     def close(self) -> SegmentRef:
-        """Make the segment durable. The folder too, so that an entry never names a file that isn't there."""
+        """Make the segment durable, and its folder too, so that an entry never names a missing file."""
         if self._writer is None or self._sink is None:
             return SegmentRef(file="", rows=0, bytes=0, slot=self._slot, partition=self._partition)
         self._writer.close()
@@ -93,7 +93,7 @@ class SegmentWriter:
         )
 
     def abort(self) -> None:
-        """Remove what was written. Not after an entry has named it."""
+        """Remove what was written. Not allowed after an entry has named it."""
         if self._sink is not None:
             self._sink.close()
             os.unlink(self._path)
@@ -107,7 +107,7 @@ def read_slice(piece: Slice) -> Iterator[pa.RecordBatch]:
     """The records of a slice in order, in batches of ``RECORD_SCHEMA``, memory mapped.
 
     Raises:
-        LogError: the file is missing or isn't what its manifest says. Names path and offsets.
+        LogError: the file is missing or differs from its manifest. The message names path and offsets.
     """
     _check_size(piece)
     try:

@@ -1,4 +1,4 @@
-"""The embedded log as a Spark source: it looks forward from the tails that it knows, and reads segments."""
+"""The embedded log as a Spark source: it looks forward from the known tails, and reads segments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FORMAT = "anabranch-embedded"
 
 
 def streamed(spark: SparkSession, system: EmbeddedSystem, reading: Reading) -> DataFrame:
-    """What is read of a stream."""
+    """The records of a stream."""
     given = {**options(reading), "root": str(system.log.root)}
     return spark.readStream.format(FORMAT).options(**given).load()
 
@@ -45,7 +45,7 @@ SOURCES = (EmbeddedSource,)
 
 
 class Pieces(InputPartition):
-    """What one Spark task reads: slices of one partition, in order."""
+    """The work of one Spark task: slices of one partition, in order."""
 
     def __init__(self, partition: int, slices: list[Slice]) -> None:
         self.partition = partition
@@ -53,7 +53,7 @@ class Pieces(InputPartition):
 
 
 class EmbeddedReader(Reader):
-    """Of one stream of a log."""
+    """The reader of one stream of a log."""
 
     def __init__(self, options: dict[str, str], bare: bool) -> None:
         super().__init__(options, bare, EmbeddedSystem.name)

@@ -1,4 +1,4 @@
-"""Streams: making, widening, naming and finding them."""
+"""Streams: creating, expanding, naming and finding them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Streams"]
 
 
 class Streams:
-    """The streams under a root. Remembers each ``stream.json`` until the file is another."""
+    """The streams under a root. Each ``stream.json`` is cached until the file changes."""
 
     def __init__(self, root: str, now: Callable[[], int]) -> None:
         self._root = root
@@ -26,14 +26,14 @@ class Streams:
         self._known: dict[str, tuple[tuple[int, int, int], StreamInfo]] = {}
 
     def names(self) -> list[str]:
-        """All streams, sorted; none when the root isn't there yet."""
+        """All streams, sorted; none when the root doesn't exist yet."""
         if not os.path.isdir(self._root):
             return []
         names = [name for name in os.listdir(self._root) if not name.startswith(".")]
         return sorted(name for name in names if os.path.exists(layout.info_path(self._root, name)))
 
     def describe(self, stream: str) -> StreamInfo:
-        """Raises NotFoundError, with the nearest name that there is."""
+        """Raises NotFoundError, with the nearest existing name."""
         path = layout.info_path(self._root, layout.check_name(stream))
         try:
             found = os.stat(path)
@@ -85,7 +85,7 @@ class Streams:
         return wider
 
     def tail(self, info: StreamInfo, number: int) -> Tail:
-        """A partition's tail, looked up afresh. Raises LogError when it has lost its entries."""
+        """A partition's tail, looked up anew. Raises LogError when it has lost its entries."""
         folder = layout.manifest_folder(self._root, info.name, number)
         tail = partition.look(folder, info.id)
         if tail.sequence < 0:
@@ -93,10 +93,11 @@ class Streams:
         return tail
 
     def _prepare(self, info: StreamInfo, added: Iterable[int], existing: Iterable[int]) -> None:
-        """Folders first, then a look at the old partitions, then the first entries; stream.json comes last.
+        """First the folders, then the old partitions are read, then the first entries are written; stream.json comes
+        last.
 
-        A fence goes to every folder that there is. So one that came before the look is copied by it, and one
-        that came after it finds the new folders.
+        A fence goes to every existing folder. So one that came before the old partitions were read is copied, and one
+        that came later finds the new folders.
         """
         for number in added:
             os.makedirs(layout.segments_folder(self._root, info.name, number), exist_ok=True)

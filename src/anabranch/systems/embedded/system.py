@@ -1,4 +1,4 @@
-"""The embedded log as a system: what the planner, lanes and the command line ask of any."""
+"""The embedded log as a system, for the planner, lanes and the command line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["EmbeddedSystem"]
 
 
 class EmbeddedSystem(System):
-    """The streams under ``root``. It keeps everything, so each partition starts at 0."""
+    """The streams under ``root``. It deletes nothing, so each partition starts at 0."""
 
     name = "embedded"
     remote = False
@@ -73,7 +73,7 @@ class EmbeddedSystem(System):
         return self.ends(stream)
 
     def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
-        """Reads from the beginning: the log keeps no index of times."""
+        """Reads from the beginning: the log has no index of times."""
         return {number: self._first_at(stream, number, end, unix_ms) for number, end in self.ends(stream).items()}
 
     def _first_at(self, stream: str, partition: int, end: int, unix_ms: int) -> int:
@@ -84,7 +84,7 @@ class EmbeddedSystem(System):
         return end
 
     def tails(self, stream: str) -> Mapping[int, Tail]:
-        """All partitions' tails: from those that were seen last, it looks forward only."""
+        """All partitions' tails, found by looking forward from those that were last seen."""
         found = self.log.ends(stream, known=self._tails.get(stream))
         self._tails[stream] = found
         return found
@@ -114,7 +114,7 @@ class EmbeddedSystem(System):
         return published(self.log, lane.id, self._outputs(lane))
 
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes that the tails remember: all open ones, and the last 64 closed."""
+        """The lanes that the tails remember: all open ones, and the last 64 closed ones."""
         known = self.streams()
         there = [stream for stream in streams if stream in known]
         found = [(lane, stream) for stream in there for lane in writer.foreign_writers(self.log, stream, job)]

@@ -1,4 +1,4 @@
-"""Looks at every file of a stream: whether its manifests have no holes, and its segments are as they were written."""
+"""Checks every file of a stream: whether its manifests have no holes, and its segments are as they were written."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _ENTRY = re.compile(r"(\d{20})\.json")
 
 
 def faults(log: Log, stream: str) -> list[StreamFault]:
-    """All that is wrong with a stream. It may be written meanwhile.
+    """Everything that is wrong with a stream. Others may write to it meanwhile.
 
     Raises:
-        NotFoundError: there is none of that name.
+        NotFoundError: there is no such stream.
     """
     try:
         count = log.describe(stream).partitions

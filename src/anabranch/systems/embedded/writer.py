@@ -1,4 +1,4 @@
-"""Who may write: a lane publishes its batches exactly once, and a fence stops older writers for good."""
+"""Who may write: a lane publishes its batches exactly once, and a fence stops older writers permanently."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["LaneWriter", "fence", "foreign_writers"]
 class LaneWriter:
     """Publishes for one incarnation of a lane: a process that holds it under ``epoch``. For one thread.
 
-    After any error that isn't FencedError, publishing the same batch again is right: it happens once.
+    After any error except FencedError, publish the same batch again: it takes effect once.
     """
 
     def __init__(self, log: Log, job: str, lane: str, epoch: int) -> None:
@@ -37,14 +37,14 @@ class LaneWriter:
         segments: Sequence[SegmentRef],
         control: dict[str, Any] | None = None,
     ) -> bool:
-        """Make segments part of a partition, in order of slot, as what this lane's ``batch`` wrote there.
+        """Add segments to a partition, in order of slot, as the part of this lane's ``batch`` there.
 
-        False when there is nothing to say, or the lane has published this batch or a later one (a replay):
-        nothing is written then. ``control`` is published also without rows.
+        False when there is nothing to write, or the lane has published this batch or a later one (a replay): then
+        nothing is written. ``control`` is published even without rows.
 
         Raises:
-            FencedError: a newer process holds the lane, or it is closed. Stop and write nothing more.
-            LogError: a segment isn't there as its writer left it.
+            FencedError: a newer process owns the lane, or it is closed. Stop and write nothing more.
+            LogError: a segment isn't as its writer left it.
         """
         named = [ref for ref in sorted(segments, key=lambda ref: ref.slot) if ref.rows]
         if not named and control is None:
@@ -73,10 +73,10 @@ class LaneWriter:
         return NOTHING if mark is None else mark.batch
 
     def close(self, streams: Iterable[str]) -> None:
-        """Mark the lane closed in every partition of these streams: nobody writes for it again. Idempotent.
+        """Mark the lane as closed in every partition of these streams: nobody writes for it again. Idempotent.
 
         Raises:
-            FencedError: a newer process holds the lane.
+            FencedError: a newer process owns the lane.
         """
 
         def decide(tail: Tail) -> Entry | None:
@@ -99,9 +99,9 @@ class LaneWriter:
         return published
 
     def _seen(self, stream: str, number: int) -> Tail:
-        """The tail that this writer saw last. Its first look at a stream takes in all of the partitions.
+        """The tail that this writer saw last. Its first look at a stream covers all partitions.
 
-        From there on it sees every entry that comes, and so every fence, even one forgotten meanwhile.
+        From then on it sees every new entry, and so every fence, even one that has been dropped meanwhile.
         """
         if (stream, number) not in self._tails:
             for each, tail in {**self._log.ends(stream), **self._log.ends(stream, [number])}.items():
@@ -146,7 +146,7 @@ class LaneWriter:
 def fence(log: Log, stream: str, job: str, lane: str, epoch: int) -> None:
     """Stop every incarnation of a lane below ``epoch``: once this returns, none can publish to the stream.
 
-    Goes also to partitions that an expansion is just making. Idempotent; after an error, call it again.
+    Also covers partitions that an expansion is just creating. Idempotent; after an error, call it again.
 
     Raises:
         ConflictError: a process with a higher epoch has the lane.

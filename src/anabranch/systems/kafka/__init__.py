@@ -1,1 +1,1 @@
-"""The Kafka system: topics as streams, through confluent-kafka. Spark's part is in ``spark.py``."""
+"""The Kafka system: topics as streams, through confluent-kafka. The part for Spark is in ``spark.py``."""

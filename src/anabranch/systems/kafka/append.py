@@ -1,4 +1,4 @@
-"""Adding records to a topic from outside of any job, as ``anabranch stream put`` does."""
+"""Adding records to a topic from outside any job, as ``anabranch stream put`` does."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _Headers = list[tuple[str, str | bytes | None]] | None
 
 
 class KafkaAppender:
-    """Partitions records by key as Kafka's default partitioner does; null keys go round. For one thread.
+    """Assigns records to partitions by key like Kafka's default partitioner; null keys go round-robin. For one thread.
 
-    A batch is not a transaction: an error says how many of its records were written. Kafka keeps milliseconds from
-    1970 on: an earlier timestamp becomes the first one.
+    A batch is not a transaction: an error says how many of its records were written. Kafka stores milliseconds since
+    1970: an earlier timestamp becomes 0.
     """
 
     def __init__(self, topics: Topics, stream: str) -> None:
@@ -47,11 +47,11 @@ class KafkaAppender:
         self._failed: list[tuple[int, KafkaError]] = []
 
     def append(self, batch: pa.RecordBatch) -> int:
-        """Write a batch in the columns of ``RECORD_SCHEMA``; returns, when all are written, their number.
+        """Write a batch in the columns of ``RECORD_SCHEMA``. Returns the number of records once all are written.
 
         Raises:
-            AnabranchError: a record is too large or refused, or the cluster doesn't answer; names the record and
-                says how many were written.
+            AnabranchError: a record is too large or refused, or the cluster doesn't answer. The message names the
+                record and says how many were written.
         """
         if not batch.schema.equals(RECORD_SCHEMA):
             batch = batch.select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA)
@@ -106,7 +106,7 @@ class KafkaAppender:
             deadline, written = self._progress(deadline, written)
 
     def _progress(self, deadline: float, before: int) -> tuple[float, int]:
-        """A later deadline if something was written since. Raises AnabranchError when nothing was for too long."""
+        """A later deadline, if something was written since. Raises AnabranchError when nothing was for too long."""
         if self._written > before:
             return time.monotonic() + self._cluster.patience, self._written
         try:

@@ -1,4 +1,4 @@
-"""From the settings to what Kafka's clients take: librdkafka's (confluent-kafka) and Java's (Spark)."""
+"""Turns settings into properties for Kafka's clients: librdkafka's (confluent-kafka) and Java's (Spark)."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ _log = logging.getLogger(__name__)
 
 
 class _Demoted:
-    """What librdkafka has to say goes to the log at debug level: users see our errors only."""
+    """librdkafka's messages go to the log at debug level: users only see our errors."""
 
     def log(self, level: int, message: str, *args: object) -> None:
         _log.debug(message, *args)
 
 
 def librdkafka(settings: KafkaSettings) -> dict[str, Any]:
-    """Properties of confluent-kafka's admin client, consumers and producers; ``[systems.kafka] client`` wins.
+    """Properties of confluent-kafka's admin client, consumers and producers; ``[systems.kafka] client`` takes
+    precedence.
 
     Raises:
-        ConfigError: a reference leads nowhere, or SASL has no user.
+        ConfigError: a reference can't be resolved, or SASL has no user.
     """
     properties: dict[str, Any] = {
         **_common(settings, settings.client),
@@ -50,12 +51,12 @@ def librdkafka(settings: KafkaSettings) -> dict[str, Any]:
 
 
 def java(settings: KafkaSettings) -> dict[str, str]:
-    """Properties of Java's clients, without Spark's prefix ``kafka.``; ``[systems.kafka] spark`` wins.
+    """Properties of Java's clients, without Spark's prefix ``kafka.``; ``[systems.kafka] spark`` takes precedence.
 
-    PEM files: the truststore by its path, the key and its certificate by their content.
+    PEM files: the truststore is passed by path, the key and its certificate by content.
 
     Raises:
-        ConfigError: a reference leads nowhere, a file can't be read, or SASL has no user.
+        ConfigError: a reference can't be resolved, a file can't be read, or SASL has no user.
     """
     properties = {
         **_common(settings, settings.spark),
@@ -78,7 +79,7 @@ def java(settings: KafkaSettings) -> dict[str, str]:
 
 
 def shown(settings: KafkaSettings) -> str:
-    """The cluster as a message may name it: references stay as they are written, no password."""
+    """The cluster's name for messages: references stay as written, and there is no password."""
     if settings.security_protocol == "PLAINTEXT":
         return settings.bootstrap_servers
     words: list[str] = [settings.security_protocol]
@@ -88,7 +89,7 @@ def shown(settings: KafkaSettings) -> str:
 
 
 def secrets(settings: KafkaSettings) -> list[str]:
-    """The values that no message may contain."""
+    """The values that must not appear in any message."""
     texts = {"sasl_password": settings.sasl_password, "ssl_key_password": settings.ssl_key_password}
     extras = {f"client.{name}": text for name, text in settings.client.items()}
     hidden = [resolved(f"systems.kafka.{name}", text) for name, text in texts.items() if text is not None]
@@ -116,7 +117,9 @@ def _common(settings: KafkaSettings, extra: dict[str, str]) -> dict[str, str]:
 
 
 def _servers(settings: KafkaSettings) -> str:
-    """The servers, each of the form ``HOST:PORT``; Kafka's clients take a missing port for 9092, and any number."""
+    """The servers, each in the form ``HOST:PORT``; Kafka's clients assume 9092 for a missing port, and accept any
+    number.
+    """
     servers = resolved("systems.kafka.bootstrap_servers", settings.bootstrap_servers)
     for each in servers.split(","):
         try:
@@ -173,6 +176,6 @@ def _pkcs8(path: Path) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A string of a JAAS configuration, which is read as Java reads one (``StreamTokenizer``)."""
+    """A string in a JAAS configuration, quoted for Java's parser (``StreamTokenizer``)."""
     escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
     return '"' + "".join(escapes.get(letter, letter) for letter in text) + '"'

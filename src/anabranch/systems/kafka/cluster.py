@@ -1,4 +1,6 @@
-"""The connection to a cluster: one admin client a process, answers within bounded time, and what failures mean."""
+"""The connection to a cluster: one admin client per process, answers within a limited time, and the meaning of
+failures.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ _PASSING = {
 
 
 class Health:
-    """What a client reports about its connections while it is being waited for."""
+    """What a client reports about its connections while somebody waits for it."""
 
     def __init__(self) -> None:
         self.refused: KafkaError | None = None
@@ -73,15 +75,17 @@ class Health:
 
 
 def _is_cut_off(error: KafkaError) -> bool:
-    """Whether a login broke off because the broker went away: librdkafka gives that the code of one that is refused."""
+    """Whether a login was interrupted because the broker went away: librdkafka reports this with the code of a refused
+    login.
+    """
     return "Broker transport failure" in error.str()
 
 
 class PerProcess(Generic[V]):
     """Created when a process first needs it. A forked process creates its own, because librdkafka's threads aren't
-    forked. The inherited one isn't destroyed there: that would wait for those threads forever.
+    forked.
 
-    What it inherited isn't destroyed there either: that would wait for those threads for ever.
+    It doesn't destroy the inherited one: that would wait for those threads forever.
     """
 
     def __init__(self, make: Callable[[], V]) -> None:
@@ -105,7 +109,7 @@ class PerProcess(Generic[V]):
 
 
 class Cluster:
-    """A cluster as the settings reach it. May be shared by threads, pickled and inherited by a forked process.
+    """A cluster as configured. Threads may share it, it can be pickled, and a forked process can inherit it.
 
     Args:
         patience: seconds to wait for an answer, and for any progress.
@@ -125,13 +129,13 @@ class Cluster:
 
     @property
     def admin(self) -> AdminClient:
-        """This process's admin client, for what :meth:`ask` can't ask."""
+        """This process's admin client, for requests that :meth:`ask` can't make."""
         return self._admin.get()[0]
 
     def open(
         self, make: Callable[[dict[str, Any]], Client], own: Mapping[str, Any] | None = None
     ) -> tuple[Client, Health]:
-        """A new client of a kind; ``own`` are properties that no setting changes.
+        """A new client of some kind; ``own`` has properties that no setting can change.
 
         Raises:
             ConfigError: librdkafka refuses the settings.
@@ -147,9 +151,9 @@ class Cluster:
             ) from None
 
     def ask(self, request: Callable[[AdminClient], Mapping[K, Future[V]]]) -> dict[K, V | KafkaError]:
-        """The answers to an admin request; an error of one thing is its answer.
+        """The answers to an admin request; an error that concerns a single item is the answer for it.
 
-        Errors that pass, such as a partition without a leader, are waited out.
+        Transient errors, such as a partition without a leader, are waited out.
 
         Raises:
             AnabranchError: no answer in time, authentication failed, or the cluster can't be reached.
@@ -169,7 +173,7 @@ class Cluster:
             admin.poll(_STEP_SECONDS)
 
     def other(self, address: str) -> Cluster:
-        """The same cluster, entered by another broker's address."""
+        """The same cluster, accessed through another broker's address."""
         return Cluster(
             self.settings.model_copy(
                 update={"bootstrap_servers": address, "client": {**self.settings.client, "bootstrap.servers": address}}
@@ -178,7 +182,7 @@ class Cluster:
         )
 
     def check(self, health: Health, deadline: float) -> None:
-        """Raise what stands against going on waiting: refused by the broker, or past the deadline."""
+        """Raise an error if waiting on is pointless: the broker has refused, or the deadline has passed."""
         if health.refused is not None:
             raise self.explained(health.refused, "connecting")
         if time.monotonic() > deadline:
@@ -193,7 +197,7 @@ class Cluster:
         )
 
     def explained(self, error: KafkaError, doing: str) -> AnabranchError:
-        """What an error means to a user; ``doing``: what was tried, such as ``reading flights``."""
+        """The meaning of an error for a user; ``doing``: what was attempted, such as ``reading flights``."""
         code, said = error.code(), self._told(error.str())
         if code in _AUTHENTICATION and not _is_cut_off(error):
             return AnabranchError(

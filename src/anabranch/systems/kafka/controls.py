@@ -1,7 +1,8 @@
-"""Control records of a job's intermediate streams: one compacted topic beside them, because Kafka has no place for them
+"""Control records of a job's intermediate streams: in one separate compacted topic, because Kafka has no place for them
 in the streams themselves.
 
-A record says up to where each partition of its stream was written when it was: who has read up to there heeds it.
+A record says where each partition of its stream ended when the record was written: a reader that has read up to there
+heeds it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ COMPACTED = {
     "segment.bytes": "16777216",
     "min.cleanable.dirty.ratio": "0.2",
 }
-"""Small segments, so that what a lane said earlier goes soon: a process reads the whole topic when it starts."""
+"""Small segments, so that older records of a lane are removed soon: a process reads the whole topic when it starts."""
 
 _VERSION = 1
 _EXPECTED = 10_000
@@ -35,9 +36,9 @@ _KEPT = 20_000
 
 
 class _Value(msgspec.Struct, frozen=True, kw_only=True):
-    """``id``: the stream's, so that a stream that is made anew doesn't hear what was said of the old one.
+    """``id``: the stream's, so that control records of a deleted stream don't apply to one that is created anew.
 
-    ``ends``: partition → high watermark. A partition that isn't in it came later.
+    ``ends``: partition → high watermark. A partition that isn't in it was added later.
     """
 
     version: int = _VERSION
@@ -51,12 +52,12 @@ _read = msgspec.json.Decoder(_Value).decode
 
 
 class ControlLog:
-    """The control records of one job, kept in memory as far as they were read. May be shared by threads.
+    """The control records of one job, kept in memory as far as they have been read. Threads may share it.
 
     Args:
-        topics: where the job's streams are.
-        topic: that of the records; made when the first one is written.
-        pause: seconds for which what was read counts as all that there is.
+        topics: the topics of the job's streams.
+        topic: the topic of the control records, created when the first one is written.
+        pause: seconds for which what was read counts as complete.
     """
 
     def __init__(self, topics: Topics, topic: str, pause: float = 0.05) -> None:
@@ -74,8 +75,8 @@ class ControlLog:
         self._values: list[_Value] = []
 
     def tell(self, stream: str, control: Mapping[str, Any]) -> None:
-        """Write a control record of a stream, after all that was written to it before. Of a lane (``lane`` in it) the
-        last one may be all that is kept. Durable when this returns.
+        """Write a control record of a stream, after everything that was written to it before. Of a lane's records
+        (``lane`` in them), only the last one may be kept. Durable when this returns.
         """
         found = self._topics.describe(stream)
         ends = self._topics.ends(stream, range(len(found.partitions)), UNCOMMITTED)
@@ -92,8 +93,8 @@ class ControlLog:
     def heard(self, stream: str, partition: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
         """The control records after ``cursor`` that a reader at ``position`` must heed, and the new cursor.
 
-        The cursor is the offset of the last record that was taken or is none of this stream's; -1 before the first.
-        It stops before a record that comes too early, so that their order is kept.
+        The cursor is the offset of the last record that was taken or belongs to another stream; -1 before the first. It
+        stops before a record that comes too early, so that their order is kept.
         """
         with self._lock:
             self._look()
@@ -145,7 +146,7 @@ class ControlLog:
         self._values.append(_decoded(message.value() or b"null", f"{self._topic}, offset {offset}"))
 
     def _compact(self) -> None:
-        """As the broker does: of older records, the last one of each lane is kept."""
+        """Do what the broker does: of older records, keep the last one of each lane."""
         older = len(self._values) - _KEPT // 2
         last = {(v.stream, v.id, v.control.get("lane")): row for row, v in enumerate(self._values[:older])}
         kept = [*sorted(last.values()), *range(older, len(self._values))]
@@ -177,7 +178,7 @@ class ControlLog:
 
 
 def _decoded(raw: bytes, where: str) -> _Value:
-    """Raises UnsupportedFormatError if it is of another version, or no control record."""
+    """Raises UnsupportedFormatError if it has another version, or isn't a control record."""
     try:
         value = _read(raw)
     except msgspec.DecodeError as error:

@@ -1,4 +1,4 @@
-"""What helps against errors of Kafka's clients, librdkafka and Java's, and of Spark's connector."""
+"""Cures for errors of Kafka's clients, librdkafka and Java's, and of Spark's connector."""
 
 from __future__ import annotations
 
@@ -32,4 +32,4 @@ CURES = (
     (r"No resolvable bootstrap urls|Failed to construct kafka consumer", _AWAY),
     (r"kafka\.common\.errors\.|KafkaException", "see the broker's log for the same time"),
 )
-"""Regular expressions, the first one that fits counts, for ``kind: message`` of an error; and what to do."""
+"""Regular expressions for ``kind: message`` of an error, with what to do; the first one that matches counts."""

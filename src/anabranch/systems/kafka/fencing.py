@@ -31,19 +31,19 @@ def fence(
     closed: bool = False,
     opens: bool = False,
 ) -> dict[int, Marker]:
-    """Stop every incarnation of a lane below ``epoch``, and give each slot's marker.
+    """Stop every incarnation of a lane below ``epoch``, and return each slot's marker.
 
-    Ends their open transactions, too, so that no reader waits for them. Idempotent; after an error, call it again.
+    Also ends their open transactions, so that no reader waits for them. Idempotent; after an error, call it again.
 
     Args:
-        new: the lane has never run a batch; its first markers are made, and the job's topic for them. None: it may
-            have run one, and those that are missing are made.
-        closed: no incarnation may write any more, this one neither. A lane that was closed stays so,
-            unless ``opens``: this incarnation has yet something to write.
+        new: the lane has never run a batch: its first markers are created, and the job's topic for them. None: it may
+            have run one, and missing markers are created.
+        closed: no incarnation may write any more, not even this one. A lane that was closed stays closed, unless
+            ``opens``: this incarnation still has something to write.
 
     Raises:
         FencedError: a process with a higher epoch has the lane.
-        StateError: the lane is new, but its slots hold a batch; or it isn't, and a slot has no marker.
+        StateError: the lane is new, but its slots have a batch; or it isn't new, and a slot has no marker.
         AnabranchError: another process opened a slot again and again, or the brokers don't answer.
     """
 
@@ -86,7 +86,7 @@ def successor(
     closed: bool,
     opens: bool = False,
 ) -> Marker:
-    """The marker that a fence puts in place of the one it found; errors are those of :func:`fence`."""
+    """The marker with which a fence replaces the one that it found. Raises the same errors as :func:`fence`."""
     if found is None:
         if new is False:
             raise unmarked(job, lane, slot)
@@ -102,7 +102,7 @@ def successor(
 
 
 def fenced(job: str, lane: str, slot: int, epoch: int, reason: str) -> FencedError:
-    """Says that an incarnation must stop."""
+    """The error for an incarnation that must stop."""
     return FencedError(
         f"lane {lane} of {job}, epoch {epoch}, may not write to Kafka from its slot {slot}: {reason}",
         "nothing was written; this process must stop, the lane goes on elsewhere",
@@ -110,7 +110,7 @@ def fenced(job: str, lane: str, slot: int, epoch: int, reason: str) -> FencedErr
 
 
 def unmarked(job: str, lane: str, slot: int) -> StateError:
-    """Says that a marker is missing which must be there."""
+    """The error for a missing marker that must exist."""
     return StateError(
         f"slot {slot} of lane {lane} of {job} has no marker in Kafka, so what it has written is not known: the marker "
         f"expired while the job was stopped (offsets.retention.minutes of the brokers), or topic {markers.topic(job)} "

@@ -1,4 +1,4 @@
-"""A producer that holds a transactional id: opened, it stops every other one of that id for good."""
+"""A producer that holds a transactional id: opening it permanently stops every other producer with that id."""
 
 from __future__ import annotations
 
@@ -36,9 +36,7 @@ TAKEN_OVER = {
     KafkaError.INVALID_TXN_STATE,
     KafkaError.UNKNOWN_PRODUCER_ID,
 }
-"""The errors of a producer whose transaction was ended by others: by a newer producer, or by the broker after its
-timeout.
-"""
+"""The errors of a producer whose transaction was ended by a newer producer, or by the broker after its timeout."""
 
 _TUNED = {
     "compression.type": "lz4",
@@ -66,11 +64,11 @@ class LostRecord:
 
 
 class Holder:
-    """Holds an id until another process opens it; opening ends that id's transactions. For one thread at a time.
+    """Holds an id until another process opens it; opening ends the id's transactions. For one thread at a time.
 
-    ``seen``: the instance of the slot's marker when this one opened the id, or its own once it has committed one:
-    another one in the marker says that somebody else has written to the slot since. ``begun``: when the transaction
-    began, None when there is none. ``lost``: records of it that the brokers refused.
+    ``seen``: the instance in the slot's marker when this producer opened the id, or its own once it has committed one:
+    a different instance in the marker means that somebody else has written to the slot since. ``begun``: when the
+    transaction began, None when there is none. ``lost``: records of it that the brokers refused.
     """
 
     def __init__(self, settings: KafkaSettings, transactional_id: str) -> None:
@@ -104,7 +102,7 @@ class Holder:
         return 0.0 if self.begun is None else time.monotonic() - self.begun
 
     def begin(self) -> None:
-        """Begin a transaction, if there is none."""
+        """Begin a transaction, if none is open."""
         if self.begun is None:
             self.lost.clear()
             self._producer.begin_transaction()
@@ -113,9 +111,10 @@ class Holder:
     def produce(
         self, topic: str, records: pa.RecordBatch, partitions: npt.NDArray[Any], check: Callable[[], None]
     ) -> None:
-        """Queue records, each to the partition of the same place; ``check`` is called now and then, and may raise.
+        """Queue records, each for the partition at the same index; ``check`` is called from time to time, and may
+        raise.
 
-        What raises MSG_SIZE_TOO_LARGE is in ``lost``.
+        Records that raise MSG_SIZE_TOO_LARGE are added to ``lost``.
         """
         produce, poll = self._producer.produce, self._producer.poll
         rows = _rows(records, partitions)
@@ -146,14 +145,15 @@ class Holder:
         check()
 
     def mark(self, reader: Markers, slot: int, marker: Marker, deadline: float) -> None:
-        """Put a marker into the transaction. From then on until its end, whoever reads the slot's marker waits."""
+        """Put a marker into the transaction. From then until its end, anyone who reads the slot's marker waits."""
         offsets, group = [reader.place(slot, marker)], reader.group_metadata()
         send, producer = self._producer.send_offsets_to_transaction, self._producer
         _retried(lambda left: _bounded(lambda: send(offsets, group, left), min(left, _LONGEST), producer), deadline)
 
     def commit(self, deadline: float) -> None:
-        """Commit the transaction. Readers see it some milliseconds later: it is decided then, and whoever opens the id
-        or reads the marker waits for the rest."""
+        """Commit the transaction. Readers see it some milliseconds later: the outcome is decided then, and anyone who
+        opens the id or reads the marker waits for the rest.
+        """
         try:
             _retried(self._producer.commit_transaction, deadline)
         except KafkaException as error:
@@ -163,13 +163,13 @@ class Holder:
         self.seen = self.instance
 
     def abort(self) -> None:
-        """Abort the transaction, unless its commit is under way: then only opening the id again tells the outcome."""
+        """Abort the transaction, unless its commit is under way: then only opening the id again reveals the outcome."""
         if self.begun is not None and not self._ending:
             _retried(self._producer.abort_transaction, time.monotonic() + _BRIEFLY)
             self.begun = None
 
     def drop(self) -> None:
-        """Give up the producer as it is; an open transaction stays so until the id is opened again."""
+        """Give up the producer as it is; an open transaction stays open until the id is opened again."""
         del self._producer
 
 
@@ -179,9 +179,9 @@ def passes(error: KafkaError) -> bool:
 
 
 def _rows(records: pa.RecordBatch, partitions: npt.NDArray[Any]) -> list[tuple[Any, ...]]:
-    """The arguments of ``Producer.produce`` after the topic, in their order: by name they take 1.6 times as long.
+    """The positional arguments of ``Producer.produce`` after the topic: passed by name they take 1.6 times as long.
 
-    ``produce_batch`` is no faster, and takes neither timestamps nor headers.
+    ``produce_batch`` is no faster, and accepts neither timestamps nor headers.
     """
     values, keys = (records.column(name).to_numpy(zero_copy_only=False).tolist() for name in ("value", "key"))
     times = records.column("timestamp").cast(pa.int64()).to_numpy() // 1000
@@ -203,7 +203,9 @@ def _note(lost: list[LostRecord], error: KafkaError | None, message: Message) ->
 
 @contextmanager
 def _unmasked() -> Iterator[None]:
-    """A fatal error and a delivery report in one call come out of confluent-kafka as a SystemError: raise the cause."""
+    """If a fatal error and a delivery report occur in one call, confluent-kafka raises a SystemError: raise its cause
+    instead.
+    """
     try:
         yield
     except SystemError as error:
@@ -213,9 +215,9 @@ def _unmasked() -> Iterator[None]:
 
 
 def _bounded(call: Callable[[], object], seconds: float, producer: Producer) -> None:
-    """Call in a thread, and wait no longer than this: some calls never end once their broker was away.
+    """Make a call in a thread, and wait no longer than this: some calls never end after their broker was unreachable.
 
-    The producer of a call that hasn't ended is never destroyed: that would wait for it.
+    The producer of a call that hasn't ended is never destroyed: that would wait for the call.
     """
     raised: list[BaseException] = []
 
@@ -236,7 +238,7 @@ def _bounded(call: Callable[[], object], seconds: float, producer: Producer) -> 
 
 
 def _retried(call: Callable[[float], object], deadline: float) -> None:
-    """Call with the seconds that are left, once at least, and again after errors that pass."""
+    """Make a call with the remaining seconds, at least once, and again after errors that pass."""
     while True:
         try:
             with _unmasked():

@@ -1,4 +1,4 @@
-"""Which Java artifacts Spark's Kafka connector comes from: a folder, the cache of ``anabranch jars fetch``, Maven."""
+"""Where the jars of Spark's Kafka connector come from: a folder, the cache of ``anabranch jars fetch``, or Maven."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ CONNECTOR = {
     "kafka-clients": "3.9.2",
     "commons-pool2": "2.13.1",
 }
-"""Artifact → version of the jars that ``anabranch jars fetch`` gets for a session. They were tried with PySpark 4.3.0:
-not every Maven repository has the connector of that version."""
+"""Artifact → version of the jars that ``anabranch jars fetch`` gets for a session. They were tested with PySpark 4.3.0:
+not every Maven repository has the connector of that version.
+"""
 
 OTHERS = (
     f"anabranch jars fetch gets a connector {CONNECTOR['spark-sql-kafka-0-10_2.13']} that was tried with "
     "PySpark 4.3.0; or name another one in [systems.kafka] packages, or a folder with its jars in [systems.kafka] jars"
 )
-"""What to do where the Maven repository doesn't have the connector."""
+"""What to do if the Maven repository doesn't have the connector."""
 
 BROKER = "4.1.0"
 """The version of the brokers whose jars ``anabranch jars fetch broker`` fetches."""
@@ -34,7 +35,7 @@ BROKER = "4.1.0"
 
 @dataclass(frozen=True)
 class Jars:
-    """What a session's Kafka sources and sinks are loaded from. ``paths`` are empty if it is Maven's ``packages``."""
+    """What a session's Kafka sources and sinks are loaded from. ``paths`` is empty if Maven's ``packages`` are used."""
 
     source: Literal["setting", "cache", "packages"]
     paths: tuple[Path, ...]
@@ -56,11 +57,11 @@ class Jars:
 
 
 def found(settings: KafkaSettings) -> Jars:
-    """The folder that is set wins; then what ``anabranch jars fetch`` has fetched; else Spark asks a Maven
-    repository, for the version that is set, or PySpark's.
+    """The configured folder takes precedence, then what ``anabranch jars fetch`` has fetched; otherwise Spark asks a
+    Maven repository, for the configured version, or PySpark's.
 
     Raises:
-        ConfigError: the folder that is set doesn't exist, or has no connector in it.
+        ConfigError: the configured folder doesn't exist, or contains no connector.
     """
     packages = settings.packages or of_pyspark()
     if settings.jars is not None:
@@ -73,12 +74,12 @@ def found(settings: KafkaSettings) -> Jars:
 
 
 def of_pyspark() -> str:
-    """The Maven coordinates of the connector that is released with the PySpark that is installed."""
+    """The Maven coordinates of the connector that was released with the installed PySpark."""
     return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{importlib.metadata.version('pyspark')}"
 
 
 def broker_folder() -> Path | None:
-    """The jars of the broker that ``anabranch jars fetch`` has fetched; None: it hasn't."""
+    """The broker's jars that ``anabranch jars fetch`` has fetched; None: there are none."""
     folder = cache_dir.folder() / f"broker-{BROKER}"
     return folder if (folder / f"kafka_2.13-{BROKER}.jar").is_file() else None
 

@@ -1,4 +1,6 @@
-"""Markers: what each slot of a lane wrote last, committed with it, as offsets of a group on a topic of the job's."""
+"""Markers: what each slot of a lane wrote last, committed with it, as offsets of a group on a topic that belongs to the
+job.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ __all__ = [
 
 FORMAT_VERSION = 1
 NOTHING = -1
-"""The batch of a marker that was written before the slot's first batch."""
+"""The batch in a marker that was written before the slot's first batch."""
 
 _LIMIT = 4_096  # bytes of a group offset's metadata, by default of brokers
 _PATIENCE = 30.0
@@ -53,16 +55,16 @@ _MOVING = {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 }
-"""What a broker answers while the group's coordinator is found anew: on a new cluster, or after a broker's end."""
+"""A broker's answers while the group has no coordinator yet: on a new cluster, or after a broker ended."""
 
 _LANE = re.compile(r"(?P<lane>[^.]+-[0-9a-f]{8})\..+")  # and the output group
 
 
 class Marker(Document, frozen=True, kw_only=True):
-    """What a slot of a lane committed last; ``batch`` -1: nothing but markers.
+    """What a slot of a lane last committed; ``batch`` -1: nothing but markers.
 
-    ``instance`` is the producer that wrote it, ``lineage`` the lane that this one was cloned from, ``rows`` the count
-    of records that the slot has ever written. ``closed``: nobody writes to the slot again.
+    ``instance``: the producer that wrote it; ``lineage``: the lane from which this one was copied; ``rows``: how many
+    records the slot has ever written. ``closed``: nobody writes to the slot again.
     """
 
     lane: str
@@ -75,7 +77,7 @@ class Marker(Document, frozen=True, kw_only=True):
 
 
 def topic(job: str) -> str:
-    """The topic whose partitions are slots. It holds no records."""
+    """The topic whose partitions stand for slots. It contains no records."""
     return f"{job}-markers"
 
 
@@ -85,7 +87,7 @@ def group_id(prefix: str, job: str, lane: str, group: str) -> str:
 
 
 def transactional_id(prefix: str, job: str, lane: str, group: str, slot: int) -> str:
-    """The id that whoever writes to a slot must hold."""
+    """The id that a producer must hold to write to a slot."""
     return f"{group_id(prefix, job, lane, group)}.{slot}"
 
 
@@ -93,7 +95,7 @@ def encode(marker: Marker) -> tuple[int, str]:
     """A marker as the offset and the metadata of a partition.
 
     Raises:
-        AnabranchError: the metadata is longer than brokers take.
+        AnabranchError: the metadata is longer than brokers accept.
     """
     fields = {name: value for name, value in marker.to_builtins().items() if (name, value) != ("lineage", None)}
     text = msgspec.json.encode({"v": FORMAT_VERSION, **fields}).decode()
@@ -109,8 +111,8 @@ def decode(offset: int, metadata: str | None) -> Marker:
     """The inverse of :func:`encode`.
 
     Raises:
-        UnsupportedFormatError: written by another version of anabranch.
-        StateError: it isn't a marker: the group's offsets were set by hand.
+        UnsupportedFormatError: another version of anabranch wrote it.
+        StateError: it isn't a marker: the group's offsets were set manually.
     """
     try:
         fields = msgspec.json.decode(metadata or "", type=dict[str, Any])
@@ -151,9 +153,9 @@ class Markers:
         """The committed marker of each slot, None if there is none. Waits while a transaction with one is pending.
 
         Raises:
-            OutOfTimeError: none of it within ``timeout`` seconds.
-            AnabranchError: the brokers refuse.
-            StateError, UnsupportedFormatError: what is there can't be understood.
+            OutOfTimeError: it took longer than ``timeout`` seconds.
+            AnabranchError: the brokers refused.
+            StateError, UnsupportedFormatError: the marker can't be understood.
         """
         wanted = [TopicPartition(self._topic, slot) for slot in slots]
         if not wanted:
@@ -170,12 +172,12 @@ class Markers:
                 return {each.partition: self._decoded(each) for each in found}
 
     def place(self, slot: int, marker: Marker) -> TopicPartition:
-        """What a transaction commits to leave a marker."""
+        """The offset that a transaction commits to leave a marker."""
         offset, metadata = encode(marker)
         return TopicPartition(self._topic, slot, offset, metadata)
 
     def group_metadata(self) -> object:
-        """The group, as ``send_offsets_to_transaction`` takes it."""
+        """The group, in the form that ``send_offsets_to_transaction`` takes."""
         return self._consumer.consumer_group_metadata()
 
     def close(self) -> None:
@@ -202,14 +204,15 @@ class Markers:
 
 
 def markers(settings: KafkaSettings, job: str, lane: str, group: str, slots: Iterable[int]) -> dict[int, Marker | None]:
-    """The marker of each slot of a lane; None: there is none. Errors are those of :meth:`Markers.read`."""
+    """The marker of each slot of a lane; None: there is none. Raises the same errors as :meth:`Markers.read`."""
     with Markers(settings, job, lane, group) as reader:
         return reader.read(slots)
 
 
 def peeked(settings: KafkaSettings, job: str, lane: str, group: str, slots: Iterable[int]) -> int:
-    """The last batch that any of these slots has committed, -1 if none: those that are just being committed aren't
-    waited for."""
+    """The last batch that any of these slots has committed, -1 if none, without waiting for commits that are
+    under way.
+    """
     name, its = group_id(settings.prefix, job, lane, group), [TopicPartition(topic(job), slot) for slot in slots]
     admin = AdminClient(librdkafka(settings))  # alive until the answer is there
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name, its)], request_timeout=_PATIENCE)
@@ -237,17 +240,18 @@ def lanes(settings: KafkaSettings, job: str) -> set[str]:
 
 
 def lane_of(group: str, prefix: str, job: str) -> str | None:
-    """The lane whose markers a consumer group holds; None: it holds none of this job."""
+    """The lane whose markers are in a consumer group; None: the group has none of this job."""
     begin = f"{prefix}.{job}."
     found = _LANE.fullmatch(group.removeprefix(begin)) if group.startswith(begin) else None
     return None if found is None else found["lane"]
 
 
 def prepare(settings: KafkaSettings, job: str, slots: int) -> None:
-    """Make the job's topic of markers, or expand it, to at least as many partitions as slots; waits till it is seen.
+    """Create the job's topic of markers, or expand it, to at least as many partitions as slots, and wait until it is
+    visible.
 
     Raises:
-        AnabranchError: the cluster doesn't let us, or not in time.
+        AnabranchError: the cluster doesn't allow it, or it took too long.
     """
     admin, name = AdminClient(librdkafka(settings)), topic(job)
     asked, count = False, 0
@@ -289,7 +293,7 @@ def _partitions(admin: AdminClient, name: str) -> int:
 
 
 def _settle(error: BaseException | None, name: str, slots: int, beaten: int) -> None:
-    """Another process may have been first: then that is looked at again."""
+    """If another process was first, check the topic again."""
     if isinstance(error, KafkaException) and error.args[0].code() != beaten:
         raise AnabranchError(
             f"topic {name} can't be made with {slots} partitions: {error.args[0].str()}",

@@ -27,10 +27,10 @@ from anabranch.systems.output import Numbers, Target, Written
 __all__ = ["KafkaOutput", "KafkaPublisher", "fence", "peeked", "published"]
 
 _OVERHEAD = 200
-"""Of a batch with one record, in bytes, and some to spare."""
+"""The overhead of a batch with one record, in bytes, with a margin."""
 _KNOWN_FOR = 60.0
 _limits: dict[tuple[str, str], tuple[int, float]] = {}
-"""What topics took when they were asked, and when that was."""
+"""The limits of topics, and when they were looked up."""
 _SETTLING, _STEP = 5.0, 0.02
 
 
@@ -56,7 +56,7 @@ class KafkaOutput:
 
 @dataclass
 class _Transactions:
-    """The transactions of the slots that one Spark task has rows of: usually one."""
+    """The transactions of the slots of which one Spark task has rows: usually one."""
 
     output: KafkaOutput
     batch: int
@@ -87,10 +87,10 @@ class _Transactions:
 
 
 class StreamEnds(Protocol):
-    """What a publisher needs of the system."""
+    """What a publisher needs from the system."""
 
     def tell(self, stream: str, control: Mapping[str, Any]) -> None:
-        """Write a control record of an intermediate stream, after all that was written to the stream before."""
+        """Write a control record of an intermediate stream, after everything that was written to the stream before."""
         ...
 
     def ends(self, stream: str) -> Mapping[int, int]: ...
@@ -99,8 +99,9 @@ class StreamEnds(Protocol):
 
 
 class KafkaPublisher:
-    """What workers have committed is seen already; the driver takes the slots, and tells of event time. ``topics``: by
-    stream."""
+    """What workers have committed is already visible; the driver takes the slots, and reports event time. ``topics``:
+    by stream.
+    """
 
     slotted = True
     plannable = True
@@ -132,7 +133,9 @@ class KafkaPublisher:
             self._system.tell(target.stream, control.to_builtins())
 
     def settle(self) -> None:
-        """A transaction is committed some time before its markers are in the partitions. Others may be open there."""
+        """A transaction counts as committed some time before its markers are in the partitions. Other transactions may
+        be open there.
+        """
         mine = [stream for stream, system in self._lane.systems.items() if system == "kafka"]
 
         def look() -> bool | None:
@@ -147,17 +150,18 @@ class KafkaPublisher:
 
 
 def fence(settings: KafkaSettings, lane: Lane, epoch: int, *, new: bool | None, closed: bool = False) -> int:
-    """Stop every incarnation of a lane below ``epoch``, and end what they left open; errors are those of
+    """Stop every incarnation of a lane below ``epoch``, and end what they left open. Raises the same errors as
     :func:`transactions.fence`. Before that, the markers of one that died in a transaction can't be read. ``closed``:
-    this one may not write either, until it takes its slots. Gives the last batch of which a slot holds anything, -1 if
-    none."""
+    this incarnation may not write either, until it takes its slots. Returns the last batch that is in a slot, at least
+    in part, -1 if none.
+    """
     slots = range(len(lane.slots))
     held = transactions.fence(settings, lane.job, lane.id, lane.group, slots, epoch, new=new, closed=closed)
     return max((marker.batch for marker in held.values()), default=markers.NOTHING)
 
 
 def peeked(settings: KafkaSettings, lane: Lane) -> int:
-    """The last batch that a lane is known to have committed in any slot, -1 if none: at once, while it is at work."""
+    """The last batch that a running lane is known to have committed in any slot, -1 if none. Returns at once."""
     return markers.peeked(settings, lane.job, lane.id, lane.group, range(len(lane.slots)))
 
 

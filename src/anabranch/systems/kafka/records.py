@@ -38,7 +38,7 @@ _PASSED_OVER = {
 class Reader:
     """A consumer of one partition. For one thread; must be closed.
 
-    ``expected``: about how many records will be read; it takes no more in advance than that needs.
+    ``expected``: about how many records will be read; it prefetches no more than that requires.
     """
 
     def __init__(self, topics: Topics, stream: str, partition: int, expected: int) -> None:
@@ -49,7 +49,7 @@ class Reader:
         self._consumer, self._health = self._cluster.open(Consumer, self._properties(expected))
 
     def messages(self, start: int, end: int) -> Iterator[list[Message]]:
-        """The records from ``start`` to before ``end``, some at a time.
+        """The records from ``start`` to before ``end``, several at a time.
 
         Raises:
             LogError: ``start`` isn't kept any more, or the partition ends before ``end``.
@@ -82,7 +82,7 @@ class Reader:
         self._consumer.close()
 
     def _delivered(self, most: int) -> list[Message]:
-        """What is there; waits only for the first."""
+        """The available records; waits only for the first."""
         first = self._consumer.poll(_STEP_SECONDS)
         if first is None:
             return []
@@ -149,7 +149,7 @@ def read(topics: Topics, stream: str, partition: int, ranges: Sequence[Range]) -
 
 
 def _near(ranges: Sequence[Range]) -> list[list[Range]]:
-    """Ranges that are read in one go."""
+    """Groups of ranges, each of which is read together."""
     groups = [[ranges[0]]]
     for before, after in itertools.pairwise(ranges):
         if after[0] - before[1] < NEAR:
@@ -160,7 +160,9 @@ def _near(ranges: Sequence[Range]) -> list[list[Range]]:
 
 
 def _in_ranges(messages: list[Message], bounds: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[Records]:
-    """``bounds``: the starts and ends of ranges in turn. An offset is within one if an odd number of them is passed."""
+    """``bounds``: the starts and ends of ranges in turn. An offset is within a range if it has passed an odd number of
+    them.
+    """
     offsets = np.fromiter((message.offset() for message in messages), np.int64, len(messages))
     if len(bounds) > 2:
         rows = np.flatnonzero(np.searchsorted(bounds, offsets, side="right") % 2)

@@ -1,4 +1,4 @@
-"""A topic as a Spark source: Spark's connector, with its columns as ours and settings for throughput."""
+"""A topic as a Spark source: Spark's connector, converted to our columns, with settings for throughput."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from anabranch.systems.kafka.system import KafkaSystem
 from anabranch.systems.source import Reading
 
 SOURCES = ()
-"""Spark's connector is written in Java: a session has it by its jars."""
+"""Spark's connector is written in Java: a session gets it from its jars."""
 
 PRODUCING = {
     "kafka.compression.type": "lz4",
@@ -33,8 +33,9 @@ FETCHING = {
 
 
 def streamed(spark: SparkSession, system: KafkaSystem, reading: Reading) -> DataFrame:
-    """What is read of a stream. Only those of committed transactions.
-    ``until`` isn't heeded: Spark's source has no such option."""
+    """The records of a stream, only those of committed transactions. ``until`` has no effect: Spark's source has no
+    such option.
+    """
     topic = system.topic(reading.stream)
     begin = {str(p): offset for p, offset in sorted(reading.starting.items())}
     settings = {
@@ -60,8 +61,9 @@ def streamed(spark: SparkSession, system: KafkaSystem, reading: Reading) -> Data
 
 @functools.cache
 def _group(reading: frozenset[tuple[str, str]]) -> str:
-    """The group of all consumers of this process that read so; nobody joins it. Executors keep a consumer by its group
-    and partition, with what it has fetched: the next lane that reads a partition goes on with it."""
+    """The group of all consumers of this process that read in the same way; nobody joins it. Executors keep a consumer
+    by its group and partition, with what it has fetched: the next lane that reads a partition continues with it.
+    """
     return f"anabranch-reads-{uuid.uuid4()}"
 
 
@@ -69,7 +71,7 @@ def _group(reading: frozenset[tuple[str, str]]) -> str:
 class AtLeastOnceWriter:
     """Writes output rows at least once, with Spark's own sink. ``topics``: by the number of the output.
 
-    Java's default partitioner puts them where our other output does, but for those without a key.
+    Java's default partitioner assigns them to the same partitions as our other output, except for those without a key.
     """
 
     system: KafkaSystem
@@ -81,17 +83,18 @@ class AtLeastOnceWriter:
         self._options(mine.select(*self._columns()).write.format("kafka")).save()
 
     def stream(self, rows: DataFrame) -> Any:
-        """A writer of a stream that never ends: no record waits for more of them."""
+        """A writer for an unbounded stream: no record waits for more of them."""
         return self._options(rows.select(*self._columns()).writeStream.format("kafka"), at_once=True)
 
     def _columns(self) -> list[Column]:
-        """What Spark's sink takes, of output rows."""
+        """The columns that Spark's sink takes, from output rows."""
         topics = [F.when(F.col("output") == number, F.lit(topic)) for number, topic in self.topics.items()]
         return [F.coalesce(*topics).alias("topic"), F.col("key"), F.col("value"), _unpacked().alias("headers")]
 
     def _options(self, writer: Any, at_once: bool = False) -> Any:
         """A writer with the settings of the cluster, and those for throughput. ``at_once``: no record waits for more of
-        them, and those that come while others are on their way still go together."""
+        them, but those that arrive while others are being sent still go together.
+        """
         client = {f"kafka.{name}": value for name, value in clients.java(self.system.settings).items()}
         return writer.options(**{**PRODUCING, **(AT_ONCE if at_once else {}), **client})
 

@@ -1,4 +1,4 @@
-"""Kafka as a system: what the planner, lanes and the command line ask of any."""
+"""Kafka as a system, for the planner, lanes and the command line."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ __all__ = ["INTERNAL", "KafkaSystem"]
 INTERNAL = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """The topic of an intermediate stream keeps its records until :meth:`KafkaSystem.purge` deletes them.
 
-Not for a time: a broker counts a record's age from its own timestamp, and records between two stages have those of the
-input. Of a job that reads data of last year, every finished segment would be older than any retention and go within
-minutes, read or not; the same after a lane was down for long. ``LogAppendTime`` would cure that, and change the
-timestamps that the next stage sees.
+A time limit would be wrong: a broker computes a record's age from its own timestamp, and records between two stages
+have those of the input. In a job that reads last year's data, every finished segment would be older than any retention
+and be deleted within minutes, read or not; the same would happen after a lane was down for long. ``LogAppendTime``
+would prevent that, but change the timestamps that the next stage sees.
 """
 
 
 class KafkaSystem(System):
-    """The topics of a Kafka cluster as streams. Readers see what was committed, ends are last stable offsets.
+    """The topics of a Kafka cluster as streams. Readers see committed records; ends are last stable offsets.
 
     Args:
         settings: how to reach it.
         topics: stream → topic, where they differ.
-        controls_topic: where the control records of a job's intermediate streams stand; only a job needs one.
-        patience: seconds to wait for an answer before an error says that none came.
+        controls_topic: the topic of the control records of a job's intermediate streams; only a job needs one.
+        patience: seconds to wait for an answer before raising an error.
     """
 
     name = "kafka"
@@ -75,7 +75,7 @@ class KafkaSystem(System):
 
     @property
     def shown(self) -> str:
-        """The cluster, as a message may name it."""
+        """The cluster's name for messages."""
         return self._topics.cluster.shown
 
     def topic(self, stream: str) -> str:
@@ -95,7 +95,7 @@ class KafkaSystem(System):
         return str(self._topics.describe(stream).topic_id)
 
     def create(self, stream: str, partitions: int, internal: bool = False) -> None:
-        """Make a topic; when this returns, every broker knows it. ``internal``: with the settings ``INTERNAL``."""
+        """Create a topic; when this returns, every broker knows it. ``internal``: with the settings ``INTERNAL``."""
         self._topics.create(stream, partitions, INTERNAL if internal else {})
 
     def expand(self, stream: str, partitions: int) -> None:
@@ -109,11 +109,11 @@ class KafkaSystem(System):
         return self._topics.ends(stream, partitions)
 
     def high_watermarks(self, stream: str) -> dict[int, int]:
-        """The ends with what open transactions have written."""
+        """The ends including what open transactions have written."""
         return self._topics.ends(stream, isolation=UNCOMMITTED)
 
     def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
-        """Partition → the first offset whose record has this timestamp or a later one; the end if none has."""
+        """Partition → the first offset whose record has this timestamp or a later one; the end if there is none."""
         ends = self.ends(stream)
         found = self._topics.at(stream, max(0, unix_ms), ends)
         return {number: min(found[number], end) if found[number] >= 0 else end for number, end in ends.items()}
@@ -133,7 +133,7 @@ class KafkaSystem(System):
         self._topics.commit(group, positions)
 
     def read(self, stream: str, partition: int, ranges: Sequence[Range]) -> Iterator[Records]:
-        """Closing the generator closes its consumer. Aborted records and transaction markers are passed over."""
+        """Closing the generator closes its consumer. Aborted records and transaction markers are skipped."""
         return records.read(self._topics, stream, partition, ranges)
 
     def appender(self, stream: str) -> KafkaAppender:
@@ -143,7 +143,7 @@ class KafkaSystem(System):
         return self._control_log().heard(stream, partition, cursor, position)
 
     def tell(self, stream: str, control: Mapping[str, Any]) -> None:
-        """Write a control record of an intermediate stream, after all that was written to the stream before."""
+        """Write a control record of an intermediate stream, after everything that was written to the stream before."""
         self._control_log().tell(stream, control)
 
     def _control_log(self) -> ControlLog:
@@ -159,7 +159,7 @@ class KafkaSystem(System):
         output.fence(self.settings, lane, epoch, new=new)
 
     def recover(self, lane: Lane, epoch: int, new: bool | None) -> None:
-        """The markers of a process that died in a transaction can't be read before."""
+        """Until this is done, the markers of a process that died in a transaction can't be read."""
         output.fence(self.settings, lane, epoch, new=new)
 
     def withdraw(self, lane: Lane, epoch: int, new: bool | None) -> int:
@@ -172,7 +172,7 @@ class KafkaSystem(System):
         return output.peeked(self.settings, lane)
 
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """All lanes that have left markers: those tell of no streams."""
+        """All lanes that have left markers, which don't name streams."""
         return dict.fromkeys(sorted(markers.lanes(self.settings, job)), f"the cluster {self}")
 
     def session_needs(self) -> SessionNeeds:

@@ -1,4 +1,4 @@
-"""Topics as streams: making, widening, naming and finding them, and their offsets."""
+"""Topics as streams: creating, expanding, naming and finding them, and their offsets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from anabranch.systems.kafka.cluster import Cluster
 __all__ = ["COMMITTED", "LARGEST", "LIMIT", "UNCOMMITTED", "Topics"]
 
 LARGEST, LIMIT = 1_000_000, "max.message.bytes"
-"""How large a batch of records may be by default, and the setting of a topic that says so."""
+"""The default size limit for a batch of records, and the topic setting that changes it."""
 
 COMMITTED = IsolationLevel.READ_COMMITTED
 UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
@@ -65,15 +65,18 @@ class Topics:
         return topic
 
     def largest(self, topic: str) -> int:
-        """The bytes that a batch of records of a topic may have; Kafka's default where we may not look."""
+        """The size limit of a topic's batches of records, in bytes; Kafka's default if we aren't allowed to
+        look it up.
+        """
         resource = ConfigResource(ResourceType.TOPIC, topic)
         wait = self.cluster.patience
         answer = self.cluster.ask(lambda admin: admin.describe_configs([resource], request_timeout=wait))[resource]
         return LARGEST if isinstance(answer, KafkaError) else int(answer[LIMIT].value)
 
     def counts(self) -> dict[str, int]:
-        """The partition counts of all streams, by name. A topic that has the name of a stream with another topic is
-        none of them."""
+        """The partition counts of all streams, by name. A topic that has the name of a stream that is bound to another
+        topic isn't counted.
+        """
         doing = "listing the topics"
         self._answer(doing, lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience))
         try:
@@ -103,7 +106,7 @@ class Topics:
         return answer  # type: ignore[no-any-return]
 
     def describe(self, stream: str) -> TopicDescription:
-        """Raises NotFoundError, with the nearest name that there is."""
+        """Raises NotFoundError, with the nearest existing name."""
         found = self.find(stream)
         if found is None:
             near = difflib.get_close_matches(stream, self.names(), n=1)
@@ -115,10 +118,10 @@ class Topics:
         return found
 
     def create(self, stream: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Make a stream's topic; when this returns, every broker knows it.
+        """Create a stream's topic; when this returns, every broker knows it.
 
         Raises:
-            ConflictError: it is there with another partition count.
+            ConflictError: it exists with another partition count.
         """
         topic = self.topic(stream)
         if partitions < 1:
@@ -179,7 +182,7 @@ class Topics:
             raise NotFoundError(f"{stream} has no partition {partition}", f"its partitions are 0 to {count - 1}")
 
     def racks(self, stream: str) -> dict[int, tuple[str | None, ...]]:
-        """Partition → the racks of its replicas, the leader's first, each once; None: of brokers that don't say."""
+        """Partition → the racks of its replicas, the leader's first, each once; None: for brokers without one."""
         brokers = self._answer(
             "looking at the brokers", lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience)
         ).nodes
@@ -235,7 +238,7 @@ class Topics:
         request: Callable[[AdminClient], Mapping[TopicPartition, Future[V]]],
         partitions: Sequence[int],
     ) -> dict[int, V]:
-        """Answers for some partitions; asks again where the client remembers the topic as it was before."""
+        """Answers for some partitions; asks again if the client remembers an older state of the topic."""
         deadline = time.monotonic() + self.cluster.patience
         while partitions:
             found: dict[int, V] = {}
@@ -266,9 +269,9 @@ class Topics:
             raise self.cluster.explained(error.args[0], f"looking at {stream}") from None
 
     def _wait_everywhere(self, stream: str, partitions: int) -> None:
-        """Until every broker knows all the partitions, and their leaders serve them.
+        """Wait until every broker knows all the partitions, and their leaders serve them.
 
-        A client talks to the broker it came in by until it has a reason to talk to another one.
+        A client talks to the broker through which it connected until it has a reason to talk to another one.
         """
         brokers = self._answer(
             "looking at the brokers", lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience)

@@ -25,7 +25,8 @@ from anabranch.systems.kafka.markers import Marker, Markers
 __all__ = ["SlotTransaction", "SlotWriter", "fence"]
 
 _SETTLED = 2.0
-"""Seconds to wait for a marker that another producer's transaction may hold back: opening the id ends that one."""
+"""Seconds to wait for a marker that another producer's transaction may hold back; opening the id ends that transaction.
+"""
 
 _holders: dict[tuple[str, str], Holder] = {}
 """This process's producers that no transaction is using, by cluster and transactional id."""
@@ -55,13 +56,13 @@ class SlotWriter:
     epoch: int
 
     def open(self, slot: int, batch: int) -> SlotTransaction:
-        """Take a slot for a batch: whoever had it before can't write to it any more.
+        """Take a slot for a batch: its former owner can't write to it any more.
 
-        After any error that isn't FencedError, opening the same batch again is right: it happens once.
+        After any error except FencedError, open the same batch again: it takes effect once.
 
         Raises:
-            FencedError: a newer process holds the lane, or it is closed. Stop and write nothing more.
-            StateError: the slot has no marker, so what it has written is not known.
+            FencedError: a newer process owns the lane, or it is closed. Stop and write nothing more.
+            StateError: the slot has no marker, so it isn't known what it has written.
             ConfigError: the brokers refuse ``transaction_timeout``.
         """
         kept = _holders.pop(self._place(slot), None)
@@ -84,7 +85,7 @@ class SlotWriter:
         """The slot's marker, if this incarnation may write.
 
         Raises:
-            FencedError, StateError: as from :meth:`open`.
+            FencedError, StateError: as for :meth:`open`.
             OutOfTimeError: it can't be read within ``timeout`` seconds.
         """
         marker = self.reader().read([slot], timeout)[slot]
@@ -111,7 +112,7 @@ class SlotWriter:
             before.drop()
 
     def _if_still_ours(self, kept: Holder, slot: int) -> Marker | None:
-        """The slot's marker, unless another producer has written to the slot since, or is just about to."""
+        """The slot's marker, unless another producer has written to the slot since, or is about to."""
         try:
             marker = self.marker(slot, _SETTLED)
         except OutOfTimeError:
@@ -129,10 +130,10 @@ class SlotWriter:
 
 
 class SlotTransaction:
-    """What a slot writes in a batch: readers get to see all of it after ``commit``, or never any. For one thread.
+    """What a slot writes in a batch: readers see all of it after ``commit``, or never any. For one thread.
 
-    ``done``: the slot has committed this batch or a later one (a replay): nothing is written. Use it in ``with``:
-    what wasn't committed is aborted. After any error but FencedError, open the batch anew.
+    ``done``: the slot has committed this batch or a later one (a replay): nothing is written. Use it in ``with``: what
+    wasn't committed is aborted. After any error except FencedError, open the batch again.
     """
 
     def __init__(self, writer: SlotWriter, holder: Holder, slot: int, batch: int, marker: Marker) -> None:
@@ -146,12 +147,12 @@ class SlotTransaction:
         self._timeout = durations.parse(writer.settings.transaction_timeout) / 1000
 
     def write(self, topic: str, records: pa.RecordBatch, partitions: npt.NDArray[Any]) -> None:
-        """Add records, in the columns of ``RECORD_SCHEMA``, each to the partition of the same place.
+        """Add records, in the columns of ``RECORD_SCHEMA``, each for the partition at the same index.
 
-        They are sent meanwhile; some may be refused only by ``commit``.
+        They are sent in the background; some may be refused only by ``commit``.
 
         Raises:
-            AnabranchError: a record is too large, the transaction took too long, or the brokers don't take it.
+            AnabranchError: a record is too large, the transaction took too long, or the brokers refuse it.
         """
         if self.done or not records.num_rows:
             return
@@ -171,7 +172,7 @@ class SlotTransaction:
         """Make all of it visible, with the marker; without rows, the marker alone.
 
         Raises:
-            FencedError: a newer process holds the lane, or it is closed. Stop and write nothing more.
+            FencedError: a newer process owns the lane, or it is closed. Stop and write nothing more.
             AnabranchError: it isn't, or not known to be, committed: open the batch again.
         """
         if self.done:
@@ -191,7 +192,7 @@ class SlotTransaction:
         crash_points.reach(crash_points.TRANSACTED, self._writer.lane, self._batch)
 
     def abort(self) -> None:
-        """Make what was written never visible. The batch may be opened again."""
+        """Make sure that what was written never becomes visible. The batch may be opened again."""
         if self._holder is None:
             return
         try:
@@ -234,7 +235,7 @@ class SlotTransaction:
             raise self._meaning(holder.lost[0].error, f"writing to topic {holder.lost[0].topic}")
 
     def _meaning(self, error: KafkaError, doing: str) -> AnabranchError:
-        """What an error of Kafka's means here; the transaction is over."""
+        """The meaning of a Kafka error here; the transaction is over."""
         holder = self._holder
         late = holder is not None and holder.elapsed > self._timeout
         if holder is not None and any(lost.error.code() == KafkaError.MSG_SIZE_TOO_LARGE for lost in holder.lost):
@@ -283,7 +284,7 @@ class SlotTransaction:
 
 
 def _too_large(holder: Holder) -> AnabranchError:
-    """Names the largest record that wasn't taken: brokers take or refuse a batch of records as a whole."""
+    """Names the largest record that wasn't accepted: brokers accept or refuse a batch of records as a whole."""
     worst = max(holder.lost, key=lambda lost: lost.size)
     named = f"a record of {worst.size} bytes for topic {worst.topic}, key {str(worst.key)[:60]},"
     if worst.size > holder.message_limit:

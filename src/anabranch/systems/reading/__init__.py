@@ -1,1 +1,1 @@
-"""Spark's source of a system that brings none of its own."""
+"""The Spark source for systems that don't bring their own."""

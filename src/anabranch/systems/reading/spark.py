@@ -1,4 +1,6 @@
-"""What a system gives to Spark; and the source of one that brings none, a Python data source of Arrow batches."""
+"""What a system provides for Spark, and the source for systems that don't bring their own: a Python data source of
+Arrow batches.
+"""
 
 from __future__ import annotations
 
@@ -38,40 +40,41 @@ FORMAT = "anabranch-system"
 
 
 class PlainWriter(Protocol):
-    """Writes output rows at least once, with what Spark itself has for it."""
+    """Writes output rows at least once, with Spark's own sink."""
 
     def write(self, rows: DataFrame) -> None:
-        """Write those rows of a batch that are of its outputs."""
+        """Write the rows of a batch that belong to its outputs."""
         ...
 
     def stream(self, rows: DataFrame) -> Any:
-        """A ``DataStreamWriter`` of rows in real-time mode, all of its outputs."""
+        """A ``DataStreamWriter`` for rows in real-time mode, for all of its outputs."""
         ...
 
 
 class SparkSide(Protocol):
-    """What the module gives that a system names in ``System.spark``."""
+    """The contents of the module that a system names in ``System.spark``."""
 
     SOURCES: Sequence[type[DataSource]]
     """Sources that are written in Python: a session registers them."""
 
     def streamed(self, spark: SparkSession, system: Any, reading: Reading) -> DataFrame:
-        """What is read of a stream, in the columns of ``SCHEMA``, or of ``BARE``."""
+        """The records of a stream, in the columns of ``SCHEMA`` or of ``BARE``."""
         ...
 
     def plain(self, system: Any, streams: Mapping[int, str]) -> PlainWriter:
-        """Writes streams at least once, by the numbers of their outputs. Only of a system that has ``delivery`` among
-        its ``stream_settings``."""
+        """Writes streams at least once, by the numbers of their outputs. Only for a system that has ``delivery`` among
+        its ``stream_settings``.
+        """
         ...
 
 
 def spark_side(system: System) -> SparkSide:
-    """What a system gives to Spark."""
+    """What a system provides for Spark."""
     return cast(SparkSide, importlib.import_module(system.spark))
 
 
 def streamed(spark: SparkSession, system: System, reading: Reading) -> DataFrame:
-    """What is read of a stream."""
+    """The records of a stream."""
     given = {**options(reading), "system": base64.b64encode(pickle.dumps(system)).decode()}
     return spark.readStream.format(FORMAT).options(**given).load()
 
@@ -84,9 +87,9 @@ def options(reading: Reading) -> dict[str, str]:
     """The options of a :class:`Reader`, and ``bare``.
 
     They are ``stream``, ``partitions`` (JSON list), ``starting`` (JSON partition → offset), ``max_rows`` (of a batch,
-    while the query has no read limit), ``until`` (JSON partition → offset: never beyond), ``lane`` and ``commits`` (a
-    lane's id and commit folder, for the steps that tests stop at), ``bare`` ("true": without headers and timestamps),
-    ``line`` (where workers tell how far they are, see :class:`anabranch.task_progress.counts.Line`).
+    while the query has no read limit), ``until`` (JSON partition → offset that is never exceeded), ``lane`` and
+    ``commits`` (a lane's id and commit folder, for tests that stop at a step), ``bare`` ("true": without headers and
+    timestamps), ``line`` (where workers report their progress, see :class:`anabranch.task_progress.counts.Line`).
     """
     limits = reading.limits
     return {
@@ -103,10 +106,9 @@ def options(reading: Reading) -> dict[str, str]:
 
 
 class Reader(DataSourceStreamReader):
-    """An offset is ``{"stream", "id", "positions": {partition: next offset}}``, as stored in the offset log. Subclasses
-    say how a system finds its ends, and what a Spark task reads and how.
+    """An offset is ``{"stream", "id", "positions": {partition: next offset}}``, as stored in the offset log.
 
-    How a system finds its ends, what a Spark task reads and how is that of the class that inherits this one.
+    Subclasses say how a system finds its ends, and what a Spark task reads and how.
     """
 
     def __init__(self, options: dict[str, str], bare: bool, name: str) -> None:
@@ -130,14 +132,14 @@ class Reader(DataSourceStreamReader):
         raise NotImplementedError
 
     def piece(self, partition: int, begin: int, end: int) -> InputPartition:
-        """What one Spark task reads: these records of one partition."""
+        """The work of one Spark task: these records of one partition."""
         raise NotImplementedError
 
     def initialOffset(self) -> dict[str, Any]:
         return self._offset({p: self._starting.get(p, 0) for p in self._partitions})
 
     def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:
-        """``limit``: of the query; while it has none, the option ``max_rows`` says it."""
+        """``limit``: the query's; if it has none, the option ``max_rows`` applies."""
         if crash_points.ACTIVE:
             crash_points.reach(crash_points.PLANNING, self._lane, crash_points.next_batch(self._commits))
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._max_rows
@@ -161,7 +163,9 @@ class Reader(DataSourceStreamReader):
         return [self.piece(p, first, last) for p, first, last in ranges if last > first]
 
     def metered(self, partition: int, pieces: Iterable[Callable[[], Iterable[Records]]]) -> Iterator[pa.RecordBatch]:
-        """The records of a partition as Spark takes them; workers tell how many they have read, and in what time."""
+        """The records of a partition in the form that Spark takes; workers report how many they have read, and in what
+        time.
+        """
         with closing(meters.meter(self._line, counts.READING)) as meter:
             tally = meter.tally(0, 0, partition)
             for piece in pieces:

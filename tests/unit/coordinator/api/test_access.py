@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import socket
 import stat
@@ -12,20 +13,27 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
 
 from anabranch.config import CoordinatorSettings
 from anabranch.coordinator import token_file
-from anabranch.coordinator.api import limits, listening
+from anabranch.coordinator.api import limits, listening, openapi
 from anabranch.coordinator.api import server as server_api
 from anabranch.coordinator.api.audit import Audit, AuditedRequest
-from anabranch.coordinator.api.auth import Role, Tokens
+from anabranch.coordinator.api.auth import Access, Role, Tokens
+from anabranch.coordinator.api.browsers import Names
 from anabranch.coordinator.api.client import Client
-from anabranch.coordinator.api.operations import OPERATIONS
+from anabranch.coordinator.api.operation import operation
+from anabranch.coordinator.api.operations import OPERATIONS, Operations
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Event, Store
 from anabranch.errors import AnabranchError, ConfigError
-from anabranch.protocol.deployment import Program, RunningDeployment
-from anabranch.views.dead_letters import DeadLetters
+from anabranch.model.lane import Lane
+from anabranch.protocol.deployment import Program
+from anabranch.views.dead_letters import DeadLetter
 from tests.unit.coordinator.api.requests import NAMES, filled
 from tests.unit.coordinator.helpers import plan
 
@@ -68,7 +76,21 @@ def asked(server: listening.Server, method: str, path: str, token: str | None, *
     return httpx.request(method, f"{server.url}{filled(path)}", headers=headers, trust_env=False, timeout=60, **more)
 
 
-def test_whoever_may_only_read_changes_nothing_and_sees_neither_settings_nor_code(
+PRIVATE = {"running", "dead_letters", "artifact"}
+"""Settings, records of users, and code."""
+FOR_OPERATORS = {
+    "RunningDeployment",
+    "Program",
+    "StartRequest",
+    "DeployRequest",
+    "DeadLetters",
+    "DeadLetter",
+    "Content",
+}
+"""Documents with settings, code or records: none of them may be anywhere in an answer to whoever may only read."""
+
+
+def test_whoever_may_only_read_changes_nothing_and_sees_neither_settings_nor_code_nor_records(
     coordinator: Coordinator, server: listening.Server
 ) -> None:
     """Over all operations: a new one that changes something, or gives those, is refused."""
@@ -79,15 +101,74 @@ def test_whoever_may_only_read_changes_nothing_and_sees_neither_settings_nor_cod
         if each.name == "put_artifact":
             sent = {"content": b"x"}
         reads = asked(server, each.method, each.path + query, READS, **sent)
-        allowed = each.method == "GET" and each.result not in (RunningDeployment, DeadLetters, bytes)
+        allowed = each.method == "GET" and each.name not in PRIVATE
         assert (reads.status_code == 403) is not allowed, (each.name, reads.text)
         assert each.changes is (each.method != "GET"), each.name
         if each.method == "GET":
             assert asked(server, "GET", each.path + query, TOKEN).status_code not in {401, 403}, each.name
             assert asked(server, "HEAD", each.path + query, READS).status_code == reads.status_code, each.name
     assert (coordinator.status("delays"), coordinator.events("delays")) == before
-    assert asked(server, "GET", "/jobs/delays/running/", READS).status_code in {307, 403}
-    assert asked(server, "GET", "/jobs/delays%2frunning", READS).status_code in {403, 404}
+    assert "settings, code or records" in asked(server, "GET", "/jobs/delays/running", READS).text
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [("running/", 404), ("%72unning", 403), ("../delays/running", 404), ("nothing", 404)]
+)
+def test_whoever_may_only_read_gets_no_path_that_is_no_operation(
+    server: listening.Server, path: str, status: int
+) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+        head = f"GET /jobs/delays/{path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {READS}\r\n\r\n"
+        connection.sendall(head.encode())
+        assert connection.recv(10_000).startswith(f"HTTP/1.1 {status}".encode())
+    assert asked(server, "GET", "/jobs/delays%2frunning", READS).status_code == 403
+
+
+@pytest.mark.parametrize("name", [each.name for each in OPERATIONS if not each.private])
+def test_what_whoever_may_only_read_gets_has_no_settings_code_or_records_in_it(name: str) -> None:
+    (read,) = (each for each in OPERATIONS if each.name == name)
+    assert read.method == "GET"
+    assert read.result is not bytes
+    alone = openapi.described([dataclasses.replace(read, request=None)], "1")
+    assert not FOR_OPERATORS & set(alone["components"]["schemas"])
+
+
+def test_the_documents_for_operators_are_there() -> None:
+    """A new name of one of them has to be said above."""
+    assert set(openapi.described(OPERATIONS, "1")["components"]["schemas"]) >= FOR_OPERATORS
+
+
+class Grown(Operations):
+    """A table to which operations were added by somebody who didn't think of tokens."""
+
+    @operation("GET", "/jobs/{job}/lanes/{lane}/dead-letters", field="letters")
+    def letters(self, job: str, lane: str) -> list[DeadLetter]:  # type: ignore[empty-body]
+        """The dead letters of a lane"""
+
+    @operation("GET", "/jobs/{job}/lanes/{lane}", private=False)
+    def one_lane(self, job: str, lane: str) -> Lane:  # type: ignore[empty-body]
+        """One lane"""
+
+    def call(self, operation: Any, /, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+
+def test_a_new_operation_is_for_operators_unless_it_says_otherwise() -> None:
+    letters, lane = vars(Grown)["letters"], vars(Grown)["one_lane"]
+    routes = [Route(each.path, lambda _: PlainTextResponse("there"), methods=["GET"]) for each in (letters, lane)]
+    protected = Access(Starlette(routes=routes), Tokens(TOKEN, READS), Names.of(["testserver"]), (letters, lane))
+    client = TestClient(protected)
+    answers = {
+        (path, token): client.get(f"/jobs/j/lanes/l{path}", headers={"Authorization": f"Bearer {token}"}).status_code
+        for path in ("", "/dead-letters")
+        for token in (READS, TOKEN)
+    }
+    assert answers == {("", READS): 200, ("", TOKEN): 200, ("/dead-letters", READS): 403, ("/dead-letters", TOKEN): 200}
+
+
+def test_what_changes_something_is_for_operators() -> None:
+    with pytest.raises(ValueError, match="has private=False: who may only read may only GET"):
+        operation("POST", "/jobs/{job}/grow", changes=True, private=False)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,63 @@
+"""What a job on a cluster of executors goes through: some are lost in the middle of a batch, then all is changed that
+can be changed, while records come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tests.acceptance.harness import Workspace
+from tests.soak.deployed import FILE, JOB, MORE, Deploying, seldom
+
+__all__ = ["go_through"]
+
+_NEXT = 200
+"""So many records come out before the next thing happens."""
+
+
+def go_through(
+    workspace: Workspace,
+    seed: int,
+    lose: Callable[[], object],
+    executors: Callable[[], Sequence[int]],
+    count: int,
+    left: Callable[[], Sequence[int]],
+) -> str:
+    """Lose something; then scale the job up and down, give its input more partitions, drain it, start it again, and
+    deploy another version.
+
+    Args:
+        executors: those that there are; there must be ``count`` of them again after the loss.
+        left: what must be gone once the job has drained.
+    """
+    job = Deploying(workspace, seed)
+    job.version("v1", FILE.read_text())
+    try:
+        job.call("start", FILE.name)
+        job.until_seen("v1", _NEXT)
+        lose()
+        job.until_seen("v1", _NEXT)
+        job.until("its executors are there again", seldom(lambda: len(executors()) == count))
+        for factor in (4, 1):
+            job.call("scale", JOB, "--factor", str(factor))
+            assert job.client.model(JOB).factor == factor
+            job.until_seen("v1", _NEXT)
+
+        job.until_all_is_read()  # no order is promised between old records and those in new partitions
+        workspace.system.expand("flights", 8)
+        job.call("expand", JOB)
+        job.until_seen("v1", _NEXT)
+
+        job.call("drain", JOB, "--up-to", "latest")
+        assert job.client.status(JOB).state == "drained"
+        job.coordinator.until("no container lives", seldom(lambda: not job.processes()))
+        job.coordinator.until("nothing of it is left on the cluster", seldom(lambda: not left()))
+        job.call("start", FILE.name)
+        job.until_seen("v1", _NEXT)
+        job.version("v2", FILE.read_text() + MORE)
+        job.call("deploy", FILE.name)
+        job.until_seen("v2", _NEXT)
+        job.finish()
+        job.check(["v1", "v2"])
+    finally:
+        job.clear_away()
+    return f"{job.put} records, {job.count('v2')} of version 2"
