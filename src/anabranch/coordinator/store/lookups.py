@@ -6,7 +6,7 @@ import msgspec
 import sqlalchemy as sa
 
 from anabranch.coordinator.store.records import ContainerRecord, DeploymentRecord, Event, EventRange
-from anabranch.coordinator.store.tables import containers, deployments, events, models
+from anabranch.coordinator.store.tables import artifacts, containers, deployments, events, models
 from anabranch.coordinator.store.tables import lanes as lanes_table
 from anabranch.formats import Format
 from anabranch.model.deployment_state import DeploymentState
@@ -16,7 +16,22 @@ from anabranch.protocol.container import Registration
 from anabranch.protocol.deployment import Program
 from anabranch.protocol.drain import DrainProgress
 
-__all__ = ["deployment", "deployment_numbers", "events_of", "former", "lane_states", "lanes", "lost", "present"]
+__all__ = [
+    "artifact",
+    "deployment",
+    "deployment_numbers",
+    "events_of",
+    "former",
+    "lane_states",
+    "lanes",
+    "lost",
+    "present",
+]
+
+
+def artifact(connection: sa.Connection, sha256: str) -> bytes | None:
+    """The code of a job, by its hash."""
+    return connection.execute(sa.select(artifacts.c.content).where(artifacts.c.sha256 == sha256)).scalar()
 
 
 def deployment(connection: sa.Connection, job: str, number: int | None) -> DeploymentRecord | None:

@@ -12,7 +12,6 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from anabranch.coordinator.store import address, database, leading, lookups, moving, rows, sqlite, sweeping
-from anabranch.coordinator.store.moving import JobRows
 from anabranch.coordinator.store.records import (
     ALL_EVENTS,
     ContainerRecord,
@@ -22,7 +21,7 @@ from anabranch.coordinator.store.records import (
     LeaderRecord,
 )
 from anabranch.coordinator.store.sweeping import SweepResult
-from anabranch.coordinator.store.tables import artifacts, containers, deployments, jobs, lanes, models
+from anabranch.coordinator.store.tables import containers, deployments, jobs, lanes, models
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.document import decode, encode
 from anabranch.model.graph import Graph
@@ -142,9 +141,8 @@ class Store:
 
     def artifact(self, sha256: str) -> bytes | None:
         """The code of a job, by its hash."""
-        query = sa.select(artifacts.c.content).where(artifacts.c.sha256 == sha256)
         with self._reading() as connection:
-            return connection.execute(query).scalar()
+            return lookups.artifact(connection, sha256)
 
     def events(self, job: str, limit: int, wanted: EventRange = ALL_EVENTS) -> list[Event]:
         """The last ``limit`` matching events, oldest first; with ``after``, the first ones after that event."""
@@ -166,7 +164,7 @@ class Store:
         with self._reading() as connection:
             return lookups.deployment_numbers(connection, job, limit)
 
-    def export_job(self, job: str) -> JobRows:
+    def export_job(self, job: str) -> moving.JobRows:
         """All rows of a job, with the code of its deployments. NotFoundError if there is none."""
         with self._reading() as connection:
             return moving.of_job(connection, job)
@@ -366,11 +364,9 @@ class Store:
     def put_artifact(self, sha256: str, content: bytes) -> None:
         """Store the code of a job, if it isn't stored yet."""
         with self._writing() as connection:
-            query = sa.select(artifacts.c.sha256).where(artifacts.c.sha256 == sha256)
-            if connection.execute(query).first() is None:
-                connection.execute(sa.insert(artifacts).values(sha256=sha256, content=content))
+            rows.put_artifact(connection, sha256, content)
 
-    def import_job(self, job: str, rows: JobRows, event: Event) -> None:
+    def import_job(self, job: str, rows: moving.JobRows, event: Event) -> None:
         """Know a job from now on as another store did. ConflictError if this one knows it already."""
         with self._writing(event) as connection:
             moving.add(connection, job, rows)
