@@ -21,6 +21,7 @@ ALLOWED = re.compile(
 NAMES = frozenset(
     {
         "_accumulatorServer",
+        "_active_spark_context",
         "_enable_debugging_cache",
         "_gateway",
         "_jc",

@@ -1,5 +1,5 @@
-"""httpx without its command line, which imports rich and pygments: that takes longer than everything else that a verb
-does.
+"""httpx without its command line, which imports rich and pygments. Importing those takes longer than everything
+else that a verb does.
 
 httpx does without them if rich isn't installed; here it is made to look that way.
 """

@@ -122,10 +122,10 @@ def test_a_broker_that_cannot_start_says_why(tmp_path: Path, folder: Path) -> No
 def test_a_port_that_another_broker_took_meanwhile_is_replaced(
     cluster: broker.Cluster, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (fresh,) = broker._free_ports(1)
+    (fresh,) = broker.free_ports(1)
     taken = replace(fresh, client=int(cluster.bootstrap_servers.split(":")[1]))
     choices = iter([[taken], [fresh]])
-    monkeypatch.setattr(broker, "_free_ports", lambda count: next(choices))
+    monkeypatch.setattr(broker, "free_ports", lambda count: next(choices))
     with broker.start(tmp_path, folder) as other:
         assert other.bootstrap_servers == f"{broker.ADDRESS}:{fresh.client}"
         assert serves(other.bootstrap_servers)

@@ -615,7 +615,7 @@ def test_a_cluster_that_goes_away_fails_what_is_under_way(
         list(found)
     with pytest.raises(AnabranchError, match="didn't answer"):
         appender.append(batch([record(b"v")]))
-    monkeypatch.setattr(appender, "_partitions", lambda keys: np.zeros(len(keys), np.int32))
+    monkeypatch.setattr(appender, "partitions_of", lambda keys: np.zeros(len(keys), np.int32))
     with pytest.raises(AnabranchError, match=r"didn't answer.*; 0 records written"):
         appender.append(batch([record(b"v")]))
     with pytest.raises(AnabranchError, match="didn't answer"):

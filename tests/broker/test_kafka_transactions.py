@@ -102,7 +102,7 @@ class Place:
         """A transaction whose records have reached the broker, and in which nothing else has happened."""
         transaction = self.writer(epoch).open(0, batch)
         transaction.write(self.topic, *spread(records(values)))
-        flush(transaction)
+        transaction.flush()
         return transaction
 
     def seen(self, isolation: str = "read_committed") -> list[str]:
@@ -126,7 +126,7 @@ def servers(cluster: Cluster) -> str:
 @pytest.fixture(autouse=True)
 def _fresh_process() -> Iterator[None]:
     yield
-    transactions._close()
+    transactions.close()
 
 
 def test_each_record_of_each_slot_is_seen_once(servers: str) -> None:
@@ -193,7 +193,7 @@ def test_a_batch_that_was_committed_is_not_written_again(servers: str) -> None:
     ends = place.ends(IsolationLevel.READ_UNCOMMITTED)
     for batch in (4, 3):
         assert place.write(batch, ["a", "b"])
-        transactions._close()  # as in another worker
+        transactions.close()  # as in another worker
         assert place.write(batch, ["a", "b"])
     assert place.ends(IsolationLevel.READ_UNCOMMITTED) == ends
     assert not place.write(5, ["c"])
@@ -259,7 +259,7 @@ def test_a_kept_producer_is_not_opened_again(servers: str) -> None:
     with crash_points.watched(not_opening):
         place.write(0, ["a"])
         place.write(1, ["b"])
-    transactions._close()  # as in another worker
+    transactions.close()  # as in another worker
     assert place.write(1, ["b"])
     with crash_points.watched(not_opening):
         place.write(2, ["c"])
@@ -273,7 +273,7 @@ def test_a_kept_producer_does_not_wait_for_the_transaction_of_a_dead_worker(serv
     dead.begin()
     with Markers(place.settings, place.job, place.lane, "out") as reader:
         pending = changed(place.markers()[0], batch=1, instance=dead.instance)
-        dead._producer.send_offsets_to_transaction([reader.place(0, pending)], reader.group_metadata(), PATIENCE)
+        dead.mark(reader, 0, pending, time.monotonic() + PATIENCE)
     began = time.monotonic()
     assert not place.write(1, ["b"])
     assert time.monotonic() - began < 10, "it waited for the end of the dead worker's transaction"
@@ -484,7 +484,8 @@ def test_lanes_that_start_together_share_the_topic_of_markers(servers: str) -> N
         for thread in starting:
             thread.join(PATIENCE)
         assert failures == []
-        assert markers._partitions(place.admin, f"{job}-markers") == 7
+        topic = f"{job}-markers"
+        assert len(place.admin.list_topics(topic, PATIENCE).topics[topic].partitions) == 7
         if before:
             assert place.markers() == before
 
@@ -529,12 +530,6 @@ def changed(found: Marker | None, **fields: Any) -> Marker:
 def finish(transaction: SlotTransaction, topic: str, given: pa.RecordBatch) -> None:
     transaction.write(topic, *spread(given))
     transaction.commit()
-
-
-def flush(transaction: SlotTransaction) -> None:
-    holder = transaction._holder
-    assert holder is not None
-    holder.flush(lambda: None)
 
 
 def not_opening(step: str, lane: str, batch: int) -> None:

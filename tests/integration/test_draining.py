@@ -191,8 +191,8 @@ def test_a_lane_whose_query_can_not_be_held_drains_with_queries_of_their_own(
         if why == "the surface is missing":
             without.enter_context(lacking(query_hold.SURFACE))
         else:
-            monkeypatch.setattr(query_hold, "_PLANS", ".aMethodOfAnotherVersion(")
-            monkeypatch.setattr(query_hold, "_WITHIN", 1.0)
+            monkeypatch.setattr(query_hold, "PLANNING_CALL", ".aMethodOfAnotherVersion(")
+            monkeypatch.setattr(query_hold, "RUNS_WITHIN", 1.0)
         drained.begin()
         until(drained.has_taken_in)
         to = drained.halted()["embedded/flights/0"]

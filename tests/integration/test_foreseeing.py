@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from anabranch import Job, crash_points
 from anabranch.container.lane.handover import PrestartedQuery, Prestarter
+from anabranch.deadlines import wait_until
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
 from anabranch.spark.query.preanalysis import PreanalyzedQuery
@@ -74,8 +73,7 @@ def test_a_query_that_was_begun_ahead_and_failed_is_begun_anew(
     def take(prestarter: Prestarter, lane: Lane) -> PrestartedQuery | None:
         found = as_it_was(prestarter, lane)
         if found is not None:
-            with contextlib.suppress(StreamingQueryException):
-                found._started.awaitTermination()
+            wait_until(lambda: found.has_failed or None, 60.0, lambda: AssertionError("it goes on"), 0.05)
             failed.append(lane.id)
         return found
 

@@ -51,7 +51,7 @@ def goes_on(run: Deployed) -> None:
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lanes of other tests have the same names."""
-    monkeypatch.setattr(isolation, "_lanes", set())
+    monkeypatch.setattr(isolation, "isolated_lanes", set())
 
 
 def told(site: Site) -> dict[int, str]:

@@ -194,7 +194,7 @@ FAILING: list[tuple[Callable[[Stream], Any], list[str]]] = [
             "map 'm' (test_lanes.py:",
             "raised ValueError: three is too many at test_lanes.py:{the caller} in broken",
             "test_lanes.py:{the culprit} in helper, on offset 3 of partition 0",
-            "mend the function",
+            "fix the function",
         ],
     ),
     (lambda s: s.map(broken_async).write("out"), ["raised ValueError: three", "{the culprit} in helper"]),

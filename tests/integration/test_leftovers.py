@@ -102,7 +102,7 @@ def test_a_lane_with_state_goes_on_among_the_leftovers_of_all_its_files(
         (path.parent / f".{path.name}.{UUID}.tmp").write_text("half")
         (path.parent / f"..{path.name}.{UUID}.tmp.crc").write_text("crc")
         path.with_name(f"{path.name}.{HEX}.part").write_text("half")
-    monkeypatch.setattr("anabranch.container.checkpoint.folder._cleared", set())  # as in another process
+    monkeypatch.setattr("anabranch.container.checkpoint.folder.cleared", set())  # as in another process
     put(folder, {"offsets/.1.crc": "crc", f"state/0/0/SSTs/000099-{UUID}.sst": "half"})
     site.put("in", 0, [{"n": n} for n in range(5, 9)], [b"k"] * 4)
     run.ran()

@@ -182,7 +182,7 @@ def test_errors_of_the_graph_come_as_they_are() -> None:
 def test_a_job_that_fails_raises_what_its_lane_says() -> None:
     job = Job("j")
     job.read("in", schema="n int").map(lambda message: {"n": 1 // message["n"]}).write("out")
-    with pytest.raises(JobFailedError, match=r"(?s)job j failed: lane .*: map 'map' .* raised ZeroDivisionError.*mend"):
+    with pytest.raises(JobFailedError, match=r"(?s)job j failed: lane .*: map 'map' .* raised ZeroDivisionError.*fix"):
         run(job, {"in": [{"n": 0}, KILL]})
     assert run(job, {"in": [{"n": 1}]})["out"] == [{"n": 1}]
 

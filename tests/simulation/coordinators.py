@@ -52,7 +52,7 @@ class CoordinatorProcess(Actor):
 
     @property
     def leads_until(self) -> float:
-        return self.election._ends
+        return self.election.leads_until
 
     def handle(self, ask: Callable[[CoordinatorProcess], Any]) -> Any:
         """What a leader may do, or say: as :mod:`anabranch.coordinator.api.server` does it."""
@@ -106,13 +106,13 @@ class CoordinatorProcess(Actor):
         self.after(world.between(0.5, 6.0) if slow else world.between(0.05, 0.3), act)
 
     def _turn(self) -> None:
-        led = self.leadership._led
+        led = self.leadership.leads
         try:
-            self.leadership._turn()
+            self.leadership.turn()
         except AnabranchError as error:
             self.note(f"can't go on now: {error}")
-        if self.leadership._led is not led:
-            self.note("leads" if self.leadership._led else "stands by")
+        if self.leadership.leads is not led:
+            self.note("leads" if self.leadership.leads else "stands by")
         if self.leads_until > self.world.now:
             self._scenario.invariants.leads()
         self.after(self.world.between(0.8, 1.0) * _TURN, self._turn)
@@ -147,7 +147,7 @@ class _Leadership(Leadership):
         self._process = process
         self._under_way: set[tuple[str, int]] = set()
 
-    def _hand_out(self, fence: Fence) -> None:
+    def hand_out(self, fence: Fence) -> None:
         key = fence.lane.id, fence.lane.epoch
         if key not in self._under_way:
             self._under_way.add(key)

@@ -135,7 +135,7 @@ class Storage:
 
     def share(self, lane: Lane) -> Share:
         """The records of a lane: since it is known where it begins they don't change."""
-        key = lane.id, lane.may_start
+        key = lane.id, lane.start_is_known
         if key not in self._shares:
             self._shares[key] = Share(lane)
         return self._shares[key]

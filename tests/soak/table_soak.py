@@ -129,7 +129,7 @@ def _full(dice: random.Random, workspace: TabledWorkspace, disk: Disk) -> str:
     process.release()
     assert process.wait() == 1, process.stderr
     assert re.search(r"No space left on device|database or disk is full", process.stderr), process.stderr
-    assert re.search(r"nothing is lost|goes on from this batch", process.stderr), process.stderr
+    assert re.search(r"nothing is lost|continues from this batch", process.stderr), process.stderr
     disk.make_room()
     return f"{left} bytes left at {hold}"
 

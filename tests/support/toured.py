@@ -28,9 +28,16 @@ class Tour:
 
     Args:
         folder: must be empty. All temporary files of the tour are in ``tmp`` there.
+        stdin: ``subprocess.PIPE``: :meth:`press_enter` writes into it.
     """
 
-    def __init__(self, folder: Path, *words: str, program: Sequence[str] = (str(ANABRANCH),)) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *words: str,
+        program: Sequence[str] = (str(ANABRANCH),),
+        stdin: int = subprocess.DEVNULL,
+    ) -> None:
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
         self.out = folder / "tour.out"
@@ -41,7 +48,7 @@ class Tour:
                 [*program, "demo", *words],
                 cwd=folder,
                 env=env,
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=out,
                 stderr=out,
                 preexec_fn=_heed_signals,  # noqa: PLW1509  # it takes no lock
@@ -50,6 +57,11 @@ class Tour:
     @property
     def text(self) -> str:
         return self.out.read_text()
+
+    def press_enter(self) -> None:
+        assert self.popen.stdin is not None
+        self.popen.stdin.write(b"\n")
+        self.popen.stdin.flush()
 
     def wait(self, seconds: float) -> int:
         """The exit code."""
@@ -77,6 +89,8 @@ class Tour:
         """End what a test that failed has left."""
         self.popen.kill()
         self.popen.wait()
+        if self.popen.stdin is not None:
+            self.popen.stdin.close()
         for pid in self.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, 9)

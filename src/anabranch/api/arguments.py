@@ -108,7 +108,7 @@ def joined_table(
     if format is not None or schema is not None:
         raise GraphError(
             f"join_table at {caller()} has format= or schema=, and no path",
-            "a function says itself how its table is read, and job.table(...) what is in a stream",
+            "a function itself says how its table is read, and job.table(...) what is in a stream",
         )
     if isinstance(table, Table):
         of: dict[str, Any] = {"stream": table.stream, "key": table.key}

@@ -218,6 +218,8 @@ class Job:
             UsageError: the job does not write this stream; it writes several and none was named; or it has a
                 ``process``.
             AnabranchError: the job cannot be planned, because a stream is missing for example.
+
+        Example: ``job.to_dataframe(spark, "late-flights").groupBy("dest").count().show()``.
         """
         return _frames().to_dataframe(self, spark, output, config)
 

@@ -84,7 +84,7 @@ class State:
         return made
 
     def begin(self) -> None:
-        """Another key has its turn."""
+        """Begin the turn of another key."""
 
     def flush(self) -> None:
         """Write what was changed: the key's turn ends."""
@@ -165,6 +165,14 @@ class ListState(State):
 
     Args:
         type: the SQL type of a value, or named fields, as for :class:`ValueState`.
+
+    Example:
+        ```python
+        recent = ListState("at timestamp, amount double")
+        ...
+        self.recent.append({"at": message["at"], "amount": message["amount"]})
+        self.recent.set(self.recent.get()[-10:])
+        ```
     """
 
     kind = "list"
@@ -264,7 +272,7 @@ class MapState(State):
         self._known, self._changed, self._cleared = {}, {}, False
 
     def get(self, name: Any, default: Any = None) -> Any:
-        """The value of an entry, or ``default`` if there is no such entry."""
+        """The value of the entry of this name, or ``default`` if there is none."""
         if name not in self._known:
             found = None if self._cleared else self._held.get(name)
             self._known[name] = _GONE if found is None else found
@@ -287,7 +295,7 @@ class MapState(State):
         self._become(name, _own(value))
 
     def delete(self, name: Any) -> None:
-        """Remove an entry, if there is one."""
+        """Remove the entry of this name, if there is one."""
         self._become(name, _GONE)
 
     def items(self) -> Iterator[tuple[Any, Any]]:

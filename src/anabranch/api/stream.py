@@ -122,6 +122,8 @@ class Stream:
         Args:
             function: takes a message as a dict and returns ``True``, ``False`` or ``None``. It may be ``async``.
             name: the operator's name.
+
+        Example: ``flights.filter(lambda flight: flight["dest"] in OURS)``.
         """
         return self._then("filter", {}, name, arguments.function("filter", function))
 

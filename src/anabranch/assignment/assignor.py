@@ -1,5 +1,5 @@
-"""Assigns the tasks of all stages of a job to its seats: by the racks of what they read if these count, otherwise
-without.
+"""Assigns the tasks of all stages of a job to its seats: by the racks of what they read, if racks
+count.
 
 The solver for problems with racks is imported on demand: importing it takes half a second, and few jobs have racks.
 """

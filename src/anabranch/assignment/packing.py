@@ -83,8 +83,8 @@ class Line:
         return room - len(taken)
 
     def _next_seat(self) -> str:
-        """Of the seats whose size leads to the most clean cuts, the one that loses least because of the group that was
-        begun.
+        """Of the seats whose size leads to the most clean cuts, the one that loses least by the group that is
+        partly placed.
         """
         counts = Counter(self.room.values())
         small, large = counts[self.floor], counts[self.floor + 1]

@@ -82,7 +82,7 @@ class _Check:
         ]
 
     def repaired(self) -> list[Finding]:
-        """All problems; those that can be repaired have been.
+        """Repair what can be repaired. Returns all problems, repaired or not.
 
         Raises:
             ConflictError: a process has one of the folders.

@@ -12,7 +12,7 @@ import time
 import uuid
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -20,6 +20,7 @@ import typer
 from anabranch import cache_dir, own_files
 from anabranch import config as configuration
 from anabranch.cli import connect, options, progress, waiting
+from anabranch.cli.warm_up import WarmUp
 from anabranch.clocks import boottime
 from anabranch.config import Settings
 from anabranch.coordinator.api.client import AWAY, Client
@@ -40,8 +41,7 @@ if TYPE_CHECKING:
     from anabranch.container.restarts import Restarts
 
 _ASK_AGAIN = 0.25
-_WARMING_ENDS_WITHIN = 10.0
-_STOPS_WITHIN = 60.0
+STOPS_WITHIN = 60.0
 _TOLD = "the container was told to end"
 
 
@@ -64,7 +64,7 @@ def container(
     replacer = replacing.Replacer()
     own = configuration.load(config)
     leaving, ended = _Leaving(), threading.Event()
-    watchdog.watch(lambda: _TOLD if leaving.asked() else "", ended, lambda: _STOPS_WITHIN, AnabranchError.exit_code)
+    watchdog.watch(lambda: _TOLD if leaving.asked() else "", ended, lambda: STOPS_WITHIN, AnabranchError.exit_code)
     with connect.at(own, coordinator) as client:
         running = waiting.answered(lambda: client.running(job), unless=leaving.asked)
         settings = _settings(running, master, rack or own.systems.rack)
@@ -116,7 +116,7 @@ def _run(
             )
             replacer.take_lanes(lambda: made.batches)
             me = _registration(running.job, running.deployment, settings.systems.rack)
-            _serve(made, client, me, period, leaving, ended, _survives(file.graph, settings))
+            _serve(made, client, me, period, leaving, ended, survives(file.graph, settings))
     except ProcessBrokenError as broken:
         return broken.restarts
     return None
@@ -153,7 +153,7 @@ def _settings(running: RunningDeployment, master: str | None, rack: str | None) 
     return settings.model_copy(update={"spark": spark, "systems": systems})
 
 
-def _survives(graph: Graph, settings: Settings) -> bool:
+def survives(graph: Graph, settings: Settings) -> bool:
     """Whether it continues without its coordinator: only if that is allowed, and nothing that it writes could be
     written twice.
     """
@@ -193,22 +193,20 @@ def _serve(
     asked, registered = _seated(client, me, leaving, made)
     if registered is None:
         if not leaving.asked():
-            _check_ended_well(client, me.job, me.deployment)
-            progress.say(f"job {me.job} doesn't run: nothing to do")
+            check_ended_well(client, me.job, me.deployment)
+            progress.say(f"job {me.job} isn't running: nothing to do")
         return
     progress.say(f"container {registered.container}: seat {registered.seat}, lease {registered.lease:g} s")
     seat_lease = SeatLease(registered, asked, boottime, survives=survives)
     with BackgroundHeartbeats(client, seat_lease, period, progress.say) as heartbeats:
-        watchdog.watch(
-            lambda: heartbeats.must_stop, ended, lambda: _STOPS_WITHIN if survives else heartbeats.lease_left
-        )
+        watchdog.watch(lambda: heartbeats.must_stop, ended, lambda: STOPS_WITHIN if survives else heartbeats.lease_left)
         made.serve(heartbeats, leaving.event)
         heartbeats.leave(made.reports)
     if not leaving.asked():
-        _check_ended_well(client, me.job, me.deployment)
+        check_ended_well(client, me.job, me.deployment)
 
 
-def _check_ended_well(client: Client, job: str, deployment: int) -> None:
+def check_ended_well(client: Client, job: str, deployment: int) -> None:
     """Raises JobFailedError if the job is known to have failed; ConflictError if it continues with other code."""
     try:
         status = client.status(job)
@@ -237,7 +235,7 @@ def _seated(
         said = msgspec.structs.replace(me, copies=made.standbys.reports, warm=warming.is_done)
         return boottime(), client.register(said)
 
-    with _Warming(made.spark) as warming:
+    with WarmUp(made.spark) as warming:
         while not leaving.asked():
             asked, registered = waiting.answered(ask, unless=leaving.asked)
             if registered.done:
@@ -251,57 +249,6 @@ def _seated(
             time.sleep(_ASK_AGAIN)
         warming.end()
     return 0.0, None
-
-
-class _Warming:
-    """Warms a session in a thread, inside ``with``; leaving the block waits for its end. On a cluster it does nothing.
-
-    ``is_done``: there is nothing left to do.
-    """
-
-    def __init__(self, spark: Any) -> None:
-        self.begun = self.is_done = False
-        self._spark = spark
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="warming", daemon=True)
-
-    def __enter__(self) -> _Warming:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-
-    def begin(self) -> None:
-        self.begun = True
-        self._thread.start()
-
-    def end(self) -> None:
-        """Wait until it has ended."""
-        self._over.set()
-        if self.begun:
-            self._thread.join(_WARMING_ENDS_WITHIN)
-
-    def _run(self) -> None:
-        try:
-            self._warm()
-        finally:
-            self.is_done = True
-
-    def _warm(self) -> None:
-        from anabranch.cli import warming
-        from anabranch.spark.session import cluster
-
-        if cluster.is_under(self._spark):
-            return
-        begun = time.monotonic()
-        try:
-            warming.warm(self._spark, self._over)
-        except Exception as error:  # it only makes the first batches quicker
-            if not self._over.is_set():
-                progress.say(f"warning: the throw-away job failed, so the first batches will take longer: {error}")
-            return
-        if not self._over.is_set():
-            progress.say(f"a throw-away job has run for {time.monotonic() - begun:.0f} s: warm")
 
 
 class _Leaving:

@@ -78,7 +78,7 @@ def coordinator(
     served = Coordinator(store, lease=lease, grace=grace, retain=Retain.of(settings))
     election = Election(store, reached, boottime, lease, grace)
     local = (launcher or settings.launcher) == "local"
-    launches = _launcher(settings, settings.url or reached, config) if local else None
+    launches = launcher_of(settings, settings.url or reached, config) if local else None
     requests = token_file.sibling(token_file.of(settings), ".audit")
     names = [*settings.hosts, host, reached, *(settings.url or "").split(",")]
     with (
@@ -98,10 +98,10 @@ def coordinator(
 def _greet(settings: CoordinatorSettings, store: Store, url: str, local: bool) -> None:
     progress.say(f"coordinator at {url}, store {store.url}; Ctrl-C ends it, and jobs go on")
     if settings.token is None:
-        progress.say(f"requests must bring the token in {settings.token_file}, as verbs of this user do here")
+        progress.say(f"requests need the token in {settings.token_file}, as verbs of this user do here")
     progress.shared(settings.store)
     if local:
-        progress.say(f"it starts containers here; what they say is in {settings.logs}")
+        progress.say(f"it starts containers here; their logs are in {settings.logs}")
 
 
 def _check_reach(settings: CoordinatorSettings, host: str, url: str | None) -> None:
@@ -135,7 +135,7 @@ def _collect_seldom() -> None:
     gc.set_threshold(100_000, 50, 100)
 
 
-def _launcher(settings: CoordinatorSettings, url: str, config: Path | None) -> Launcher:
+def launcher_of(settings: CoordinatorSettings, url: str, config: Path | None) -> Launcher:
     """Starts containers that look for coordinators at ``url``, with this one's configuration and environment.
 
     From the settings in its environment they get those about the machine; ``start`` has handed over those about jobs.
@@ -159,7 +159,7 @@ def _launcher(settings: CoordinatorSettings, url: str, config: Path | None) -> L
 
 
 def _tokens(settings: CoordinatorSettings) -> Tokens:
-    """Those that are set."""
+    """The tokens that are set."""
     operate, read = _token("token", settings.token), _token("read_token", settings.read_token)
     if operate is not None and operate == read:
         raise ConfigError("the settings coordinator.token and coordinator.read_token are equal", "set another one")
@@ -169,7 +169,7 @@ def _tokens(settings: CoordinatorSettings) -> Tokens:
 def _token(setting: str, text: str | None) -> str | None:
     token = None if text is None else secrets.resolved(f"coordinator.{setting}", text)
     if token is not None and not token.strip():
-        raise ConfigError(f"the setting coordinator.{setting} is empty", "set it to a secret, or take the setting out")
+        raise ConfigError(f"the setting coordinator.{setting} is empty", "set it to a secret, or remove the setting")
     return token
 
 

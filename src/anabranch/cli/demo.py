@@ -79,7 +79,7 @@ def demo(
             raise
     if not is_right:
         raise AnabranchError(
-            "not all that was promised was measured", "this is a bug of anabranch: please report it, with --folder"
+            "not all that was promised was measured", "this is a bug in anabranch: please report it, with --folder"
         )
     progress.say(f"demo: all as promised, {time.monotonic() - started:.0f} s")
     if folder is not None:

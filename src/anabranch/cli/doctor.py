@@ -49,7 +49,7 @@ def doctor(
             typer.echo(f"{'ok  ' if ok else 'FAIL'} {name}: {found}")
     if not all(ok for _, ok, _ in results):
         raise AnabranchError(
-            "some checks failed", "mend what is marked FAIL" + ("" if fix else "; anabranch doctor --fix fetches jars")
+            "some checks failed", "fix what is marked FAIL" + ("" if fix else "; anabranch doctor --fix fetches jars")
         )
 
 
@@ -160,7 +160,7 @@ def _connector(system: System, wanted: bool, _: Settings) -> str:
     for each in packages.split(",") if packages and wanted else ():
         if _is_in_maven(each) is False:
             named = f", {needs.summary}," if needs.summary else ""
-            raise AnabranchError(f"{each}{named} can't be had from the Maven repository here", needs.cure)
+            raise AnabranchError(f"{each}{named} isn't available from the Maven repository here", needs.cure)
     return needs.origin
 
 
@@ -174,7 +174,7 @@ def _module(module: str, settings: Settings) -> str:
         return f"{where}, which Spark gets from a Maven repository; whether it has it can't be asked without mvn"
     if not there:
         raise AnabranchError(
-            f"{where} can't be had from the Maven repository here",
+            f"{where} isn't available from the Maven repository here",
             "name one that can in [formats], or a folder with its jar in [formats] jars",
         )
     return f"{where}, which Spark gets from a Maven repository"

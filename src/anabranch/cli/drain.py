@@ -90,7 +90,7 @@ def wait(client: Client, settings: CoordinatorSettings, job: str, timeout: float
         stuck = "" if status is None else "".join(f"; {line}" for line in progress.stuck(status))
         return OutOfTimeError(
             f"job {job} still drains after {timeout:g} s: {last}{stuck}",
-            f"it goes on by itself; see anabranch status {job}; anabranch cancel {job}, or stop it",
+            f"it continues in the background; see anabranch status {job}; anabranch cancel {job}, or stop it",
         )
 
     wait_until(look, timeout, late, _POLL)
@@ -107,7 +107,7 @@ def _has_drained(job: str, status: JobStatus) -> bool:
     if any(lane.report is not None and lane.report.overdue for lane in status.lanes):
         raise OutOfTimeError(
             f"job {job} still drains: {'; '.join(progress.stuck(status))}",
-            f"it goes on by itself; see anabranch status {job}; anabranch cancel {job}, or stop it; with "
+            f"it continues in the background; see anabranch status {job}; anabranch cancel {job}, or stop it; with "
             "[job] message_timeout such a message becomes a dead letter",
         )
     return False

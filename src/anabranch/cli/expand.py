@@ -20,7 +20,7 @@ def expand(
 ) -> None:
     """Adapt a running job to partitions that were added to its inputs, and wait for it. Ctrl-C ends only the waiting.
 
-    The coordinator does so by itself, every [job] expansion_check.
+    The coordinator checks for this on its own, every [job] expansion_check.
     """
     with connect.client(configuration.load(config).coordinator, job) as client:
         told = client.expand(job, wished(now=now))

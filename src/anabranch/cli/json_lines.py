@@ -64,7 +64,7 @@ def records(
         except (ValueError, OverflowError) as error:
             fault = AnabranchError(
                 f"line {number} can't be put: {error}",
-                f"the lines before it were written; mend it and put the rest (tail -n +{number})",
+                f"the lines before it were written; fix it and put the rest (tail -n +{number})",
             )
             break
         kept.append(line.rstrip(b"\r"))

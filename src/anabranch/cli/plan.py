@@ -176,7 +176,7 @@ def _print_change(said: str, scaled: ScaleResult, status: JobStatus, asked: _Pla
     if scaled.lanes:
         _print_moves(console, scaled, status)
     else:
-        console.print("it is so already: nothing would change")
+        console.print("nothing would change: it is so already")
     traffic.show(console, scaled.before, scaled.after, scaled.why_not)
     if asked.html is not None:
         title = f"job {status.job}: {said}"
@@ -189,10 +189,10 @@ def _print_moves(console: Console, scaled: ScaleResult, status: JobStatus) -> No
     console.print(f"{kept} lane(s) run on as they are" if kept else "no lane runs on as it is")
     moved = _moved(scaled)
     console.print(f"{moved} lane(s) follow one of another container" if moved else "nothing moves to another container")
-    console.print(f"their output stands still for about {scaled.pause:.1f} s")
+    console.print(f"their output pauses for about {scaled.pause:.1f} s")
     if scaled.free:
         seats = ", ".join(scaled.free)
-        console.print(f"no container has seat {seats} yet: what is for it stands still until one has")
+        console.print(f"no container has seat {seats} yet: what is for it waits until one has")
 
 
 def _rewind(running: str | None, asked: _PlanOptions) -> None:
@@ -232,7 +232,7 @@ def _print_rewind(rewound: RewindResult, status: JobStatus) -> None:
             console.print(f"the state of {', '.join(dict.fromkeys(groups))} {what}")
     left = len(status.lanes) - len(rewound.closing)
     console.print(f"{left} lane(s) run on as they are" if left else "no lane runs on as it is")
-    console.print(f"output stands still for about {rewound.pause:.1f} s")
+    console.print(f"output pauses for about {rewound.pause:.1f} s")
 
 
 def _deploy(running: str | None, asked: _PlanOptions) -> None:
@@ -257,7 +257,7 @@ def _deploy(running: str | None, asked: _PlanOptions) -> None:
         if lane.stateful:
             how = "begins without state" if lane.afresh or not lane.predecessors else "goes on with its state"
             console.print(f"{lane.group} in container {lane.seat} {how}")
-    console.print(f"output stands still for about {told.pause:.1f} s, and as long as its containers take to be there")
+    console.print(f"output pauses for about {told.pause:.1f} s, and as long as its containers take to be there")
 
 
 def _print_lanes(console: Console, change: ScaleResult | RewindResult | DeployResult, status: JobStatus) -> None:
@@ -270,7 +270,7 @@ def _print_lanes(console: Console, change: ScaleResult | RewindResult | DeployRe
         took = "-" if report is None else f"{report.seconds:.1f} s"
         closed.add_row(lane.id, lane.stage, lane.seat, lane.group, str(len(lane.tasks)), took)
     started = Table(title="lanes that follow them", title_justify="left")
-    for column in ("stage", "container", "runs", "tasks", "SSPs", "goes on from"):
+    for column in ("stage", "container", "runs", "tasks", "SSPs", "continues from"):
         started.add_column(column)
     for lane in change.lanes:
         read = {ssp.whole for ssp in lane.ssps}

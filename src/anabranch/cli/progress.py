@@ -211,7 +211,7 @@ def stuck(status: JobStatus) -> list[str]:
 def unserved(status: JobStatus) -> None:
     """Say if nobody serves a job."""
     if not status.served:
-        say("nothing runs: this is what the store holds")
+        say("nothing is running: this is from the store")
 
 
 def summary(status: JobStatus) -> None:

@@ -97,7 +97,7 @@ def wait(client: Client, job: str, timeout: float) -> None:
     def late() -> OutOfTimeError:
         return OutOfTimeError(
             f"job {job} is still changing after {timeout:g} s: {last}",
-            f"it goes on by itself; see anabranch status {job}",
+            f"it continues in the background; see anabranch status {job}",
         )
 
     status = wait_until(look, timeout, late, _POLL)

@@ -114,7 +114,7 @@ def deployments(job: Job, config: Config = None, json: Json = False) -> None:
 @app.command()
 def changes(
     job: Job,
-    limit: Annotated[int, typer.Option(help="How many, the last ones.")] = 50,
+    limit: Annotated[int, typer.Option(help="How many of the latest to show.")] = 50,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -130,7 +130,7 @@ def changes(
 @app.command()
 def history(
     job: Job,
-    series: Annotated[str, typer.Option(help="Which figures, with commas.")] = "lag,rows,arriving",
+    series: Annotated[str, typer.Option(help="Which figures, separated by commas.")] = "lag,rows,arriving",
     by: Annotated[str, typer.Option(help="job, stage or lane.")] = "stage",
     config: Config = None,
     json: Json = False,
@@ -152,10 +152,10 @@ def history(
 @app.command("dead-letters")
 def dead_letters(
     job: Job,
-    stream: Annotated[str, typer.Option(help="One of its streams of dead letters.")] = "",
+    stream: Annotated[str, typer.Option(help="One of its dead-letter streams.")] = "",
     partition: Annotated[str, typer.Option(help="This partition only.")] = "",
     before: Annotated[int, typer.Option(help="Those before this offset of the partition.")] = 0,
-    limit: Annotated[int, typer.Option(help="How many, the last ones.")] = 20,
+    limit: Annotated[int, typer.Option(help="How many of the latest to show.")] = 20,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -165,7 +165,7 @@ def dead_letters(
         output.as_json(found)
         return
     if not found.stream:
-        typer.echo(f"job {job} has no streams of dead letters: see [job] on_error")
+        typer.echo(f"job {job} has no dead-letter streams: see [job] on_error")
     for each in found.letters:
         origin = each.origin
         came = "" if origin is None else f" from {origin.stream}/{origin.partition}, offset {origin.offset}"

@@ -27,7 +27,7 @@ _SETTLED = frozenset(DeploymentState) - {DeploymentState.PLANNED, DeploymentStat
 
 
 def start(
-    job: Annotated[str, typer.Argument(help="The job file; or the name of a job, to let it go on.")],
+    job: Annotated[str, typer.Argument(help="The job file; or the name of a job to continue.")],
     coordinator: options.Url = None,
     config: options.Config = None,
     available_now: Annotated[
@@ -52,7 +52,7 @@ def start(
         raise UsageError("--reset-state needs the job's file", f"anabranch start JOB.py --reset-state, not {job}")
     with connect.at(configuration.load(config), coordinator) as client:
         number = client.resume(job)
-        progress.say(f"job {job}: goes on with deployment {number}")
+        progress.say(f"job {job}: continues with deployment {number}")
         wait(client, job, timeout, detach)
 
 

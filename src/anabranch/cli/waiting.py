@@ -71,7 +71,7 @@ def until(client: Client, job: str, states: Collection[str], timeout: float) -> 
     def late() -> OutOfTimeError:
         return OutOfTimeError(
             f"job {job} is {state} after {timeout:g} s, not {' or '.join(states)}",
-            f"it goes on by itself; see anabranch status {job}",
+            f"it continues in the background; see anabranch status {job}",
         )
 
     return wait_until(look, timeout, late, _POLL)

@@ -20,7 +20,7 @@ def why(
         typer.echo(msgspec.json.encode([each.to_builtins() for each in found]).decode())
         return
     if not found:
-        typer.echo(f"nothing that is known holds job {job} back")
+        typer.echo(f"nothing known holds job {job} back")
     for each in found:
         typer.echo(f"{each.severity}: {each.summary}" + (f": {each.why}" if each.why else ""))
         if each.cure:

@@ -38,7 +38,7 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
         try:
             parsed = tomllib.loads(path.read_text())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path} is not TOML: {error}", "mend the line it names") from error
+            raise ConfigError(f"{path} is not TOML: {error}", "fix the line that it names") from error
     merged = _merge(_merge(parsed, _environment()), dict(over or {}))
     try:
         settings = Settings(**merged)

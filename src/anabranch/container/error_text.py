@@ -102,7 +102,7 @@ _OF_SYSTEMS = _Kind(lambda _: False, "")
 _KINDS = (
     _Kind(
         _says(r"No space left on device|Disk quota exceeded|ENOSPC|not enough space"),
-        "make room on that disk; the lane goes on from this batch",
+        "make room on that disk; the lane continues from this batch",
     ),
     _Kind(_says(r"Read-only file system|Input/output error"), "see what is wrong with that disk, and mount it anew"),
     _Kind(
@@ -264,7 +264,7 @@ def _of(root: RootCause, home: str) -> Failure | None:
     if root.times > 1:
         reasons.append(f"Spark has tried its task {root.times} times")
     if kind is None and frame is not None:
-        kind = _Kind(bool, "mend that line; the lane goes on from this batch at the next run")
+        kind = _Kind(bool, "fix that line; the lane continues from this batch at the next run")
     if kind is None and coded:
         kind = _Kind(bool, "")
     told = root.loss if root.loss and headline.is_wrapper else headline.told

@@ -29,10 +29,10 @@ from anabranch.spark.internals import executors
 from anabranch.spark.session import cluster
 from anabranch.systems.systems import Systems
 
-__all__ = ["ready"]
+__all__ = ["POLL", "SAY_AFTER", "ready"]
 
-_POLL = 0.2
-_SAY_AFTER, _SAY_EVERY = 15.0, 60.0
+POLL = 0.2
+SAY_AFTER, _SAY_EVERY = 15.0, 60.0
 SLOTS_WITHIN = 60.0
 """Seconds after the first executor within which there must be as many task slots as the job needs."""
 
@@ -68,18 +68,18 @@ def ready(
     """
     if not cluster.is_under(spark):
         return
-    slots = _given(spark, cores, say, unless)
+    slots = wait_for_slots(spark, cores, say, unless)
     if slots:
         _check(spark, settings, graph, slots)
 
 
-def _given(spark: SparkSession, cores: int, say: Callable[[str], None], unless: Callable[[], bool]) -> int:
+def wait_for_slots(spark: SparkSession, cores: int, say: Callable[[str], None], unless: Callable[[], bool]) -> int:
     """The task slots that the cluster has provided, at least one and at least ``cores``; 0 if the wait was given up."""
     master = spark.sparkContext.master
     begun = time.monotonic()
-    next_word, first = begun + _SAY_AFTER, 0.0
+    next_word, first = begun + SAY_AFTER, 0.0
     while not unless():
-        slots, now = _slots(spark), time.monotonic()
+        slots, now = task_slots(spark), time.monotonic()
         if slots >= max(1, cores):
             return slots
         if slots:
@@ -93,11 +93,11 @@ def _given(spark: SparkSession, cores: int, say: Callable[[str], None], unless: 
         elif now > next_word:
             say(f"{master} has given no executor in {now - begun:.0f} s: are its cores and memory taken? Waiting ...")
             next_word = now + _SAY_EVERY
-        time.sleep(_POLL)
+        time.sleep(POLL)
     return 0
 
 
-def _slots(spark: SparkSession) -> int:
+def task_slots(spark: SparkSession) -> int:
     """How many tasks can run at once on the present executors."""
     context = spark.sparkContext
     return executors.cores(spark) // int(context.getConf().get("spark.task.cpus", "1"))
@@ -112,7 +112,7 @@ def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) ->
             rows = spark.range(0, slots * 2, 1, slots * 2).mapInArrow(look, "host string, missing int").collect()
         except Exception as error:
             raise AnabranchError(
-                f"executors of {spark.sparkContext.master} can't run Python functions: {_why(error)}",
+                f"executors of {spark.sparkContext.master} can't run Python functions: {why_no_python(error)}",
                 f"{os.environ['PYSPARK_PYTHON']} must be there on every machine, with the packages that anabranch and "
                 'the job need: see "Run on a Spark cluster" in the documentation',
             ) from error
@@ -124,7 +124,7 @@ def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) ->
         )
 
 
-def _why(error: Exception) -> str:
+def why_no_python(error: Exception) -> str:
     """Python's own message, if Python couldn't even start."""
     found = _PYTHON_SAID.search(str(error))
     return found[1] if found is not None else error_text.failure(error).what

@@ -89,7 +89,7 @@ class Inputs:
                 raise StateError(
                     f"stream {name}/{stream} is another one than lane {self._lane.id} has read so far (it was removed "
                     "and made again)",
-                    f"restore the former stream; or, to begin as a new job: anabranch reset {self._lane.job}",
+                    f"restore the former stream; or, to start as a new job: anabranch reset {self._lane.job}",
                 )
             self._check_positions(name, stream, read.get(stream, {}))
 
@@ -116,6 +116,6 @@ class Inputs:
             raise StateError(
                 f"{ssp}: the {gone} gone, and lane {self._lane.id} had not read them yet: the topic's retention is "
                 "shorter than the lane's lag was",
-                f'to go on from the oldest record there is, set [streams.{name}] on_data_loss = "earliest"',
+                f'to continue from the oldest record there is, set [streams.{name}] on_data_loss = "earliest"',
             )
         log.warning("records are gone before they were read", ssp=str(ssp), first=at, last=start - 1)

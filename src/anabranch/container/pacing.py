@@ -22,8 +22,8 @@ def is_too_long(error: BaseException) -> bool:
 
 
 def outlasts(progress: BatchProgress | None, allowed: float) -> bool:
-    """Whether a batch will foreseeably take longer than the ``allowed`` seconds, and isn't yet past the work that takes
-    them.
+    """Whether a batch will foreseeably take longer than the ``allowed`` seconds, and hasn't yet finished the
+    work that takes that long.
     """
     if progress is None or progress.left is None or progress.phase in _WRITTEN:
         return False

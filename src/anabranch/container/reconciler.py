@@ -45,7 +45,7 @@ from anabranch.systems.systems import Systems
 
 _PERIOD = 0.1
 _FORGET_EVERY = 60.0
-_ENDS_WITHIN = 30.0
+ENDS_WITHIN = 30.0
 
 log = logs.get_logger()
 
@@ -270,7 +270,7 @@ class Container:
         self._prestarter.end()
         for keeper in self._keepers.values():
             keeper.leave()
-        end = time.monotonic() + _ENDS_WITHIN
+        end = time.monotonic() + ENDS_WITHIN
         ended = [keeper.join(max(0.0, end - time.monotonic())) for keeper in self._keepers.values()]
         if all(ended):
             claims.end()

@@ -54,7 +54,7 @@ class Standstill:
         self._since: dict[str, tuple[int, float]] = {}
 
     def begin(self) -> None:
-        """The lane starts anew."""
+        """The lane starts again."""
         self._since.clear()
 
     def seen(self, report: LaneReport, now: float) -> str:

@@ -30,7 +30,7 @@ def _awaited(name: str, cure: str, *patterns: str) -> Surrounding:
 
 DISK = _awaited(
     "room on a disk",
-    "make room on that disk: the lane goes on from this batch by itself",
+    "make room on that disk: the lane then continues from this batch without intervention",
     r"No space left on device",
     r"Disk quota exceeded",
     r"\bENOSPC\b|\bEDQUOT\b",
@@ -41,8 +41,8 @@ _KINDS = (
     DISK,
     _awaited(
         "the brokers of Kafka",
-        "see that the brokers of [systems.kafka] bootstrap_servers run and answer this machine: the lane goes on by "
-        "itself",
+        "see that the brokers of [systems.kafka] bootstrap_servers run and answer this machine: the lane continues "
+        "without intervention",
         r"org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network|NotLeader|CoordinatorNotAvailable|"
         r"CoordinatorLoadInProgress|NotCoordinator|BrokerNotAvailable|NotEnoughReplicas|KafkaStorage)",
         r"KafkaError\{code=(?:_TRANSPORT|_ALL_BROKERS_DOWN|_TIMED_OUT|_RESOLVE|_MSG_TIMED_OUT|COORDINATOR_|"
@@ -53,32 +53,32 @@ _KINDS = (
     _awaited(
         "the rights of its user in Kafka",
         "give the user of [systems.kafka] the rights to read and write that topic, group or transactional id: the lane "
-        "goes on by itself",
+        "continues without intervention",
         r"kafka\.common\.errors\.\w*AuthorizationException",
         r"KafkaError\{code=\w*AUTHORIZATION_FAILED",
     ),
     _awaited(
         "credentials that Kafka accepts",
-        "see user, password and certificates in [systems.kafka], and whether they have expired: the lane goes on by "
-        "itself once the brokers accept them",
+        "see user, password and certificates in [systems.kafka], and whether they have expired: the lane continues "
+        "without intervention once the brokers accept them",
         r"kafka\.common\.errors\.(?:Sasl|Ssl)?AuthenticationException",
         r"KafkaError\{code=_AUTHENTICATION",
     ),
     _awaited(
         "a host name that is known",
-        "see the name servers of this machine: the lane goes on by itself",
+        "see the name servers of this machine: the lane continues without intervention",
         r"UnknownHostException",
         r"Temporary failure in name resolution",
         r"Name or service not known",
     ),
     _awaited(
         "the object store",
-        "see that the store of [storage] root answers this machine: the lane goes on by itself",
+        "see that the store of [storage] root answers this machine: the lane continues without intervention",
         r"\bSlowDown\b|Service: S3, Status Code: 50[03]|AWSServiceIOException|503 Service Unavailable",
     ),
     _awaited(
         "the database",
-        "see that the database runs and answers this machine: the lane goes on by itself",
+        "see that the database runs and answers this machine: the lane continues without intervention",
         r"the database system is (?:starting up|shutting down|in recovery)",
         r"connection to server at .* failed",
         r"server closed the connection unexpectedly",

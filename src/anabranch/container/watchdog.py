@@ -17,7 +17,7 @@ __all__ = ["JAVA_IS_GONE", "end_without_java", "watch", "watch_java"]
 _EVERY = 0.1
 _CURE = (
     "was it killed for its memory? see the kernel's log; give it more ([spark] memory), or smaller batches "
-    "([job] max_rows_per_batch); the job goes on from its last batches when it is started again"
+    "([job] max_rows_per_batch); the job continues from its last batches when it is started again"
 )
 
 

@@ -148,7 +148,7 @@ def _aim(limits: AutoscaleSettings, factor: int, pause: float, too_small: int) -
 def looked(
     limits: AutoscaleSettings, status: JobStatus, threads: int, pause: float, before: Findings, now: float
 ) -> tuple[Assessment, Findings]:
-    """Look at a job, about every second.
+    """Look at a job, several times a second.
 
     Args:
         pause: the seconds that a change would take.
@@ -340,7 +340,7 @@ def _key(lane: Lane) -> tuple[str, str]:
 
 
 def _hottest(loads: Iterable[tuple[tuple[str, str], LaneLoad]]) -> dict[tuple[str, str], LaneLoad]:
-    """Of the lanes that do the same work and have conclusive figures, the one whose functions take longest for a
+    """Among lanes that do the same work and have conclusive figures, the one whose functions take longest per
     record.
     """
     found: dict[tuple[str, str], LaneLoad] = {}

@@ -288,7 +288,7 @@ class Coordinator(Operations):
     # What time brings
 
     def tick(self) -> None:
-        """Check which processes have been silent for too long. To be called about every second.
+        """Check which processes have been silent for too long. To be called several times a second.
 
         Raises:
             StoreUnavailableError: a step can't be stored at the moment; call it again.

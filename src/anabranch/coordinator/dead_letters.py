@@ -59,7 +59,7 @@ class DeadLetterReader:
     """Reads for one user at a time; meanwhile others are refused, so that reading costs a coordinator little.
 
     Args:
-        systems: those of the only job, which runs in this process; None: those that jobs' settings name.
+        systems: the systems of the only job, which runs in this process; None: each job's settings name them.
         now: seconds since 1970.
     """
 

@@ -50,7 +50,7 @@ def _failed_lanes(status: JobStatus, at: float, change: ChangeProgress | None) -
                 subject={"lane": lane.lane.id},
                 summary=f"lane {lane.lane.id} has failed",
                 why=lane.lane.error or (report.error or "" if report else ""),
-                cure=f"mend what it says; then: anabranch stop {status.job}, and start it again",
+                cure=f"fix what it says; then: anabranch stop {status.job}, and start it again",
             )
 
 
@@ -62,7 +62,7 @@ def _failed_job(status: JobStatus, at: float, change: ChangeProgress | None) -> 
             subject={"job": status.job},
             summary=f"job {status.job} has failed",
             why=status.error or "",
-            cure=f"mend what it says, and start it again: anabranch start {status.job}",
+            cure=f"fix what it says, and start it again: anabranch start {status.job}",
         )
 
 
@@ -188,7 +188,7 @@ def _growing_lag(status: JobStatus, at: float, change: ChangeProgress | None) ->
 
 
 def _backlog(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
-    """A lag that doesn't grow, but takes long to catch up with."""
+    """A lag that doesn't grow, but will take long to clear."""
     heard = [(lane, report) for lane, report in _open(status) if report is not None and report.span >= _SPAN]
     lag = sum(lane.lag for lane, _ in heard)
     arriving = sum(report.arriving for _, report in heard)
@@ -279,7 +279,7 @@ def _standbys(status: JobStatus, at: float, change: ChangeProgress | None) -> It
                 subject=subject,
                 summary=f"standby {each.number} of lane {each.lane} can't be brought up to date",
                 why=each.error,
-                cure="mend what it says; until then, another container copies the state when it takes the lane over",
+                cure="fix what it says; until then, another container copies the state when it takes the lane over",
             )
         elif each.behind is not None and each.behind > _BEHIND:
             yield Finding(

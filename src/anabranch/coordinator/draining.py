@@ -30,7 +30,8 @@ def check(job: str, state: DeploymentState, deployment: int, lanes: Iterable[Lan
         uuid.UUID(said.uuid)
     except ValueError:
         raise UsageError(
-            f"the notification has the uuid {said.uuid[:80]!r}, which is none", "give a UUID, a new one for each wish"
+            f"the notification has the uuid {said.uuid[:80]!r}, which isn't valid",
+            "give a UUID, a new one for each request",
         ) from None
     if said.run_id != deployment:
         return f"it is for deployment {said.run_id}, and the job's is {deployment}"
@@ -43,7 +44,7 @@ def check(job: str, state: DeploymentState, deployment: int, lanes: Iterable[Lan
     if failed is not None:
         raise ConflictError(
             f"lane {failed.id} of job {job!r} has failed: what it has read can't be finished",
-            f"see anabranch status {job}; stop it, mend it and start it again",
+            f"see anabranch status {job}; stop it, fix the cause and start it again",
         )
     return ""
 
@@ -89,7 +90,7 @@ def following(drain: DrainProgress, lanes: Iterable[Lane], reports: Mapping[str,
     told = [reports.get(lane.id) for lane in reading]
     halted = [each for each in told if each is not None and _has_halted(each, drain)]
     places = [{ssp: at for ssp, at in each.positions.items() if ssp in mine} for each in halted]
-    if drain.last or len(places) < len(reading) or any(not lane.may_start for lane in known):
+    if drain.last or len(places) < len(reading) or any(not lane.start_is_known for lane in known):
         return None
     furthest: dict[str, int] = {}
     for each in [*places, *map(_taken, reading)]:

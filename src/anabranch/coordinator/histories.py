@@ -24,12 +24,12 @@ class Histories:
         self._lock = threading.Lock()
 
     def sample(self) -> None:
-        """Record the present figures of the served jobs when it is time. To be called about every second."""
+        """Record the present figures of the served jobs when it is time. To be called several times a second."""
         slot = int(self._registry.now() // STEP)
         with self._lock:
             for job in list(self._registry.jobs):
                 its = self._by_job.setdefault(job, JobHistory())
-                if slot < its.last - 1:  # the clock was set back: what is known is of a time that is yet to come
+                if slot < its.last - 1:  # the clock was set back: what is known is of a time that is in the future
                     its = self._by_job[job] = JobHistory()
                 if slot > its.last and (found := self._snapshot(job)) is not None:
                     its.look(found, self._registry.now())

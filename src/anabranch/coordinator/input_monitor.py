@@ -70,10 +70,11 @@ def located(
 
 
 class InputMonitor:
-    """Has the inputs of jobs checked whenever they are due. Active inside ``with``."""
+    """Has the inputs of jobs checked whenever they are due. Active inside ``with``. ``every``: seconds."""
 
-    def __init__(self, looking: Looking) -> None:
+    def __init__(self, looking: Looking, every: float = _EVERY) -> None:
         self._looking = looking
+        self._every = every
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="anabranch-inputs", daemon=True)
 
@@ -83,10 +84,10 @@ class InputMonitor:
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        self._thread.join(_EVERY)
+        self._thread.join(self._every)
 
     def _run(self) -> None:
-        while not self._ended.wait(_EVERY):
+        while not self._ended.wait(self._every):
             try:
                 self._looking.look()
             except Exception:

@@ -94,7 +94,7 @@ class LaneLoad:
 
     @property
     def crowd(self) -> float:
-        """By which multiple of the time on their busiest bucket functions hold the lane up; 0: unknown."""
+        """How many times longer than their busiest bucket takes the functions hold up the lane; 0: unknown."""
         known = self.behind and self.usually_hot and self.seconds >= _LONG
         return self.hot / self.usually_hot if known else 0.0
 
@@ -192,7 +192,7 @@ def capacity(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
 
 
 def utilisation(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
-    """The share of its time that the lane needs for what arrives, with a factor: above 1, it can't keep up."""
+    """The share of its time that a lane with this factor would spend on arriving records; above 1, it can't keep up."""
     if load.behind:
         return load.arriving / capacity(load, factor, seen)
     return load.working * scale(load, factor, seen) * seen.crowding

@@ -36,14 +36,14 @@ class Launcher:
     """
 
     def __init__(self, processes: Processes, clock: Callable[[], float] = boottime) -> None:
-        self._processes = processes
+        self.processes = processes
         self._clock = clock
-        self._crews: dict[str, Crew] | None = None
+        self.crews: dict[str, Crew] | None = None
         self._news: dict[str, list[tuple[str, str]]] = {}
 
     def forget(self) -> None:
         """Forget what is known about processes, because another coordinator may lead now."""
-        self._crews = None
+        self.crews = None
 
     def turn(self, coordinator: Staffed) -> None:
         """Start and end the processes that are due. Events that can't be stored now are stored at the next turn.
@@ -52,14 +52,14 @@ class Launcher:
             StoreUnavailableError: what is wanted can't be determined, or what happened can't be stored, at the moment.
             NotLeadingError: another coordinator leads.
         """
-        if self._crews is None:
-            self._crews = self._found()
-        for demand in coordinator.demands(self._crews.keys()):
-            self._serve(coordinator, demand, self._crews)
+        if self.crews is None:
+            self.crews = self._found()
+        for demand in coordinator.demands(self.crews.keys()):
+            self._serve(coordinator, demand, self.crews)
 
     def _found(self) -> dict[str, Crew]:
         now, crews = self._clock(), {}
-        for job, lives in self._processes.found().items():
+        for job, lives in self.processes.found().items():
             crew = Crew(dead=frozenset(execution for execution, alive in lives.items() if not alive))
             for execution in (execution for execution, alive in lives.items() if alive):
                 crew, _ = launch_policy.joined(crew, execution, now)
@@ -69,22 +69,22 @@ class Launcher:
     def _serve(self, coordinator: Staffed, demand: Demand, crews: dict[str, Crew]) -> None:
         job, now = demand.job, self._clock()
         crew = crews.get(job, Crew())
-        ended = {member.execution: self._processes.ended(job, member.execution) for member in crew.members}
+        ended = {member.execution: self.processes.ended(job, member.execution) for member in crew.members}
         plan = launch_policy.step(crew, demand, {who: how for who, how in ended.items() if how is not None}, now)
         news = [*self._news.get(job, []), *plan.news]
         crew = plan.crew
         for execution in plan.end:
-            self._processes.end(job, execution)
+            self.processes.end(job, execution)
         for execution in plan.kill:
-            self._processes.kill(job, execution)
+            self.processes.kill(job, execution)
         for _ in range(plan.start):
-            execution = self._processes.start(job)
+            execution = self.processes.start(job)
             crew, again = launch_policy.joined(crew, execution, now)
             what = f"{'restarted' if again else 'started'} a container, process {execution}"
-            news.append((what, f"its log: {self._processes.log_of(job, execution)}"))
+            news.append((what, f"its log: {self.processes.log_of(job, execution)}"))
         crews[job] = crew
         self._news[job] = news[-_MOST_NEWS:]
-        coordinator.launched(job, launch_policy.shown(crew, demand, str(self._processes.folder / job)), self._news[job])
+        coordinator.launched(job, launch_policy.shown(crew, demand, str(self.processes.folder / job)), self._news[job])
         del self._news[job]
         if demand.over and not crew.members:
             del crews[job]

@@ -96,7 +96,7 @@ def needed_folders(known: Mapping[str, Lane]) -> set[tuple[str, int]]:
 
 
 def _rests(lane: Lane) -> bool:
-    return lane.state is LaneState.PLANNED and lane.may_start and not lane.unfenced
+    return lane.state is LaneState.PLANNED and lane.start_is_known and not lane.unfenced
 
 
 def begun(store: Store, of: Sequence[Lane], at: float) -> list[Lane]:

@@ -227,8 +227,9 @@ class Membership:
         return not its.state.active
 
     def _routine(self, beat: Heartbeat) -> HeartbeatResponse | None:
-        """Process a heartbeat after which nothing has to be decided, stored or told. Otherwise return None and only
-        renew the lease, which counts from when the heartbeat arrived, however long it waits to be processed.
+        """Process a heartbeat that requires no decision, no change to the store and no new orders. Otherwise return
+        None and only renew the lease, which counts from when the heartbeat arrived, however long it waits to be
+        processed.
         """
         running_job, process = self._registry.holder(beat.container)
         if self._grace is None:  # time alone may have changed something

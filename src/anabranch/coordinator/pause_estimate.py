@@ -15,7 +15,7 @@ from anabranch.pace.breaking_off import is_worth_it
 from anabranch.pace.speeds import FIRST_PART
 from anabranch.protocol.lane_report import LaneReport
 
-__all__ = ["Experience", "Kind", "MeasuredChange", "expected", "kind"]
+__all__ = ["Experience", "Kind", "MeasuredChange", "expected", "kind_of"]
 
 _BROKEN_OFF = 0.5
 """Seconds to break off a batch, with its transactions."""
@@ -78,10 +78,10 @@ class Experience:
         """This experience, with another container that was started for a change."""
         return replace(self, container=self.container * (1 - _NEW) + seconds * _NEW)
 
-    def slowness(self, how: Kind) -> float:
+    def slowness(self, kind: Kind) -> float:
         """How many times the usual seconds lanes take to begin: as the last ones of their kind did, or all others."""
-        if how in self.overhead or not self.overhead:
-            return self.overhead.get(how, 1.0)
+        if kind in self.overhead or not self.overhead:
+            return self.overhead.get(kind, 1.0)
         return math.exp(sum(map(math.log, self.overhead.values())) / len(self.overhead))
 
     def after(self, change: MeasuredChange, pause: float) -> Experience:
@@ -91,17 +91,17 @@ class Experience:
         if change.state_bytes >= _STATE_SPEED / 10:
             seen = change.state_bytes / max(0.1, change.state_bytes / self.state_speed + off)
             return replace(self, state_speed=self.state_speed ** (1 - _NEW) * seen**_NEW)
-        before = self.slowness(change.how)
-        now = before + _NEW * off / _usual(change.how, change.stateful)
+        before = self.slowness(change.kind)
+        now = before + _NEW * off / _usual(change.kind, change.stateful)
         now = min(max(now, before / _AT_MOST), before * _AT_MOST)
-        return replace(self, overhead={**self.overhead, change.how: now})
+        return replace(self, overhead={**self.overhead, change.kind: now})
 
 
-def _usual(how: Kind, stateful: bool) -> float:
-    return (_STATEFUL if stateful else _STATELESS)[how]
+def _usual(kind: Kind, stateful: bool) -> float:
+    return (_STATEFUL if stateful else _STATELESS)[kind]
 
 
-def kind(closing: Collection[Lane], following: Collection[Lane]) -> Kind:
+def kind_of(closing: Collection[Lane], following: Collection[Lane]) -> Kind:
     """How lanes begin that follow others."""
     former, next_seats = {lane.seat for lane in closing}, {lane.seat for lane in following}
     if not next_seats <= former or {lane.deployment for lane in closing} != {lane.deployment for lane in following}:
@@ -114,26 +114,26 @@ def kind(closing: Collection[Lane], following: Collection[Lane]) -> Kind:
 def expected(
     closing: Iterable[Lane],
     reports: Mapping[str, LaneReport],
-    how: Kind,
+    kind: Kind,
     shown: Experience | None = None,
     starting: float = 0.0,
 ) -> float:
     """Seconds between the last rows of closing lanes and the first of their successors; 0.0 if none closes.
 
-    The first batch of the next lane takes about as long as one of the former lane. Only where functions of the job take
-    the time is it smaller: see :mod:`anabranch.pace.speeds`.
+    The first batch of the next lane takes about as long as one of the former lane. It is smaller only if
+    most of the time goes into the job's functions: see :mod:`anabranch.pace.speeds`.
 
     Args:
-        how: those that follow begin.
-        shown: by former changes.
-        starting: the seconds until a container is there for all that follow.
+        kind: how the lanes that follow begin.
+        shown: what former changes have shown.
+        starting: the seconds until all lanes that follow have a container.
     """
     shown = shown or Experience()
-    return max((max(starting, _pause(lane, reports.get(lane.id), how, shown)) for lane in closing), default=0.0)
+    return max((max(starting, _pause(lane, reports.get(lane.id), kind, shown)) for lane in closing), default=0.0)
 
 
-def _pause(lane: Lane, report: LaneReport | None, how: Kind, shown: Experience) -> float:
-    begins = _usual(how, lane.stateful) * shown.slowness(how)
+def _pause(lane: Lane, report: LaneReport | None, kind: Kind, shown: Experience) -> float:
+    begins = _usual(kind, lane.stateful) * shown.slowness(kind)
     if report is None:
         return begins
     return _lost(report) + _first_batch(report) + begins + report.state_bytes / shown.state_speed
@@ -163,20 +163,20 @@ class MeasuredChange:
     """A change whose pause is being measured.
 
     Attributes:
-        foretold: in seconds.
+        foretold: the pause that was foretold, in seconds.
         closing: the lanes that it closes.
         at: when it was accepted, in seconds since 1970.
-        how: those begin that follow.
+        kind: how the lanes that follow begin.
         stateful: a lane that it closes has state.
-        state_bytes: of the largest one.
-        spent: the most seconds that a batch of theirs had taken by then. If it is broken off, nothing has come out for
-            so long already.
+        state_bytes: the size of the largest lane's state.
+        spent: the seconds that their longest running batch had taken by then. If it is broken off, there has been no
+            output for that long already.
     """
 
     foretold: float
     closing: frozenset[str]
     at: float
-    how: Kind = Kind.SAME
+    kind: Kind = Kind.SAME
     stateful: bool = False
     state_bytes: int = 0
     spent: float = 0.0

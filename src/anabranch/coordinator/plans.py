@@ -55,7 +55,7 @@ def check_whole(start: StartRequest, known: Collection[str]) -> None:
         *([f"its model is of job {start.model.job!r}"] if start.model.job != job else []),
     ]
     if faults:
-        raise StateError(f"the plan of job {job!r} can't be started: {faults[0]}", "this is a fault of anabranch")
+        raise StateError(f"the plan of job {job!r} can't be started: {faults[0]}", "this is a bug in anabranch")
 
 
 def after_drain(start: StartRequest, deployment: int, known: Mapping[str, Lane]) -> StartRequest:
@@ -113,6 +113,6 @@ def check_same(stored: DeploymentRecord, graph: Graph, start: StartRequest) -> N
     ]
     raise ConflictError(
         f"job {job!r} is not the one that was started here:" + "".join(f"\n    {each}" for each in found),
-        "it can't go on with the positions and the state of that one. Ways on, and what each loses:"
+        "it can't go on with the positions and the state of that one. Options, and what each loses:"
         + "".join(f"\n    {each}" for each in ways),
     )

@@ -92,7 +92,7 @@ class Processes:
             return ProcessEnd(None, self._broken.pop(execution))
         child = self._children.get(execution)
         if child is None:
-            return None if self._lives(job, execution) else ProcessEnd(None, self._tail(job, execution))
+            return None if self.lives(job, execution) else ProcessEnd(None, self._tail(job, execution))
         if (code := child.poll()) is None:
             return None
         del self._children[execution]
@@ -135,8 +135,8 @@ class Processes:
 
     def _signal(self, job: str, execution: str, send: Callable[[int], None]) -> None:
         child = self._children.get(execution)
-        pid = self._pid(job, execution) if child is None else child.pid
-        if pid is None or (child is None and not self._lives(job, execution)):
+        pid = self.pid(job, execution) if child is None else child.pid
+        if pid is None or (child is None and not self.lives(job, execution)):
             return
         try:
             send(pid)
@@ -145,7 +145,7 @@ class Processes:
         except PermissionError as error:
             log.warning("a container process can't be ended", job=job, execution=execution, error=str(error))
 
-    def _lives(self, job: str, execution: str) -> bool:
+    def lives(self, job: str, execution: str) -> bool:
         """Whether a process holds the lock. It may be a child that inherited it by accident; then the process id
         decides.
         """
@@ -156,13 +156,13 @@ class Processes:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            pid = self._pid(job, execution)
+            pid = self.pid(job, execution)
             return pid is None or _exists(pid)
         finally:
             os.close(lock)
         return False
 
-    def _pid(self, job: str, execution: str) -> int | None:
+    def pid(self, job: str, execution: str) -> int | None:
         """None if it isn't recorded, or belongs to another machine."""
         try:
             pid, host = self.log_of(job, execution).with_suffix(".lock").read_text().split()
@@ -186,7 +186,7 @@ class Processes:
     def _forget(self, folder: Path) -> None:
         """Remove the oldest logs of processes that have ended."""
         for path in sorted(folder.glob("*.log"))[: -_KEPT + 1]:
-            if not self._lives(folder.name, path.stem):
+            if not self.lives(folder.name, path.stem):
                 path.with_suffix(".lock").unlink(missing_ok=True)
                 path.unlink(missing_ok=True)
 

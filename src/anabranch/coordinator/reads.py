@@ -329,7 +329,7 @@ class Reads:
     def partitions(
         self, job: str, stage: str = "", lane: str = "", sort: str = "-lag", start: int = 0, limit: int = 100
     ) -> Partitions:
-        """The partitions that a job reads, sorted by a column, with a minus: the largest first.
+        """The partitions that a job reads, sorted by a column; a minus before its name puts the largest first.
 
         Raises:
             NotFoundError: there is no such job.

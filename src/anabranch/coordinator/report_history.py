@@ -30,7 +30,7 @@ class ReportHistory:
     samples: tuple[_Sample, ...] = ()
 
     def throughput(self, span: float) -> float:
-        """The records a second that were done in the last ``span`` seconds, as far as known; 0.0: unknown."""
+        """The records per second that were processed in the last ``span`` seconds; 0.0: unknown."""
         first, last = self._since(span)
         return (last.done - first.done) / (last.at - first.at) if last.at - first.at >= _FEWEST else 0.0
 
@@ -42,7 +42,7 @@ class ReportHistory:
 
     @property
     def growth(self) -> float:
-        """How many times as many records arrive recently as in the last half minute; at least 1.0."""
+        """The present arrival rate relative to the average of the last half minute; at least 1.0."""
         first, last = self._since(_KEPT)
         before = (last.ends - first.ends) / (last.at - first.at) if last.at - first.at >= _RECENT else 0.0
         return max(1.0, self.arriving / before) if before > 0 else 1.0

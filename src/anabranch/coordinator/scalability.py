@@ -23,8 +23,8 @@ class Scalability:
     was observed, by any clock.
 
     ``factor``: the present one; ``hot``: the seconds per record with it, after this many ``looks``; ``former`` and
-    ``former_hot``: the same for the previous factor. ``crowd``: by which multiple of the work on their busiest bucket
-    functions take time, where records wait: above 1, partitions wait for one another's cores.
+    ``former_hot``: the same for the previous factor. ``crowd``: where records wait, the time that functions
+    take relative to the work on their busiest bucket; above 1, partitions wait for one another's cores.
     """
 
     factor: int = 0

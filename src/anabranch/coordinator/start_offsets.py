@@ -62,7 +62,7 @@ def instant(text: str) -> int:
     if at.tzinfo is None:
         raise UsageError(f"the time {text} has no offset from UTC", f"write it as {_EXAMPLE}, or with +01:00")
     if at > datetime.now(UTC):
-        raise UsageError(f"the time {text} is yet to come", "a job is rewound to a time that is past")
+        raise UsageError(f"the time {text} is in the future", "a job is rewound to a time that is past")
     return int(at.timestamp() * 1000)
 
 

@@ -1,4 +1,4 @@
-"""Windows of processing time: up to when they are closed, as a pure function of the time. All times are Unix ms."""
+"""Windows of processing time: which of them are closed, as a pure function of the time. All times are Unix ms."""
 
 from __future__ import annotations
 

@@ -36,7 +36,10 @@ class Tumbling:
     size: int
 
     def start_of(self, at: int) -> int:
-        """The start of the window that contains a time. Both in milliseconds since 1970."""
+        """The start of the window that contains the time ``at``. Both in milliseconds since 1970.
+
+        Example: ``tumbling("10 minutes").start_of(660_000)`` is ``600_000``.
+        """
         return at - at % self.size
 
 
@@ -53,7 +56,10 @@ class Sliding:
     slide: int
 
     def starts_of(self, at: int) -> list[int]:
-        """The starts of the windows that contain a time, the earliest first. All in milliseconds since 1970."""
+        """The starts of the windows that contain the time ``at``, the earliest first. All in milliseconds since 1970.
+
+        Example: ``sliding("10 minutes", "5 minutes").starts_of(660_000)`` is ``[300_000, 600_000]``.
+        """
         last = at - at % self.slide
         return list(range(last, at - self.size, -self.slide))[::-1]
 

@@ -122,7 +122,7 @@ def _avro(stream: str, path: Path, content: bytes) -> str:
     try:
         schema: Any = json.loads(content)
     except ValueError as error:
-        raise ConfigError(f"{path}, the schema of stream {stream}, is not JSON: {error}", "mend it") from None
+        raise ConfigError(f"{path}, the schema of stream {stream}, is not JSON: {error}", "fix it") from None
     if not isinstance(schema, Mapping) or schema.get("type") != "record":
         raise ConfigError(f"{path}, the schema of stream {stream}, is no record of Avro", 'give it "type": "record"')
     return json.dumps(schema, separators=(",", ":"))

@@ -63,7 +63,7 @@ def begin(lane: Lane, whole: SSP, former: Iterable[Lane]) -> Position:
             begun = positions.begin(_as_of(whole, lane, bucket), lane.factor, left.get(number, ()), _NOWHERE)
             if begun.offset == _NOWHERE:
                 raise StateError(
-                    f"lane {lane.id} goes on from lanes that didn't have all of its tasks",
+                    f"lane {lane.id} continues from lanes that didn't have all of its tasks",
                     "restore a copy of the store",
                 )
             parts.setdefault(number, {}).update(positions.parts_of(begun, lane.factor))

@@ -57,7 +57,7 @@ def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: in
         if each.partitions < known.get(str(each), 0):
             raise ConflictError(
                 f"stream {each} has {each.partitions} partitions, and had {known[str(each)]}: a stream can only grow",
-                "the job goes on as it is; restore the stream, or run the job under another name",
+                "the job continues unchanged; restore the stream, or run the job under another name",
             )
     request = Request(stage=stage.stage, inputs=tuple(inputs), factor=factor, containers=containers)
     named = tuple(map(str, request.inputs))
@@ -73,7 +73,7 @@ def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: in
             raise ConflictError(
                 f"stream {each} has {each.partitions} partitions, and stage {stage.stage} has {groups} groups of keys, "
                 "which stay as they are: they must divide its partitions",
-                f"give the stream a multiple of {groups} partitions; until then the job goes on as it is",
+                f"give the stream a multiple of {groups} partitions; until then the job continues unchanged",
             )
     if stage.grouper == "all":
         return _with(stage, named, groupers.named("all")(request), base)
@@ -111,7 +111,7 @@ def _extend(stage: StageModel, base: dict[str, SSP], stream: Input) -> None:
         raise ConflictError(
             f"stream {stream} has {stream.partitions} partitions, and the state of stage {stage.stage} was first "
             f"written with {first}: a key stays with its state only in a multiple of them",
-            f"expand the stream to {(stream.partitions // first + 1) * first}; until then the job goes on as it is",
+            f"expand the stream to {(stream.partitions // first + 1) * first}; until then the job continues unchanged",
         )
     base.update({str(whole): stream.ssp(whole.partition % first) for whole in stream.ssps})
 

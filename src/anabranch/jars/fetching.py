@@ -45,7 +45,7 @@ def fetch(wanted: JarSet, repository: Repository, say: Callable[[str], None]) ->
             new.rename(wanted.folder)
         except OSError as error:
             if not wanted.folder.is_dir():  # else another process has been quicker
-                raise AnabranchError(f"{wanted.folder} can't be made: {error.strerror}", "mend that") from error
+                raise AnabranchError(f"{wanted.folder} can't be made: {error.strerror}", "fix that") from error
     return wanted.folder
 
 
@@ -63,7 +63,7 @@ def _fetch_one(client: httpx.Client, repository: Repository, jar: Jar, folder: P
         raise AnabranchError(f"{repository} has no {jar.path}: HTTP status {response.status_code}", _CURE)
     if hashlib.sha256(response.content).hexdigest() != jar.sha256:
         raise DamagedError(
-            f"{url} isn't the jar that anabranch was tried with: its SHA-256 is another one; nothing was kept", _CURE
+            f"{url} isn't the jar that anabranch was tested with: it has another SHA-256; nothing was kept", _CURE
         )
     (folder / jar.file).write_bytes(response.content)
 

@@ -56,9 +56,7 @@ def _mirror(settings: Path) -> str | None:
     except FileNotFoundError:
         return None
     except (OSError, xml.ParseError) as error:
-        raise UsageError(
-            f"{settings} can't be read: {error}", f"mend it, or name a repository in {VARIABLE}"
-        ) from error
+        raise UsageError(f"{settings} can't be read: {error}", f"fix it, or name a repository in {VARIABLE}") from error
     for mirror in root.iter():
         if _plain(mirror) == "mirror":
             parts = {_plain(part): (part.text or "").strip() for part in mirror}

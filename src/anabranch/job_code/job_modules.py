@@ -355,8 +355,8 @@ def _finders() -> list[_Finder]:
 
 
 def _forget(finder: _Finder, names: Collection[str]) -> None:
-    """Have these modules, and those within them, imported anew: they have changed, or another job has some of the same
-    name.
+    """Make sure that these modules, and those within them, are imported again: they have changed, or another job
+    has modules of the same names.
     """
     for name in tuple(names):
         for each in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:

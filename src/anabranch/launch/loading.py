@@ -74,7 +74,7 @@ def load(path: Path) -> JobFile:
         raise
     except (Exception, SystemExit) as error:
         names.check(code)
-        raise UsageError(f"{path.name} can't be imported\n{_shortened(error, path)}", "mend the file") from None
+        raise UsageError(f"{path.name} can't be imported\n{_shortened(error, path)}", "fix the file") from None
     names.check(code)
     jobs: list[Job] = job_modules.jobs_in(module)
     if len(jobs) != 1:

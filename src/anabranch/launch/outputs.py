@@ -57,7 +57,7 @@ def check(plan: Plan, settings: Settings, known: Collection[str] | None = None) 
         raise StateError(
             f"the output stream {gone.stream!r} of job {plan.model.job!r} is gone from "
             f"{systems.named(str(gone.system))}",
-            f"restore it; or, to begin as a new job: anabranch reset {plan.model.job}",
+            f"restore it; or, to start as a new job: anabranch reset {plan.model.job}",
         )
 
 
@@ -82,5 +82,5 @@ def check_writers(plan: Plan, settings: Settings, known: Collection[str]) -> Non
             raise StateError(
                 f"{where} holds records that lane {lane} of job {plan.model.job!r} wrote, but the store "
                 f"{address.shown(settings.coordinator.store)} doesn't know that lane",
-                "restore the store; or, to begin afresh, remove the job's output streams or give the job another name",
+                "restore the store; or, to start over, remove the job's output streams or give the job another name",
             )

@@ -71,7 +71,7 @@ def plan(
     systems = Systems(settings, file.graph.job)
     lives = stages.systems(file.graph, systems.bound(), systems.default)
     patterns.check(file.graph, settings.patterns)
-    _check_tables(file.graph, systems)
+    check_tables(file.graph, systems)
     tables = {each.to for each in settings.outputs.values()}
     counts = {name: systems.named(name).counts() for name in sorted(set(lives.values()) - tables)}
     new = not replaces and kept is None
@@ -98,7 +98,7 @@ def plan(
     return planning.make(file.graph, around)
 
 
-def _check_tables(graph: Graph, systems: Systems) -> None:
+def check_tables(graph: Graph, systems: Systems) -> None:
     """Raises ConfigError where settings bind something to a table that can't be one, or are wrong for it; and
     NotFoundError where a stream doesn't exist that the job uses as a table.
     """
@@ -153,7 +153,7 @@ def resolved(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
 def checked(
     file: JobFile, settings: Settings, formats: Mapping[str, Format], say: Callable[[str], None]
 ) -> Mapping[int, Any]:
-    """Like :func:`resolved`, in a small session that is made for it; ``say`` is told about that."""
+    """Like :func:`resolved`, in a small session that is made for it, which ``say`` announces."""
     from anabranch.spark.session import session
 
     say("checking schemas with Spark ...")

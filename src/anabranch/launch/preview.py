@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -27,6 +26,7 @@ from anabranch.planning import plan as planning
 from anabranch.planning.plan import Plan
 from anabranch.planning.stages import Stage
 from anabranch.spark.functions.wrap import Rejecting
+from anabranch.spark.internals import running_context
 from anabranch.spark.operators import frames_of_operators, lookups
 from anabranch.spark.operators.frames_of_operators import Context, Workers
 from anabranch.spark.operators.labels import label
@@ -49,7 +49,7 @@ def preview(job: Job, stream: str, n: int, config: Config) -> list[dict[str, Any
     known = [*batch.reads, *batch.written]
     if stream not in known:
         raise UsageError(f"job {job.name!r} neither reads nor writes {stream!r}", f"its streams: {', '.join(known)}")
-    running = SparkContext._active_spark_context is not None
+    running = running_context.is_there()
     spark = SparkSession.builder.getOrCreate() if running else session.start(batch.settings, str(Path.cwd()))
     frame = batch.input(spark, stream, n) if stream in batch.reads else batch.output(spark, stream)
     with notebook_progress.shown(spark):

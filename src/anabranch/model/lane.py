@@ -36,9 +36,10 @@ class Position(Document, frozen=True, kw_only=True):
 class Rewind(Document, frozen=True, kw_only=True):
     """How a lane begins elsewhere than where its predecessor ended.
 
-    ``to``: the next offset to read, by whole SSP in text form; if the predecessor wasn't that far, the lane continues
-    from there. ``clear``: without its state; records between two stages are then skipped up to where the stream ended
-    when all of its writers, ``after``, were closed. ``back``: as if the rewound lane that it follows had never existed.
+    ``to``: the next offset to read, by whole SSP in text form. If the predecessor hadn't reached it, the lane begins
+    where the predecessor ended. ``clear``: the lane begins without state. Of a stream between two stages, it then skips
+    what had been written when all of the stream's writers, ``after``, were closed. ``back``: undo a rewind, as if the
+    rewound lane that this lane follows had never existed.
     """
 
     to: dict[str, int] = {}
@@ -48,13 +49,12 @@ class Rewind(Document, frozen=True, kw_only=True):
 
 
 class AfterDrain(Document, frozen=True, kw_only=True):
-    """The initial event time of a lane in a job that was drained before: as if nothing had come before. ``state``: the
-    drained lane whose state it copies; empty: none. ``writers``: the lanes that have written the streams between stages
-    so far; what they reported no longer counts.
-    """
+    """The initial event time of a lane in a job that was drained before: as if nothing had come before."""
 
     state: str = ""
+    """The drained lane whose state it copies; empty: it begins without state."""
     writers: tuple[str, ...] = ()
+    """The lanes that have written the streams between stages so far. What they reported no longer counts."""
 
 
 class Lane(Document, frozen=True, kw_only=True):
@@ -166,8 +166,10 @@ class Lane(Document, frozen=True, kw_only=True):
         return self.last_batch < self.first_batch
 
     @property
-    def may_start(self) -> bool:
-        """Whether its start is known, as far as that depends on other lanes."""
+    def start_is_known(self) -> bool:
+        """Whether its start offsets are known: it has no predecessors, or all of them have closed and what they left is
+        stored. Whether a lane may start depends on more: ``coordinator/jobs/offers.py`` decides that.
+        """
         return not self.predecessors or bool(self.starting)
 
     @property
@@ -191,5 +193,5 @@ class Lane(Document, frozen=True, kw_only=True):
 
 
 def open_lanes(lanes: Iterable[Lane]) -> list[Lane]:
-    """Those that aren't closed."""
+    """The lanes that aren't closed."""
     return [lane for lane in lanes if lane.state is not LaneState.CLOSED]

@@ -135,7 +135,7 @@ class Pace:
         return max(self.aim.least, min(self.aim.most, round(min(wanted, self.aim.most))))
 
     def _wanted(self, ran: BatchRun) -> float:
-        """How many rows seem right, judging by a batch; inf: it was too short to tell."""
+        """The number of rows that seems right, judging by a batch; inf: the batch was too short to tell."""
         target, fixed = self.target, self.fixed
         if self._is_short(ran):
             return math.inf

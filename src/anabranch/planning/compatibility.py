@@ -65,7 +65,7 @@ def check(found: Comparison, job: str) -> None:
     """Raises ConflictError with all reasons, if there are any."""
     if found.reasons:
         raise ConflictError(
-            f"the new version of job {job!r} can't go on where the present one is: "
+            f"the new version of job {job!r} can't continue where the present one is: "
             + "; ".join(reason.what for reason in found.reasons),
             "; or: ".join(dict.fromkeys(reason.cure for reason in found.reasons)),
         )
@@ -304,7 +304,7 @@ def _moved(before: Version, after: Version) -> Iterator[str]:
 
 
 def _changes(old: Mapping[str, str], new: Mapping[str, str], common: bool = False) -> str:
-    """The differences in columns; ``common``: only in those that both have."""
+    """The differences in columns; ``common``: only in the columns that both have."""
     names = [name for name in {**old, **new} if not common or (name in old and name in new)]
     return ", ".join(
         f"{name} {old.get(name, 'none')} → {new.get(name, 'none')}" for name in names if old.get(name) != new.get(name)

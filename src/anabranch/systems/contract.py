@@ -215,9 +215,9 @@ class System(Protocol):
 
     @abstractmethod
     def controls(self, stream: str, partition: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
-        """The control records of an intermediate stream that a reader at ``position`` of a partition must heed.
+        """The control records of an intermediate stream that apply to a reader at ``position`` of a partition.
 
-        These are the ones after ``cursor`` before whose place all records were read. Also returns the new cursor (-1:
+        They are the ones after ``cursor`` whose preceding records have all been read. Also returns the new cursor (-1:
         none).
         """
         ...

@@ -101,7 +101,12 @@ class Table(Protocol):
         ...
 
     def last(self, job: str, lane: str) -> int:
-        """The number of a lane's last committed batch, -1 if there is none."""
+        """The number of a lane's last committed batch, -1 if there is none.
+
+        Args:
+            job: the job's name.
+            lane: the lane's id, which is part of the mark.
+        """
         ...
 
     def writers(self, job: str) -> list[str]:
@@ -109,7 +114,12 @@ class Table(Protocol):
         ...
 
     def writer(self, owner: Owner, schema: pa.Schema) -> RowWriter:
-        """A writer for the rows of one Spark task, with these columns."""
+        """A writer for the rows of one Spark task.
+
+        Args:
+            owner: the lane, and the epoch in which it writes.
+            schema: the columns of the rows, as :meth:`prepare` got them.
+        """
         ...
 
     def commit(self, owner: Owner, batch: int, parts: Sequence[bytes]) -> None:

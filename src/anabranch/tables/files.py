@@ -16,10 +16,22 @@ import pyarrow.parquet as pq
 
 from anabranch.errors import AnabranchError
 
-__all__ = ["FileRef", "FileStore", "FileWriter", "Folder", "Rows", "columns", "merged", "named", "sync", "told"]
+__all__ = [
+    "GROUP_ROWS",
+    "FileRef",
+    "FileStore",
+    "FileWriter",
+    "Folder",
+    "Rows",
+    "columns",
+    "merged",
+    "named",
+    "sync",
+    "told",
+]
 
 _GROUP_BYTES = 64 << 20
-_GROUP_ROWS = 1 << 20
+GROUP_ROWS = 1 << 20
 """The rows of a row group, which a worker holds in memory."""
 
 
@@ -107,7 +119,7 @@ class FileWriter:
         self._held.append(rows)
         self._bytes += rows.nbytes
         self._rows += rows.num_rows
-        if self._bytes >= _GROUP_BYTES or self._rows >= _GROUP_ROWS:
+        if self._bytes >= _GROUP_BYTES or self._rows >= GROUP_ROWS:
             self._write_group()
 
     def close(self) -> list[FileRef]:
@@ -216,7 +228,7 @@ def _joined(store: FileStore, refs: Sequence[FileRef], target: int) -> list[File
             with store.read(ref.name) as source:
                 file = pq.ParquetFile(source)
                 writer = writer or FileWriter(store, file.schema_arrow, target)
-                for batch in file.iter_batches(_GROUP_ROWS):
+                for batch in file.iter_batches(GROUP_ROWS):
                     writer.write(batch)
         assert writer is not None
         return writer.close()

@@ -40,10 +40,10 @@ except ModuleNotFoundError as error:
         f'an output has to = "iceberg", and {error.name} is missing', 'install it: pip install "anabranch[iceberg]"'
     ) from None
 
-__all__ = ["IcebergTable"]
+__all__ = ["LONGEST_WAIT", "IcebergTable"]
 
 _ATTEMPTS = 20
-_FIRST_WAIT, _LONGEST_WAIT = 0.02, 1.0
+_FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
 """Seconds. Any two commits conflict, so the one that loses waits: longer each time, by a random time."""
 _MADE = {
     "commit.manifest-merge.enabled": "true",
@@ -147,7 +147,7 @@ class _Rows(Rows):
             if column.null_count and not field.nullable:
                 raise ConflictError(
                     f"{self.where} doesn't take a row: {field.name!r} is null, which it may not be",
-                    "mend the job, or make the column optional",
+                    "fix the job, or make the column optional",
                 )
             columns.append(column.cast(field.type))
         self.files.write(pa.RecordBatch.from_arrays(columns, schema=schema))
@@ -245,7 +245,7 @@ class IcebergTable:
         """The table as it is now, and again, after a pause, whenever another commit came first."""
         for attempt in range(_ATTEMPTS):
             yield self._loaded()
-            time.sleep(random.uniform(0, min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT)))
+            time.sleep(random.uniform(0, min(_FIRST_WAIT * 2**attempt, LONGEST_WAIT)))
         raise AnabranchError(
             f"{self} is being changed by somebody else: {_ATTEMPTS} commits in a row failed",
             "see the table's history for who; the batch is written again, and nothing is lost",

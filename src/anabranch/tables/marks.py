@@ -69,5 +69,5 @@ def _unmarked(owner: Owner, where: str) -> StateError:
     return StateError(
         f"{where} knows nothing of lane {owner.lane} of {owner.job}, which has written there: it was made anew, or set "
         "back to a copy",
-        f"restore it as it was; or, to begin as a new job: anabranch reset {owner.job}",
+        f"restore it as it was; or, to start as a new job: anabranch reset {owner.job}",
     )

@@ -12,12 +12,12 @@ from anabranch.config.secrets import resolved
 from anabranch.deadlines import wait_until
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoundError
 
-__all__ = ["connect", "told"]
+__all__ = ["LIMITS", "connect", "told"]
 
 _CONNECTS_WITHIN = 5
 _PATIENCE, _STEP = 60.0, 0.5
 """Seconds for which connecting is retried, and between two attempts."""
-_LIMITS = {
+LIMITS = {
     "lock_timeout": "30s",
     "idle_in_transaction_session_timeout": "10s",  # a process that froze while it wrote holds up nobody for longer
     "statement_timeout": "600s",
@@ -32,7 +32,7 @@ def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psy
         AnabranchError: no connection could be made.
     """
     address = resolved(setting, url)
-    limits = " ".join(f"-c {name}={limit}" for name, limit in _LIMITS.items())
+    limits = " ".join(f"-c {name}={limit}" for name, limit in LIMITS.items())
     why = ""
 
     def late() -> AnabranchError:
@@ -88,7 +88,7 @@ def _meaning(error: psycopg.Error, where: str) -> AnabranchError:
             f"{where} can't be written: {message}", "grant this user its rights on the schema and tables"
         )
     if state.startswith(("22", "23", "42")):
-        return ConflictError(f"{where} doesn't take a row: {message}", "mend the job, or change the table")
+        return ConflictError(f"{where} doesn't take a row: {message}", "fix the job, or change the table")
     if not state or state.startswith(("08", "57P", "25P")):
         return AnabranchError(
             f"the connection to {where} was lost: {message}", "the batch is written again, and nothing is lost"

@@ -21,20 +21,20 @@ from anabranch.model.ssp import WHOLE
 from anabranch.task_progress import local_properties
 from anabranch.task_progress.counts import Count, Greeting, Received, ReportAddress, TaskReport, Work
 
-__all__ = ["Message", "Meter", "Tally", "meter"]
+__all__ = ["LONG_WORK", "REPORT_EVERY", "Message", "Meter", "Tally", "meter"]
 
-_EVERY = 0.5
+REPORT_EVERY = 0.5
 _CONNECTS_WITHIN = 1.0
 _AGAIN_AFTER, _AT_MOST = 0.5, 30.0
 """Seconds until the driver is tried again if it can't be reached, doubled each time up to the second number."""
-_LONG = 1.0
+LONG_WORK = 1.0
 """A message that a function has been working on for this many seconds is reported."""
 
 T = TypeVar("T")
 
 
 class _NoMore:
-    """The end of what comes."""
+    """Marks the end of a sequence."""
 
 
 _NO_MORE = _NoMore()
@@ -69,7 +69,7 @@ class Tally:
     entered: float = 0.0
 
     def count(self, now: float, ordered: bool) -> Count:
-        """What to report about it."""
+        """The figures to report."""
         rows, seconds, offset, message = self.rows, self.seconds, self.offset, self.message
         if message is not None:
             index = message.index
@@ -175,7 +175,7 @@ class Meter:
         self._known = counts
         oldest = min(messages, key=lambda each: each.since, default=None)
         work = None
-        if oldest is not None and now - oldest.since >= _LONG:
+        if oldest is not None and now - oldest.since >= LONG_WORK:
             work = msgspec.structs.replace(oldest.place(oldest.index), seconds=now - oldest.since)
         return msgspec.structs.replace(
             self.told, seconds=seconds, alive=alive, counts=news, received=received, work=work, ended=self.ended
@@ -220,7 +220,7 @@ class _Teller:
 
     def _run(self) -> None:
         while True:
-            time.sleep(_EVERY)
+            time.sleep(REPORT_EVERY)
             with self._lock:
                 meters = list(self._meters)
             ended = {each for each in meters if each.ended}

@@ -91,7 +91,7 @@ class Cluster:
         flags: Sequence[str],
         tls: Tls | None,
     ) -> None:
-        ports = _free_ports(count)
+        ports = free_ports(count)
         self.bootstrap_servers = ",".join(f"{ADDRESS}:{port.client}" for port in ports)
         self._brokers: list[_Broker] = []
         folder.mkdir(parents=True, exist_ok=True)
@@ -246,7 +246,7 @@ class _Broker:
             line = said.readline()
         if not line:
             self._process = None
-            raise AnabranchError(f"broker {self.index} could not be started:\n{self.tail()}", "mend what it names")
+            raise AnabranchError(f"broker {self.index} could not be started:\n{self.tail()}", "fix what it names")
         self.pid = int(line)
 
     def end(self, by: signal.Signals) -> None:
@@ -289,7 +289,7 @@ def _format(brokers: Iterable[_Broker], sasl: Mapping[str, str]) -> None:
         if code != 0:
             raise AnabranchError(
                 f"the data folder of broker {broker.index} could not be made:\n{broker.tail()}",
-                f"mend what it names; all of it is in {broker.log}",
+                f"fix what it names; all of it is in {broker.log}",
             )
 
 
@@ -306,7 +306,7 @@ def _wait(witness: _Broker, wanted: Sequence[_Broker]) -> None:
             if not broker.runs:
                 raise (_AddressInUseError if broker.said(IN_USE) else AnabranchError)(
                     f"broker {broker.index} ended while it started:\n{broker.tail()}",
-                    f"mend what it names; all of it is in {broker.log}",
+                    f"fix what it names; all of it is in {broker.log}",
                 )
         with suppress(KafkaException):
             answer = admin.describe_cluster(request_timeout=POLL_SECONDS).result()
@@ -323,7 +323,7 @@ def _wait(witness: _Broker, wanted: Sequence[_Broker]) -> None:
     wait_until(look, READY_SECONDS, late, POLL_SECONDS / 10)
 
 
-def _free_ports(count: int) -> list[Ports]:
+def free_ports(count: int) -> list[Ports]:
     with ExitStack() as held:
         free: list[int] = []
         for port in random.SystemRandom().sample(PORTS, len(PORTS)):

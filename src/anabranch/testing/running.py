@@ -128,7 +128,7 @@ def run(
     counts = _counts(reads, partitions)
     cut = parts.cut(inputs)
     with _place(folder) as place:
-        found = _settings(job, config, settings, place, broker)
+        found = settings_of(job, config, settings, place, broker)
         _check_parts(cut, found)
         if broker is None:
             streams = EmbeddedStreams(found.systems.embedded.root)
@@ -198,7 +198,7 @@ def _encoder(site: _Site, stream: str, node: Node, count: int) -> Encoder:
     return Encoder(stream, _key(node), count, _format(site.settings, stream))
 
 
-def _settings(
+def settings_of(
     job: Job | Path | str, config: Path | str | None, given: Mapping[str, Any], place: Path, broker: str | None
 ) -> Settings:
     trigger = {} if broker is not None else {"trigger": "micro-batch"}

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import sys
 
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from anabranch.config import KafkaSettings, Settings, SparkSettings, SystemsSettings
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.formats import modules
-from anabranch.spark.internals import class_path, probes
+from anabranch.spark.internals import class_path, probes, running_context
 from anabranch.spark.session import registered_sources, session
 from anabranch.systems.kafka import jars
 from anabranch.systems.systems import Systems
@@ -39,7 +38,7 @@ def shared(settings: Settings) -> SparkSession:
         AnabranchError: the job is on Kafka, but the running session has no connector.
     """
     on_kafka = settings.systems.default == "kafka"
-    if SparkContext._active_spark_context is None:
+    if not running_context.is_there():
         known = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
         os.environ["PYTHONPATH"] = os.pathsep.join([*known, *(path for path in sys.path if os.path.isdir(path))])
         kafka = settings.systems.kafka

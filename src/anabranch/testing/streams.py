@@ -48,7 +48,7 @@ class Streams(Protocol):
     """Makes, fills and reads streams."""
 
     def names(self) -> list[str]:
-        """Those that there are."""
+        """The names of all streams."""
         ...
 
     def create(self, stream: str, partitions: int) -> None: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 import time
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ _BAR = 28
 
 
 class Screen:
-    """Prints the tour. ``step``: each command waits for Enter."""
+    """Prints the tour. ``step``: each command waits for Enter, until standard input ends."""
 
     def __init__(self, step: bool = False) -> None:
         console = Console(highlight=False)
@@ -46,14 +47,16 @@ class Screen:
         self._console.print(Text(f"   {address}", "cyan"), soft_wrap=True)
 
     def command(self, command: str) -> None:
-        """A command that is about to be run."""
+        """A command that is about to be run, which may wait for Enter."""
         for number, line in enumerate(textwrap.wrap(command, self._width - 6, subsequent_indent="  ")):
             self._print(f"   {'$' if not number else ' '} {line}", "bold green")
         if self._step:
             try:
-                self._console.input(Text("   Enter runs it ", "dim"))
+                self._console.input(Text("   press Enter to run it ", "dim"))
             except EOFError:  # nobody is there to press it
                 self._step = False
+            if not self._step or not sys.stdin.isatty():
+                self._console.print()  # no terminal has shown an Enter
 
     def output(self, text: str) -> None:
         """The output of a command, without lines that contain no words; long lines are cut."""

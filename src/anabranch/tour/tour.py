@@ -81,7 +81,7 @@ class Tour:
         self._screen.chapter(
             "A job, and flights that arrive live",
             f"About {self._arrivals.rate:g} flights a second arrive in a stream of {_PARTITIONS} partitions. delays.py "
-            "looks each one up, which takes 10 ms, and writes the late ones, and windows of an hour by destination.",
+            "looks each one up, which takes 10 ms. It writes the late ones, and hourly windows by destination.",
         )
         self._call("stream", "create", FLIGHTS, "--partitions", str(_PARTITIONS))
         self._coordinator = self._background("coordinator")
@@ -94,7 +94,7 @@ class Tour:
 
     def _fall_behind(self) -> float:
         """Returns how many flights a second were read."""
-        self._screen.chapter("It falls behind", "More arrive than one after another can be looked up.")
+        self._screen.chapter("It falls behind", "More flights arrive than can be looked up one after another.")
         begin, read = time.monotonic(), self._read()
         while time.monotonic() < begin + _WATCHED or self._read() == read:
             self._pause(_SHOW_EVERY)
@@ -109,8 +109,10 @@ class Tour:
             "stays in order, and no window is lost. First the plan, then the change:",
         )
         self._call("plan", "scale", JOB, "--factor", str(_FACTOR))
+        change = ("scale", JOB, "--factor", str(_FACTOR))
+        self._announce(*change)
         before, begin, read = self._lag(), time.monotonic(), self._read()
-        self._call("scale", JOB, "--factor", str(_FACTOR))
+        self._run(*change)
         enough = max(self._arrivals.rate * 3, before / 2)
         self._show_lag()
         while self._lag() > enough:
@@ -131,7 +133,7 @@ class Tour:
     def _widen(self) -> None:
         self._screen.chapter(
             "The stream gets more partitions",
-            "As when somebody widens a Kafka topic. The job sees it by itself, and goes along.",
+            "As when somebody adds partitions to a Kafka topic. The job notices, and starts to read them.",
         )
         self._call("stream", "expand", FLIGHTS, "--partitions", str(_PARTITIONS * 2))
         begin = time.monotonic()
@@ -139,7 +141,7 @@ class Tour:
         seconds = time.monotonic() - begin
         self._screen.say(f"All {_PARTITIONS * 2} partitions are read, {seconds:.1f} s later.")
         self._measured(
-            "more partitions: the job goes along by itself",
+            "more partitions: the job reads them without intervention",
             f"{_PARTITIONS} to {_PARTITIONS * 2} partitions, all of them read after {seconds:.1f} s",
             len(self._read_from()) == _PARTITIONS * 2,
         )
@@ -147,8 +149,8 @@ class Tour:
     def _kill(self) -> None:
         self._screen.chapter(
             "kill -9",
-            "A second container stands by. The one that works is killed, whatever it is doing: when its lease has run "
-            "out, the other one goes on where the last batch was committed.",
+            "A second container stands by. The working one is killed, whatever it is doing. When its lease has run "
+            "out, the other one continues after the last batch that was committed.",
         )
         victim = self._victim()
         self._screen.command(f"kill -9 {victim.pid}")
@@ -156,25 +158,25 @@ class Tour:
         victim.kill()
         holder = self._until_another_works(victim)
         seconds = time.monotonic() - begin
-        self._screen.say(f"Process {holder.pid} goes on, {seconds:.1f} s later.")
+        self._screen.say(f"Process {holder.pid} continues, {seconds:.1f} s later.")
         self._measured(
-            "kill -9: the job goes on", f"another container went on after {seconds:.1f} s", holder.code is None
+            "kill -9: the job continues", f"another container continued after {seconds:.1f} s", holder.code is None
         )
         self._containers.append(self._background("container", JOB))
 
     def _freeze(self) -> None:
         self._screen.chapter(
             "A frozen container can't write any more",
-            "Worse than a process that dies is one that hangs, is taken for dead, and wakes up later. This one is "
+            "Worse than a process that dies is one that hangs, is presumed dead, and wakes up later. This one is "
             "stopped in the middle of a batch. Before another one takes over, its outputs are fenced.",
         )
         victim = self._victim()
-        self._screen.command(f"kill -STOP {victim.pid}, and all that it has started")
+        self._screen.command(f"kill -STOP {victim.pid}  # and everything that it has started")
         victim.freeze()
         begin = time.monotonic()
         try:
             holder = self._until_another_works(victim)
-            self._screen.say(f"Process {holder.pid} goes on, {time.monotonic() - begin:.1f} s later. Wake the first:")
+            self._screen.say(f"Process {holder.pid} continues, {time.monotonic() - begin:.1f} s later. Wake the first:")
             self._screen.command(f"kill -CONT {victim.pid}")
         finally:
             victim.wake()
@@ -183,25 +185,27 @@ class Tour:
         self._screen.output(why or victim.text[-300:])
         self._measured(
             "a container that was frozen is fenced, and can't write",
-            f"it woke, was refused, and ended with exit code {victim.code}; see below for what was written twice",
+            f"it woke, was refused, and ended with exit code {victim.code}; duplicates are counted below",
             victim.code == FencedError.exit_code,
         )
 
     def _drain(self) -> None:
         self._screen.chapter(
             "A drain emits every open window",
-            "No more flights arrive. The job finishes all there is, emits the windows that are still open, and ends.",
+            "No more flights arrive. The job processes those that are left, emits the windows that are still open, and "
+            "ends.",
         )
         self._arrivals.stop()
-        before = outputs.window_count(self._system)
-        begin = time.monotonic()
-        self._call("drain", JOB, "--up-to", "latest")
+        drain = ("drain", JOB, "--up-to", "latest")
+        self._announce(*drain)
+        before, begin = outputs.window_count(self._system), time.monotonic()
+        self._run(*drain)
         seconds = time.monotonic() - begin
         after = outputs.window_count(self._system)
         self._screen.chapter(
             "Checked against the data itself",
-            f"{self._arrivals.count:,} flights went in. What came out is compared with them, hour by hour and flight "
-            "by flight:",
+            f"{self._arrivals.count:,} flights went in. The outputs are compared with them, hour by hour and flight by "
+            "flight:",
         )
         result = outputs.compared(self._system, self._arrivals.written)
         state = self._status().state
@@ -223,8 +227,18 @@ class Tour:
         self._rows.append((promise, measure, agrees))
 
     def _call(self, *words: str) -> None:
-        """Run a verb, and show its output."""
+        """Show a verb, then run it."""
+        self._announce(*words)
+        self._run(*words)
+
+    def _announce(self, *words: str) -> None:
+        """Show a verb, which is about to be run. With ``--step`` this waits, for however long somebody takes to read,
+        so whatever is measured begins only afterwards.
+        """
         self._screen.command(f"anabranch {' '.join(words)}")
+
+    def _run(self, *words: str) -> None:
+        """Run a verb, and show its output."""
         self._screen.output(self._processes.run(*words, meanwhile=self._check))
 
     def _background(self, *words: str) -> Process:
@@ -305,7 +319,7 @@ class Tour:
             return look()
 
         def late() -> OutOfTimeError:
-            return OutOfTimeError(f"after {_WITHIN:g} s it isn't so that {aim}", _KEEP)
+            return OutOfTimeError(f"waited in vain for {_WITHIN:g} s until {aim}", _KEEP)
 
         return wait_until(checked, _WITHIN, late, _LOOK)
 
@@ -323,5 +337,5 @@ class Tour:
             if process.code != FencedError.exit_code:
                 raise AnabranchError(f"anabranch {process.name} ended with {process.code}:\n{process.text[-2000:]}")
             self._victims.append(process)
-            self._screen.say("A container wasn't heard in time, as this machine is busy. Another one:")
+            self._screen.say("A container lost its lease because this machine is busy. Another one is started:")
             self._containers.append(self._background("container", JOB))

@@ -73,7 +73,7 @@ def price(row):
 
 rows.map(price, schema="price int").write("out")
 """,
-        (r"map 'map' \(failing\.py:\d+\) raised KeyError: 'x'", r"at failing\.py:\d+ in price", "offset", "mend the"),
+        (r"map 'map' \(failing\.py:\d+\) raised KeyError: 'x'", r"at failing\.py:\d+ in price", "offset", "fix the"),
         settings={"job__on_error": "fail"},
     ),
     "user code in the driver": Failing(
@@ -83,7 +83,7 @@ def ratio(frame):
 
 rows.transform(ratio).write("out")
 """,
-        (r"transform 'transform' \(failing\.py:\d+\) raised KeyError: 'ratio'", "mend the function"),
+        (r"transform 'transform' \(failing\.py:\d+\) raised KeyError: 'ratio'", "fix the function"),
         code=2,
         by_lane=False,
     ),
@@ -122,7 +122,7 @@ def crash(row):
 
 rows.map(crash, schema="n int").write("out")
 """,
-        (r"map 'map' \(failing\.py:\d+\): the worker died on it 3 times", "killed by SIGSEGV", "mend the function"),
+        (r"map 'map' \(failing\.py:\d+\): the worker died on it 3 times", "killed by SIGSEGV", "fix the function"),
         settings={"job__on_error": "fail"},
     ),
     "import on a worker": Failing(

@@ -124,7 +124,7 @@ class Speeds:
     """How fast the job is with each factor, worked out once a trace."""
 
     def __init__(self, work: Work) -> None:
-        self._work = work
+        self.work = work
         self._hot: dict[int, tuple[float, float]] = {}
 
     def hot(self, factor: int) -> float:
@@ -136,7 +136,7 @@ class Speeds:
 
     def function(self, factor: int, now: float) -> float:
         """Seconds that functions hold the lane up, a record."""
-        work, cost = self._work, self._work.cost(now)
+        work, cost = self.work, self.work.cost(now)
         partition = max(map(sum, work.shares))
         if work.cpu:
             return cost * partition
@@ -146,7 +146,7 @@ class Speeds:
     def of(self, factor: int, now: float) -> float:
         """Seconds a record."""
         function = self.function(factor, now)
-        return max(function, self._work.jvm) if self._work.pipelined else function + self._work.jvm
+        return max(function, self.work.jvm) if self.work.pipelined else function + self.work.jvm
 
     def rate(self, factor: int, now: float = 0.0) -> float:
         """Records a second, in batches that are as long as they should be."""
@@ -154,7 +154,7 @@ class Speeds:
 
     def _of(self, factor: int) -> tuple[float, float]:
         if factor not in self._hot:
-            self._hot[factor] = hottest(self._work, factor), skew(self._work, factor)
+            self._hot[factor] = hottest(self.work, factor), skew(self.work, factor)
         return self._hot[factor]
 
 
@@ -225,7 +225,7 @@ class Simulated:
             batch.done = min(batch.rows, batch.done + rows)
             if batch.rows - batch.done < 1e-6:
                 batch.done = batch.rows
-            work = self.speeds._work
+            work = self.speeds.work
             own = function if work.cpu else work.cost(now) * self.speeds.hot(self.factor)
             self._hot += rows * own
             batch.functions += rows * (function if not work.pipelined or function >= work.jvm else 0.0)

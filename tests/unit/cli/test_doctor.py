@@ -109,7 +109,7 @@ def test_what_binary_formats_take(look: Look, tmp_path: Path, monkeypatch: pytes
         found = look(bound)
         assert found["spark-avro"][0] == ok
         assert found["spark-avro"][1].startswith("org.apache.spark:spark-avro_2.13:4.1.1")
-    assert "can't be had from the Maven repository here" in found["spark-avro"][1]
+    assert "isn't available from the Maven repository here" in found["spark-avro"][1]
     avro.parent.mkdir(parents=True)
     avro.touch()
     assert look(bound)["spark-avro"] == (True, str(avro))
@@ -135,12 +135,12 @@ def test_the_connector_is_asked_for_where_a_job_on_kafka_would_need_it(
     ok, said = look('[systems]\ndefault = "kafka"')["kafka connector"]
     assert not ok
     assert said.startswith(
-        f"{jars.of_pyspark()}, the Kafka connector of the PySpark that is installed, can't be had from the Maven "
-        "repository here"
+        f"{jars.of_pyspark()}, the Kafka connector of the PySpark that is installed, isn't available from the "
+        "Maven repository here"
     )
     assert "anabranch jars fetch" in said
     ok, said = look('[systems]\ndefault = "kafka"\n[systems.kafka]\npackages = "a:b:1"')["kafka connector"]
-    assert (ok, said.split(" can't")[0]) == (False, "a:b:1")
+    assert (ok, said.split(" isn't")[0]) == (False, "a:b:1")
     maven.write_text("#!/bin/sh\nexit 0\n")
     assert look('[systems]\ndefault = "kafka"')["kafka connector"][0]
 

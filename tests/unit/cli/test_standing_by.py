@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from anabranch.cli import container, warming
+from anabranch.cli import warming
+from anabranch.cli.warm_up import WarmUp
 from anabranch.errors import JobFailedError
 from anabranch.spark.session import cluster
+from tests.unit.coordinator.helpers import wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -20,11 +22,11 @@ def _here(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_says_when_it_is_warm(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     done = threading.Event()
     monkeypatch.setattr(warming, "warm", lambda spark, leaving: done.set())
-    with container._Warming("session") as begun:
+    with WarmUp("session") as begun:
         begun.begin()
-        begun._thread.join(10)
+        wait_for(lambda: begun.is_done)
     assert done.is_set()
-    assert capsys.readouterr().err == "a throw-away job has run for 0 s: warm\n"
+    assert capsys.readouterr().err == "a warm-up job has run for 0 s: warm\n"
 
 
 def test_it_says_why_it_is_not(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,11 +34,11 @@ def test_it_says_why_it_is_not(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         raise JobFailedError("the disk is full")
 
     monkeypatch.setattr(warming, "warm", fail)
-    with container._Warming("session") as begun:
+    with WarmUp("session") as begun:
         begun.begin()
-        begun._thread.join(10)
+        wait_for(lambda: begun.is_done)
     assert capsys.readouterr().err == (
-        "warning: the throw-away job failed, so the first batches will take longer: the disk is full\n"
+        "warning: the warm-up job failed, so the first batches will take longer: the disk is full\n"
     )
 
 
@@ -51,10 +53,10 @@ def test_it_is_over_with_the_seat_and_at_the_end_is_waited_for(
         raise JobFailedError("the session has ended")
 
     monkeypatch.setattr(warming, "warm", warm)
-    with container._Warming("taken") as begun:
+    with WarmUp("taken") as begun:
         begun.begin()
-    begun._thread.join(10)
-    with container._Warming("told to end") as begun:
+    wait_for(lambda: begun.is_done)
+    with WarmUp("told to end") as begun:
         begun.begin()
         begun.end()
         assert ended == ["taken", "told to end"]
@@ -63,7 +65,7 @@ def test_it_is_over_with_the_seat_and_at_the_end_is_waited_for(
 
 def test_it_does_nothing_on_a_cluster(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(warming, "warm", lambda spark, leaving: 1 / 0)
-    with container._Warming("cluster") as begun:
+    with WarmUp("cluster") as begun:
         begun.begin()
-        begun._thread.join(10)
+        wait_for(lambda: begun.is_done)
     assert capsys.readouterr().err == ""

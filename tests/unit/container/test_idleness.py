@@ -201,6 +201,6 @@ def test_a_lane_says_that_it_is_idle_but_not_with_a_batch_that_has_records() -> 
     positions: tuple[dict[str, dict[int, int]], ...] = ({}, {"s0": {0: 1}}, {"s0": {0: 1}})
     for number, (begins, ends) in enumerate(itertools.pairwise(positions)):
         lane.batches[number] = Batch(number, begins, ends, Progress(idle=frozenset({str(source)})))
-        lane._run(lane.batches[number], None)
+        lane.run(lane.batches[number], None)
     told, _ = site.log.controls("s1", 0, -1, 1)
     assert [each["idle"] for each in told] == [False, True]

@@ -28,12 +28,12 @@ TOLD = {
     "flat_map": (
         "flat_map 'flat-map' (test_lanes.py:168) raised TypeError: 'int' object is not iterable, on offsets 0 to 4 of "
         "partition 0\n"
-        "  mend the function; the lane goes on from this batch at the next run"
+        "  fix the function; the lane continues from this batch at the next run"
     ),
     "foreach_batch": (
         "foreach_batch 'foreach-batch' (test_lanes.py:174) raised ValueError: no report of 5 rows at "
         "test_lanes.py:150 in broken_report, on batch 0\n"
-        "  mend the function; the lane goes on from this batch at the next run"
+        "  fix the function; the lane continues from this batch at the next run"
     ),
     "divide_by_zero": (
         "[DIVIDE_BY_ZERO] Division by zero. Use `try_divide` to tolerate divisor being 0 and return NULL instead. "
@@ -60,7 +60,7 @@ def test_every_sample_is_told_of() -> None:
 
 
 def test_a_python_error_that_is_not_ours_is_told_by_its_last_line() -> None:
-    text = re.sub(r"anabranch\.errors\.OperatorError: .*\n.*mend.*", "KeyError: 'dest'", sample("foreach_batch"))
+    text = re.sub(r"anabranch\.errors\.OperatorError: .*\n.*fix.*", "KeyError: 'dest'", sample("foreach_batch"))
     assert "anabranch.errors" not in text
     assert error_text.explain(RuntimeError(text)).splitlines()[0] == "KeyError: 'dest'"
 

@@ -40,7 +40,7 @@ def test_a_failure_of_the_surroundings_is_waited_out(text: str, name: str) -> No
     found = surroundings.awaited(f"Traceback (most recent call last)\n{text}\n")
     assert found is not None
     assert found.name == name
-    assert "by itself" in found.cure
+    assert "without intervention" in found.cure
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ class Coping(Worker):
         self.second += 1
         return super().turn()
 
-    def _do(self, one: Any) -> None:
-        super()._do(one)
+    def do(self, one: Any) -> None:
+        super().do(one)
         told = self.reports[one.lane.id]
         if told.phase == "running":
             figures = {"working": self.working, "span": 30.0, "rows": self.second}

@@ -52,10 +52,10 @@ class Drainer(Worker):
         self.places = dict(places or {})
         self.slow: set[str] = set()
 
-    def _do(self, one: WantedLane) -> None:
+    def do(self, one: WantedLane) -> None:
         lane, how = one.lane, one.draining
         if how is None or lane.id in self.slow:
-            super()._do(one)
+            super().do(one)
             return
         at = {str(w): max(self.places.get(lane.id, self.read), _begin(lane, w)) for w in wholes(lane.ssps)}
         if how.until is not None:

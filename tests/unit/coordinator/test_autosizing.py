@@ -368,8 +368,8 @@ class Slow(Coping):
 
     backlog = 30_000
 
-    def _do(self, one: Any) -> None:
-        super()._do(one)
+    def do(self, one: Any) -> None:
+        super().do(one)
         told = self.reports[one.lane.id]
         if told.phase != "running":
             return

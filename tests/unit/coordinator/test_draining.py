@@ -215,7 +215,7 @@ def test_another_deployment_begins_where_all_was_taken_in(coordinator: Coordinat
     assert len(new) == len(old)
     assert not {lane.id for lane in new} & {lane.id for lane in old}
     for lane in new:
-        assert lane.may_start
+        assert lane.start_is_known
         assert not lane.predecessors
         assert set(lane.upstream) <= {each.id for each in new}
         assert {p.offset for p in lane.starting} == {40 if lane.upstream else 10}

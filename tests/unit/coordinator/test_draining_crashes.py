@@ -47,8 +47,8 @@ class Deaths:
 
 def drained(deaths: Deaths, monkeypatch: pytest.MonkeyPatch) -> tuple[int, set[int]]:
     """Let a job drain; gives how often a coordinator died, and where the lanes that read sources have ended."""
-    write = Store._writing
-    monkeypatch.setattr(Store, "_writing", lambda store, *happened: deaths.writing(write, store, *happened))
+    write = Store.writing
+    monkeypatch.setattr(Store, "writing", lambda store, *happened: deaths.writing(write, store, *happened))
     store = Store("sqlite://")
     coordinator = Coordinator(store, Clock(), grace=5.0, first=lambda: 0)
     worker = running(coordinator)

@@ -234,8 +234,7 @@ def test_how_many_there_are(tmp_path: Path) -> None:
     assert counted("j", settings, ["embedded/in", "embedded/none"]) == {"embedded/in": 3, "embedded/none": 0}
 
 
-def test_a_thread_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("anabranch.coordinator.input_monitor._EVERY", 0.01)
+def test_a_thread_looks() -> None:
     looks = []
 
     class Broken:
@@ -243,7 +242,7 @@ def test_a_thread_looks(monkeypatch: pytest.MonkeyPatch) -> None:
             looks.append(time.monotonic())
             raise AnabranchError("it can't", "")
 
-    with InputMonitor(Broken()):
+    with InputMonitor(Broken(), every=0.01):
         wait_for(lambda: len(looks) > 2)
     ended = len(looks)
     time.sleep(0.05)

@@ -42,12 +42,9 @@ def make(tmp_path: Path) -> Iterator[Callable[[str], Processes]]:
 
     yield processes
     for lock in tmp_path.glob("*/*.lock"):
-        if made and made[0].ended(lock.parent.name, lock.stem) is None:
-            made[0].kill(lock.parent.name, lock.stem)
-    for one in made:
-        for child in one._children.values():
-            child.kill()
-            child.wait()
+        for one in made:
+            one.kill(lock.parent.name, lock.stem)
+            until(lambda one=one, lock=lock: one.ended(lock.parent.name, lock.stem))  # type: ignore[misc]
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -58,7 +55,7 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def pid_of(processes: Processes, execution: str) -> int:
-    pid = processes._pid(JOB, execution)
+    pid = processes.pid(JOB, execution)
     assert pid is not None
     return pid
 
@@ -128,7 +125,7 @@ def test_a_lock_that_a_child_has_inherited_says_nothing_once_the_process_is_gone
     until(
         lambda: processes.ended(JOB, execution) == ProcessEnd(0, processes.log_of(JOB, execution).read_text().strip())
     )
-    assert not make(RESTS)._lives(JOB, execution)
+    assert not make(RESTS).lives(JOB, execution)
     os.kill(int(processes.log_of(JOB, execution).read_text()), signal.SIGKILL)
 
 
@@ -151,8 +148,8 @@ def test_a_process_of_another_machine_is_not_signalled(make: Callable[[str], Pro
     other = make(RESTS)
     other.kill(JOB, execution)
     assert other.found() == {JOB: {execution: True}}
-    with pytest.raises(subprocess.TimeoutExpired):
-        processes._children[execution].wait(0.3)
+    time.sleep(0.3)
+    assert processes.ended(JOB, execution) is None
 
 
 def test_a_number_of_logs_is_kept_and_those_of_the_living_always(
@@ -198,8 +195,8 @@ class Launched:
 
     @property
     def crew(self) -> Crew:
-        assert self.launcher._crews is not None
-        return self.launcher._crews[JOB]
+        assert self.launcher.crews is not None
+        return self.launcher.crews[JOB]
 
     def ask(self, execution: str) -> None:
         self.coordinator.register(Registration(job=JOB, execution=execution, host="here", pid=5, instance=execution))
@@ -317,7 +314,7 @@ def test_containers_of_a_job_that_has_ended_are_ended(make: Callable[[str], Proc
         job.clock.at += 80.0
         job.turn()
     until(lambda: not job.living)
-    until(lambda: job.turn() or not job.launcher._crews)
+    until(lambda: job.turn() or not job.launcher.crews)
     assert job.news[2:4] == ["told container process to end"] * 2
     assert job.news[4:6] == ["killed container process"] * 2
 
@@ -342,7 +339,7 @@ def test_no_token_is_handed_over_but_where_it_is_and_settings_of_jobs_are_not(
     monkeypatch.setenv("ANABRANCH__COORDINATOR__PERIOD", "1 second")
     monkeypatch.setenv("ANABRANCH__SPARK__MEMORY", "1g")
     settings = CoordinatorSettings(token="opensesame", logs=tmp_path)
-    processes = verb._launcher(settings, "http://a:1,http://b:2", Path("some.toml"))._processes
+    processes = verb.launcher_of(settings, "http://a:1,http://b:2", Path("some.toml")).processes
     command = processes.command(JOB)
     assert "opensesame" not in " ".join(command)
     assert command[-5:] == [JOB, "--coordinator", "http://a:1,http://b:2", "--config", str(Path("some.toml").resolve())]
@@ -351,7 +348,7 @@ def test_no_token_is_handed_over_but_where_it_is_and_settings_of_jobs_are_not(
     assert processes.environment["ANABRANCH__SPARK__MEMORY"] == "1g"
     assert "ANABRANCH__JOB__FACTOR" not in processes.environment
     made = CoordinatorSettings(token_file=tmp_path / "token", logs=tmp_path)
-    environment = verb._launcher(made, "http://a:1", None)._processes.environment
+    environment = verb.launcher_of(made, "http://a:1", None).processes.environment
     assert environment["ANABRANCH__COORDINATOR__TOKEN"] == f"${{file:{tmp_path}/token}}"
 
 

@@ -57,7 +57,7 @@ def test_the_slowest_lane_counts_and_where_nothing_closes_nothing_stands_still()
     ],
 )
 def test_how_lanes_begin_that_follow_others(following: list[Lane], how: Kind) -> None:
-    assert pause_estimate.kind([lane("a"), lane("b", seat="1")], following) is how
+    assert pause_estimate.kind_of([lane("a"), lane("b", seat="1")], following) is how
 
 
 def test_a_plan_tells_the_pause_and_which_seats_are_free() -> None:

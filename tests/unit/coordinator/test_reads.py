@@ -219,7 +219,8 @@ def test_whoever_waits_for_events_hears_them_at_once(coordinator: Coordinator, a
         ("coordinator", "output stood still for 1.6 s", "change"),
         ("coordinator", "lane 0-1a2b is fenced", "fence"),
         ("delays:0:41", "lane 0-1a2b runs", "lane"),
-        ("coordinator", "lane 0-1a2b may start", "lane"),
+        ("coordinator", "lane 0-1a2b has its start offsets", "lane"),
+        ("coordinator", "lane 0-1a2b may start", "lane"),  # as events said before
         ("delays:0:41", "took seat 0", "seat"),
         ("coordinator", "delays:0:41 has lost its seat", "seat"),
         ("user", "drain, up to latest", "drain"),

@@ -345,7 +345,7 @@ def test_a_job_is_scaled_after_it_was_rewound(coordinator: Coordinator, store: S
         (clear({}), "no positions to rewind to"),
         (clear("latest"), "'latest' is no place to rewind to"),
         (clear("2026-01-01T10:00:00"), "has no offset from UTC"),
-        (clear("2999-01-01T10:00:00Z"), "is yet to come"),
+        (clear("2999-01-01T10:00:00Z"), "is in the future"),
         (clear("2025-01-01T10:00:00Z"), "no record that job 'j' reads has the time"),
     ],
 )

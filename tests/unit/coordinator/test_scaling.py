@@ -29,7 +29,7 @@ def test_a_container_hears_of_coming_lanes_until_they_are_wanted(coordinator: Co
     told = coordinator.scale(JOB, ScaleRequest(factor=4))
     answer = worker.seat.beat(*worker.reports.values())
     assert {each.id for each in answer.coming} == {each.id for each in told.lanes}
-    assert {(each.epoch, each.may_start) for each in answer.coming} == {(1, False)}
+    assert {(each.epoch, each.start_is_known) for each in answer.coming} == {(1, False)}
     assert {one.closing for one in answer.wanted} == {True}
     worker.closes = True
     worker.turns(1)
@@ -170,7 +170,7 @@ def test_more_containers_and_fewer(coordinator: Coordinator) -> None:
         first.turn()
         answer = second.seat.beat(*second.reports.values())
         for one in answer.wanted:
-            second._do(one)
+            second.do(one)
     assert answer.done
     lanes = open_lanes(coordinator)
     assert {lane.seat for lane in lanes} == {"0"}

@@ -40,7 +40,7 @@ class Worker:
         """A beat, and what it is told is done at once."""
         answer = self.seat.beat(*self.reports.values())
         for one in answer.wanted:
-            self._do(one)
+            self.do(one)
         wanted = {one.lane.id for one in answer.wanted}
         self.reports = {name: told for name, told in self.reports.items() if name in wanted}
         return answer.wanted
@@ -49,7 +49,7 @@ class Worker:
         for _ in range(count):
             self.turn()
 
-    def _do(self, one: WantedLane) -> None:
+    def do(self, one: WantedLane) -> None:
         lane, phase = one.lane, "running"
         begins = {str(whole): 0 for whole in wholes(lane.ssps)}
         for position in lane.starting:

@@ -362,7 +362,7 @@ class Running:
         pending = last is not None and last.number > self.committed
         self._publishing.time.begin(last, pending)
         if pending and last is not None:
-            self._run(last, None)
+            self.run(last, None)
 
     def batch(self, wanted: Sequence[int], death: str | None) -> bool:
         """Plan and run one more batch; False when there is nothing to run one for."""
@@ -379,7 +379,7 @@ class Running:
         number, held = (0, {}) if last is None else (last.number + 1, last.ends)
         self._tell(number, kept)
         self.batches[number] = Batch(number, held, _by_stream(ends), kept)
-        self._run(self.batches[number], death)
+        self.run(self.batches[number], death)
         return True
 
     def _positions(self) -> dict[SSP, int]:
@@ -390,7 +390,7 @@ class Running:
         unread = [row.at for ssp, at in self._positions().items() for row in self.site.unread(ssp, at)]
         self.site.told.append(Told(self.lane, batch, now.watermark, unread))
 
-    def _run(self, batch: Batch, death: str | None) -> None:
+    def run(self, batch: Batch, death: str | None) -> None:
         if death == PLANNED:
             raise Killed
         rows = {ssp: self._read(batch, ssp) for ssp in self.ssps}

@@ -59,7 +59,7 @@ def test_what_cannot_be_had_leaves_the_cache_as_it_was(served: tuple[Path, Repos
         error, text = AnabranchError, "has no other/other/2-3/other-2-3.jar: HTTP status 404"
     elif kind == "damaged":
         jar.write_bytes(b"another jar")
-        error, text = DamagedError, "isn't the jar that anabranch was tried with"
+        error, text = DamagedError, "isn't the jar that anabranch was tested with"
     else:
         source = Repository("http://127.0.0.1:1", "a test")
         error, text = UnreachableError, "can't be fetched from http://127.0.0.1:1 (a test): "

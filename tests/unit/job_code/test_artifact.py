@@ -233,7 +233,13 @@ def test_too_much_names_the_three_largest_and_is_not_read(repo: Path, monkeypatc
     for name, size in sizes.items():
         with (repo / name).open("wb") as file:
             file.truncate(size)
-    monkeypatch.setattr(artifact, "_read", None)
+    read_bytes = Path.read_bytes
+
+    def read(path: Path) -> bytes:
+        assert path.name not in sizes, f"{path} is read"
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read)
     with pytest.raises(UsageError) as error:
         artifact.pack(repo)
     assert "70.0 MB to pack, at most 50 MB" in error.value.what

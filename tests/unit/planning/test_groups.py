@@ -68,7 +68,7 @@ def test_a_group_holds_only_the_sources_that_lead_to_its_outputs() -> None:
     a, b = job.read("a", key="k int"), job.read("b", key="k int")
     a.merge(b).write("both")
     b.agg(n="count(*)").write("n")
-    assert [g.sources for g in cut(job)] == [(a._node, b._node), (b._node,)]
+    assert [sources for _, _, sources, _ in shape(job)] == [["a", "b"], ["b"]]
 
 
 def test_branches_and_where_they_meet_again() -> None:

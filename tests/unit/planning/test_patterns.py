@@ -254,7 +254,7 @@ class World:
     def _count(self, lane: Lane, whole: SSP, key: bytes) -> None:
         """Into state that the lane has of that key; nobody else has any."""
         row = (lane.numbers[str(whole)], key)
-        mine = [each.id for each in self.lanes.values() if each.state is not LaneState.CLOSED and self._has(each, row)]
+        mine = [each.id for each in self.lanes.values() if each.state is not LaneState.CLOSED and self.has(each, row)]
         assert mine == [lane.id]
         self.state[lane.id].append(row)
         stage = self.model.stages[0]
@@ -265,7 +265,7 @@ class World:
         return index == number * self.model.factor + part
 
     @staticmethod
-    def _has(lane: Lane, row: tuple[int, bytes]) -> bool:
+    def has(lane: Lane, row: tuple[int, bytes]) -> bool:
         return lane.stateful and bucket(row[1], 0, lane.factor) in owned(lane).get(row[0], ())
 
     def _begin(self, lane: Lane) -> None:
@@ -350,7 +350,7 @@ def test_a_key_stays_in_its_task_and_each_message_is_taken_once_whatever_comes(
         for lane in open_lanes(world.lanes.values())
         if lane.stateful
         for row in world.state[lane.id]
-        if world._has(lane, row)
+        if world.has(lane, row)
     )
     assert held.total() == len(every) // len(KINDS)
 

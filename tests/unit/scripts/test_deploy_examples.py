@@ -177,8 +177,8 @@ def test_the_image_runs_what_it_is_told_or_an_executor() -> None:
 
 
 def test_everybody_waits_longer_than_a_container_needs_to_end() -> None:
-    promised = container._STOPS_WITHIN
-    assert promised > reconciler._ENDS_WITHIN
+    promised = container.STOPS_WITHIN
+    assert promised > reconciler.ENDS_WITHIN
     assert pod_spec("delays-container")["terminationGracePeriodSeconds"] > promised
     assert float(unit(DEPLOY / "systemd" / "anabranch-container@.service")["TimeoutStopSec"]) > promised
     assert promised < launch_policy.ENDS_WITHIN

@@ -194,7 +194,7 @@ def test_what_a_page_for_users_cites(text: str, expected: list[str]) -> None:
     [
         ("`model/lane.py` `src/anabranch/model/lane.py` `systems/kafka/` `coordinator/states/*.py`", []),
         ("`model/no.py` `nowhere/`", ["model/no.py", "nowhere/"]),
-        ("`model/lane.py::Lane` `model/lane.py::Lane.may_start` `model/lane.py::open_lanes`", []),
+        ("`model/lane.py::Lane` `model/lane.py::Lane.start_is_known` `model/lane.py::open_lanes`", []),
         ("`model/lane.py::Lane.no` `model/no.py::Lane`", ["model/lane.py::Lane.no", "model/no.py::Lane"]),
         ("`anabranch.model.lane` `anabranch.model.lane.Lane.state` `anabranch.Job`", []),
         ("`anabranch.model.no` `anabranch.model.lane.No`", ["anabranch.model.no", "anabranch.model.lane.No"]),

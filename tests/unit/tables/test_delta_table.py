@@ -10,6 +10,7 @@ import deltalake
 import polars as pl
 import pyarrow as pa
 import pytest
+from deltalake.exceptions import CommitFailedError
 from deltalake.schema import PrimitiveType
 
 from anabranch.config import OutputSettings
@@ -41,15 +42,15 @@ def test_a_fence_between_the_look_and_the_commit_is_met(
 ) -> None:
     """The protocol's own check: both name the lane's id, and the one that comes late has not seen the other."""
     committed(table, owner(1), 0, [1])
-    looked = table._table
+    look = deltalake.DeltaTable
 
-    def slowly() -> object:
-        monkeypatch.setattr(table, "_table", looked)
-        seen = looked()
+    def slowly(path: Path) -> deltalake.DeltaTable:
+        monkeypatch.setattr(deltalake, "DeltaTable", look)
+        seen = look(path)
         opened(tmp_path).fence(owner(2), new=None)
         return seen
 
-    monkeypatch.setattr(table, "_table", slowly)
+    monkeypatch.setattr(deltalake, "DeltaTable", slowly)
     with pytest.raises(FencedError, match="epoch 2 has taken over"):
         committed(table, owner(1), 1, [2])
     assert ids(tmp_path) == [1]
@@ -87,9 +88,13 @@ def test_a_table_that_others_change_all_the_time_is_told(
     table: DeltaFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may be better the next time: the error isn't final."""
+
+    def loses(*_: object, **__: object) -> None:
+        raise CommitFailedError("others were first")
+
     parts = written(table, owner(1), [1])
     with monkeypatch.context() as patch:
-        patch.setattr(table, "_committed", lambda *_: False)
+        patch.setattr(deltalake.DeltaTable, "create_write_transaction", loses)
         with pytest.raises(AnabranchError, match="is being changed by somebody else") as caught:
             table.commit(owner(1), 0, parts)
     assert not is_final(caught.value)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table import Table
 from pyiceberg.transforms import DayTransform
@@ -61,15 +63,15 @@ def test_a_fence_between_the_look_and_the_commit_is_met(
     """pyiceberg itself would commit on top of what it has not looked at."""
     committed(table, owner(1), 0, [1])
     parts = written(table, owner(1), [2])
-    looked = table._loaded
+    look = SqlCatalog.load_table
 
-    def slowly() -> Table:
-        monkeypatch.setattr(table, "_loaded", looked)
-        seen = looked()
+    def slowly(*named: Any) -> Table:
+        monkeypatch.setattr(SqlCatalog, "load_table", look)
+        seen = look(*named)
         opened(tmp_path).fence(owner(2), new=None)
         return seen
 
-    monkeypatch.setattr(table, "_loaded", slowly)
+    monkeypatch.setattr(SqlCatalog, "load_table", slowly)
     with pytest.raises(FencedError, match="epoch 2 has taken over"):
         table.commit(owner(1), 1, parts)
     assert ids(tmp_path) == [1]
@@ -104,10 +106,14 @@ def test_a_table_that_others_change_all_the_time_is_told(
     table: IcebergTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may be better the next time: the error isn't final."""
+
+    def loses(*_: object) -> None:
+        raise CommitFailedException("others were first")
+
     parts = written(table, owner(1), [1], [2])
     with monkeypatch.context() as patch:
-        patch.setattr(table, "_committed", lambda *_: False)
-        patch.setattr("anabranch.tables.iceberg._LONGEST_WAIT", 0.0)
+        patch.setattr(SqlCatalog, "commit_table", loses)
+        patch.setattr("anabranch.tables.iceberg.LONGEST_WAIT", 0.0)
         with pytest.raises(AnabranchError, match="is being changed by somebody else") as caught:
             table.commit(owner(1), 0, parts)
     assert not is_final(caught.value)
@@ -120,16 +126,15 @@ def test_a_commit_whose_answer_is_lost_happens_once(
     table: IcebergTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: type[Exception]
 ) -> None:
     """It was sent again on the way and refused; or nobody knows."""
-    catalog: Catalog = table._catalog()
-    commit = catalog.commit_table
+    commit = SqlCatalog.commit_table
 
-    def lost(*given: object) -> None:
-        commit(*given)  # type: ignore[arg-type]
+    def lost(*given: Any) -> None:
+        commit(*given)
         raise told("lost")
 
     parts = written(table, owner(1), [1])
     with monkeypatch.context() as patch:
-        patch.setattr(catalog, "commit_table", lost)
+        patch.setattr(SqlCatalog, "commit_table", lost)
         if told is CommitFailedException:
             table.commit(owner(1), 0, parts)
         else:

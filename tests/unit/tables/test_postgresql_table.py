@@ -151,7 +151,8 @@ def test_rows_of_a_worker_that_writes_late_are_never_seen(url: str, connection: 
 def test_a_server_that_is_restarted_in_the_middle_of_a_batch(how: signal.Signals) -> None:
     """After a crash what was staged is gone, and it is told; written once more, it is there once."""
     with postgres.serving() as server:
-        made = table(server.new_database())
+        url = server.new_database()
+        made = table(url)
         committed(made, owner(1), 0, [1])
         parts = written(made, owner(1), [2, 3])
         busy = made.writer(owner(1), SCHEMA)
@@ -165,7 +166,7 @@ def test_a_server_that_is_restarted_in_the_middle_of_a_batch(how: signal.Signals
         with pytest.raises(AnabranchError, match=r"the connection to output orders, .* was lost"):
             written_on(busy)
         committed(made, owner(1), 1, [2, 3])
-        with psycopg.connect(made._given.url) as connection:
+        with psycopg.connect(url) as connection:
             assert connection.execute("select id from orders order by id").fetchall() == [(1,), (2,), (3,)]
 
 
@@ -194,7 +195,7 @@ def test_what_is_wrong_is_told(url: str, connection: psycopg.Connection[Any], mo
     connection.execute("alter table orders add check (id < 10)")
     with pytest.raises(ConflictError, match=r"doesn't take a row: .* violates check constraint"):
         committed(made, owner(1), 0, [1, 10])
-    monkeypatch.setitem(session._LIMITS, "lock_timeout", "300ms")
+    monkeypatch.setitem(session.LIMITS, "lock_timeout", "300ms")
     with connection.transaction():
         connection.execute("lock table orders in access exclusive mode")
         with pytest.raises(AnabranchError, match="is held up by somebody else"):

@@ -198,10 +198,10 @@ def test_a_table_is_only_written(tmp_path: Path, name: str, told: str | None) ->
     job = Job("shop")
     job.read("orders", schema="id int").write("large")
     if told is None:
-        preparation._check_tables(job.graph, Systems(settings))
+        preparation.check_tables(job.graph, Systems(settings))
         return
     with pytest.raises(ConfigError, match=told):
-        preparation._check_tables(job.graph, Systems(settings))
+        preparation.check_tables(job.graph, Systems(settings))
 
 
 def test_a_container_that_writes_a_table_of_a_users_class_stops_without_its_coordinator() -> None:
@@ -210,7 +210,7 @@ def test_a_container_that_writes_a_table_of_a_users_class_stops_without_its_coor
     job.read("orders", schema="id int").write("large")
     for to, survives in (("parquet", True), ("mine:Table", False)):
         settings = Settings(outputs={"large": OutputSettings(to=to)})
-        assert container._survives(job.graph, settings) is survives
+        assert container.survives(job.graph, settings) is survives
 
 
 def test_a_coordinator_fences_what_it_can_import(tmp_path: Path) -> None:

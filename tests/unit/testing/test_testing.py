@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark import SparkContext
 
 from anabranch import Job
 from anabranch.config import KafkaSettings, Settings, StreamSettings, SystemsSettings
@@ -195,7 +194,7 @@ def test_names_on_a_broker_are_new_for_each_run_and_come_back_as_they_were() -> 
 
 def test_a_test_writes_no_table(tmp_path: Path) -> None:
     (tmp_path / "anabranch.toml").write_text('[outputs.orders]\nto = "parquet"\npath = "x"\n')
-    settings = running._settings(Job("shop"), tmp_path / "anabranch.toml", {}, tmp_path, None)
+    settings = running.settings_of(Job("shop"), tmp_path / "anabranch.toml", {}, tmp_path, None)
     assert settings.outputs == {}
 
 
@@ -207,7 +206,7 @@ def test_a_session_has_the_connector_where_its_jars_are_here_or_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: Any, jars: bool, default: str
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.setattr(session.running_context, "is_there", lambda: False)
     monkeypatch.setattr(session.session, "start", lambda settings: settings)
     (tmp_path / "spark-sql-kafka-0-10_2.13-4.2.0.jar").touch()
     kafka = KafkaSettings(jars=tmp_path if jars else None)
@@ -218,7 +217,7 @@ def test_a_session_has_the_connector_where_its_jars_are_here_or_needed(
 def test_a_folder_without_jars_is_told_only_to_those_who_use_kafka(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.setattr(session.running_context, "is_there", lambda: False)
     monkeypatch.setattr(session.session, "start", lambda settings: settings)
     systems = SystemsSettings(kafka=KafkaSettings(jars=tmp_path))
     started: Any = session.shared(Settings(systems=systems))

@@ -42,3 +42,34 @@ def test_an_address_is_on_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     monkeypatch.setenv("COLUMNS", "60")
     Screen().link("Look:", address := f"http://127.0.0.1:8480/ui/#/{'x' * 80}")
     assert f"   {address}\n" in capsys.readouterr().out
+
+
+def test_step_waits_for_enter_before_each_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", pressed := io.StringIO("\n\n"))
+    screen = Screen(step=True)
+    screen.command("anabranch stream create flights")
+    assert pressed.tell() == 1
+    screen.output("made")
+    screen.command("anabranch coordinator &")
+    assert pressed.tell() == 2
+    assert capsys.readouterr().out.count("press Enter") == 2
+
+
+def test_step_ends_where_nobody_can_press_enter(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    screen = Screen(step=True)
+    for command in ("first", "second"):
+        screen.command(command)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.strip() for line in lines] == ["$ first", "press Enter to run it", "$ second"]
+
+
+def test_without_step_nothing_is_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", pressed := io.StringIO("\n"))
+    Screen().command("anabranch coordinator &")
+    assert pressed.tell() == 0
+    assert "Enter" not in capsys.readouterr().out

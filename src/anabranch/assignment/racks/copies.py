@@ -20,9 +20,9 @@ from anabranch.assignment.racks.network import Network, Whole
 from anabranch.assignment.racks.shares import Bounds
 from anabranch.errors import ConfigError
 
-__all__ = ["Question", "answered"]
+__all__ = ["MOST_PAIRS", "Question", "answered"]
 
-_MOST_PAIRS = 8_000_000
+MOST_PAIRS = 8_000_000
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _warm_pairs(ask: Question) -> tuple[Whole, Whole, Whole]:
 
 def _dense_pairs(ask: Question) -> tuple[Whole, Whole, Whole]:
     size, count = len(ask.tasks), len(ask.it.slots)
-    if size * count > _MOST_PAIRS:
+    if size * count > MOST_PAIRS:
         raise ConfigError(
             f"{ask.copies} standbys of {size:,} tasks in {count:,} containers, of which a rack may have several, "
             "are too many to be placed exactly",

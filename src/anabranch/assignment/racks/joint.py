@@ -21,9 +21,9 @@ from anabranch.assignment.racks.search import Search, is_collapsed
 from anabranch.assignment.racks.shares import between
 from anabranch.assignment.racks.standby import Standbys
 
-__all__ = ["place"]
+__all__ = ["MOST_OPTIONS", "place"]
 
-_MOST_OPTIONS = 20_000
+MOST_OPTIONS = 20_000
 """Above this, the search takes more than a few seconds, so the plan is the sequential one, with a bound."""
 _ROUNDS = 5
 
@@ -64,7 +64,7 @@ def place(it: Instance) -> tuple[Placement, Standbys]:
     if not plan.copies.containers.size:
         return active.complete(it, plan.placed), plan.copies
     bound = plan.placed.cost + standby.at_least(it, tasks, copies)
-    if 2 * len(tasks) * (len(it.rack_of_place) if is_collapsed(it) else len(it.slots)) <= _MOST_OPTIONS:
+    if 2 * len(tasks) * (len(it.rack_of_place) if is_collapsed(it) else len(it.slots)) <= MOST_OPTIONS:
         rules = _rules(it)
         plan, found = _best(it, rules)
         bound = max(bound, found)

@@ -9,12 +9,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from anabranch.errors import ConfigError
 
-__all__ = ["Network", "Whole"]
+__all__ = ["LARGEST_COST", "Network", "Whole"]
 
 Whole = NDArray[np.int64]
 """An array of whole numbers."""
 
-_LARGEST = 2**62
+LARGEST_COST = 2**62
 
 
 class Network:
@@ -64,7 +64,7 @@ class Network:
         for number in range(len(costs) - 1, 0, -1):
             weights[number - 1] = weights[number] * (self._spreads[number] + 1)
         largest = sum(w * int(abs(c).max(initial=0)) for w, c in zip(weights, costs, strict=True))
-        if len(costs) > 1 and largest * (self._nodes + 2) > _LARGEST:
+        if len(costs) > 1 and largest * (self._nodes + 2) > LARGEST_COST:
             return self._in_turn()[2]
         cost = sum((w * c for w, c in zip(weights, costs, strict=True)), np.zeros_like(tails))
         return _flow(tails, heads, lower, upper, cost, np.concatenate(self._supply))

@@ -78,7 +78,7 @@ def rewrite(spark: SparkSession, found: StoredState, target: str) -> StateSize:
         made.remove()
         raise StateError(
             f"the state of lane {lane.id} was not written anew as it should be: {after} came of {before}",
-            "the job is as it was; this is a fault of anabranch",
+            "the job is as it was; this is a bug in anabranch",
         )
     crash_points.reach(crash_points.REWRITTEN, lane.id, batch)
     return after

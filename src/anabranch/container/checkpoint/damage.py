@@ -71,5 +71,6 @@ def damaged(lane: Lane, uri: str, faults: Sequence[Fault]) -> DamagedError:
         "older one is refused if outputs hold later batches\n  "
         f"without a backup {state} are lost: after `anabranch reset {lane.job}` the job reads its inputs from their "
         f"beginning{', with no state' if lane.stateful else ''}, and writes its outputs once more\n  "
-        f"see all that is wrong with `anabranch check {lane.job}`; nothing was changed, and nothing is to be deleted",
+        f"list everything that is wrong with `anabranch check {lane.job}`; "
+        "nothing was changed, and there is no need to delete anything",
     )

@@ -24,6 +24,7 @@ from anabranch.spark.internals.hadoop_files import Hadoop
 
 __all__ = ["File", "Tree", "update"]
 
+_LOCAL = "file:///"
 _AT_ONCE = 8
 """How many files are copied at once: most are small, and the time goes into the request for each."""
 
@@ -49,13 +50,15 @@ class Tree:
         self._spark = spark
         self._hadoop = Hadoop(spark)
         self.path_of = self._hadoop.path
-        self.path = self.path_of(uri)
-        self.fs = self.path.getFileSystem(self._hadoop.conf)
+        path = self.path_of(uri)
+        self.fs = path.getFileSystem(self._hadoop.conf)
+        # "hdfs:///lanes" with its name node: Hadoop renames no file without knowing that
+        self.path = path if str(self.fs.getUri()) == _LOCAL else self.fs.makeQualified(path)
 
     @functools.cached_property
     def local(self) -> Path | None:
         """Its path on a local disk: there, Hadoop would start two processes for each file that it creates."""
-        return Path(self.path.toUri().getPath()) if str(self.fs.getUri()) == "file:///" else None
+        return Path(self.path.toUri().getPath()) if str(self.fs.getUri()) == _LOCAL else None
 
     @functools.cached_property
     def far(self) -> FarFiles:

@@ -35,7 +35,7 @@ _BROKEN = "broken.json"
 log = logs.get_logger()
 
 # The folders that this process has taken.
-_cleared: set[str] = set()
+cleared: set[str] = set()
 
 # Lock files by path. The JVM closes a file, and so gives up its lock, once nobody in Python holds it any more.
 _locked: dict[str, Any] = {}
@@ -267,9 +267,9 @@ class Folder:
         found = leftovers.classify(self.tree.all_files())
         if not anew:
             found = {name: kind for name, kind in found.items() if kind is not Kind.UNPLANNED}
-        if self.uri in _cleared:  # a query of this process has ended, and Spark may still write snapshots of its state
+        if self.uri in cleared:  # a query of this process has ended, and Spark may still write snapshots of its state
             found = {name: kind for name, kind in found.items() if kind is not Kind.SPARKS or name[:6] != f"{_STATE}/"}
-        _cleared.add(self.uri)
+        cleared.add(self.uri)
         for name in found:
             self.tree.remove(name)
         if anew and self.planned() < 0 and self.committed() < 0:

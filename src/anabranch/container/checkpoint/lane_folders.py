@@ -114,7 +114,7 @@ class LaneFolders:
         former = self.of(lane.job, parent, epoch)
         if not former.exists():
             raise StateError(
-                f"the folder of lane {parent} is gone, and lane {lane.id} goes on from it: {former.uri}",
+                f"the folder of lane {parent} is gone, and lane {lane.id} continues from it: {former.uri}",
                 "restore the storage root; without it positions and state are lost",
             )
         added: dict[str, dict[int, int]] = {}

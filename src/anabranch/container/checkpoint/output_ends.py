@@ -117,7 +117,7 @@ class Outputs:
     def _gone_error(self, stream: str) -> StateError:
         return StateError(
             f"the output stream {stream!r} of lane {self._lane.id} is gone from {self._lane.system(stream)}",
-            f"restore it; or, to begin as a new job: anabranch reset {self._lane.job}",
+            f"restore it; or, to start as a new job: anabranch reset {self._lane.job}",
         )
 
     def _way_on(self, stream: str) -> str:

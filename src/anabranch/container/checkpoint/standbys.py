@@ -34,6 +34,7 @@ class Standbys:
     Args:
         folder: the folder that a lane has, from an epoch.
         wake: called when there is something new to report.
+        every: seconds between two looks.
     """
 
     def __init__(
@@ -41,10 +42,12 @@ class Standbys:
         folder: Callable[[str, int], Folder],
         wake: Callable[[], object] = lambda: None,
         clock: Callable[[], float] = monotonic,
+        every: float = _LOOK_EVERY,
     ) -> None:
         self._folder = folder
         self._wake = wake
         self._clock = clock
+        self._every = every
         self._lock = threading.Lock()
         self._wanted: dict[_Key, StandbyOrder] = {}
         self._kept: dict[_Key, StandbyReport] = {}
@@ -96,7 +99,7 @@ class Standbys:
     def _run(self) -> None:
         while not self._over.is_set():
             self.turn()
-            self._news.wait(_LOOK_EVERY)
+            self._news.wait(self._every)
             self._news.clear()
 
     def _keep(self, copy: StandbyOrder) -> None:

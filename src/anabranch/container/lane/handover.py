@@ -78,9 +78,13 @@ class PrestartedQuery:
             folder.begin_anew()
             raise
 
+    @property
+    def has_failed(self) -> bool:
+        return self._started.exception() is not None
+
     def begins_as(self, query: LaneQuery, starting: Offsets) -> bool:
         """Whether this is the query of a lane that starts at these offsets."""
-        return self._foreseen.known(query) is not None and starting == self.starting and not self._started.exception()
+        return self._foreseen.known(query) is not None and starting == self.starting and not self.has_failed
 
     def go_on(self, query: LaneQuery) -> StreamingQuery:
         """The lane starts as predicted: publish what its query computes."""

@@ -139,7 +139,7 @@ class LaneState:
 
     @property
     def has_query(self) -> bool:
-        """Whether a query is running that goes on from batch to batch."""
+        """Whether a query is running that continues from batch to batch."""
         return self.phase in _ONCE_A_QUERY_RUNS
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import logs
-from anabranch.container import starting
+from anabranch.container import query_starts
 from anabranch.container.checkpoint import edits
 from anabranch.container.lane import breaking_off
 from anabranch.container.lane.attempt import POLL, Attempt, one_at_a_time
@@ -103,7 +103,7 @@ class Queries:
         batch = folder.batch(last) if last >= 0 else None
         self._monitor.carry_idle(last, query.job.settings.job.idle_seconds)
         taken = last < attempt.lane.first_batch and attempt.started is None and self._outputs_taken()
-        with starting.shared.place() as until_started:
+        with query_starts.shared.place() as until_started:
             with one_at_a_time:
                 attempt.reporter.update(begun=True)
                 started = query.start(last=batch, pending=pending, taken=taken)

@@ -263,11 +263,11 @@ class LaneRunner:
         return events.LaneEnded()
 
     def _announce(self) -> None:
-        """The last report is there."""
+        """Announce the last report."""
         self._attempt.reporter.wake()
         self._queries.end_analysis()
         if self.life.state.phase is Phase.ENDED:
-            self._attempt.inputs.tell(parsed(self.report.positions))  # others may go on from it meanwhile
+            self._attempt.inputs.tell(parsed(self.report.positions))  # others may continue from it meanwhile
 
     def _wrote(self) -> dict[str, int]:
         """The ends of the intermediate streams that the lane writes, if others may continue from it."""

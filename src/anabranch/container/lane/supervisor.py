@@ -167,7 +167,7 @@ class LaneSupervisor:
 
     @property
     def attempts(self) -> int:
-        """How often it was begun."""
+        """How often it was started."""
         return self._life.state.attempt
 
     @property

@@ -68,9 +68,9 @@ class Tokens:
 
 
 class Access:
-    """Admits the requests that a coordinator should answer: none that the page of another site sends, and only those
-    with a token whose role allows what they ask for. Whether the coordinator listens, and its page, which contains no
-    data, need no token.
+    """Admits the requests that a coordinator should answer: none that another site's page sends, and only those with a
+    token whose role allows what they ask for. Two requests need no token: the health check, and the one for the
+    coordinator's own page, which contains no data.
 
     Args:
         operations: everything that the coordinator can be asked. Whoever may only read gets the answers that aren't

@@ -146,7 +146,7 @@ def _why(url: str, error: httpx.HTTPError) -> Exception:
     if isinstance(error, httpx.ConnectError):
         why = UnreachableError(f"nothing runs at {url}", "start a job there: anabranch run, or a coordinator")
     elif isinstance(error, httpx.TimeoutException):
-        why = OutOfTimeError(f"the coordinator at {url} doesn't answer", "see whether it hangs")
+        why = OutOfTimeError(f"the coordinator at {url} doesn't answer", "check whether it hangs")
     else:
         why = UnreachableError(f"the coordinator at {url} broke off: {error}", "try again")
     return _AwayError(why)

@@ -16,11 +16,11 @@ from anabranch.coordinator.coordinator import Coordinator
 from anabranch.deadlines import wait_until
 from anabranch.errors import AnabranchError, ConflictError
 
-__all__ = ["Server", "listen", "serve"]
+__all__ = ["HEARD_WITHIN", "Server", "listen", "serve"]
 
 _LOOPBACK = "127.0.0.1"
 _STARTED_WITHIN = 10.0
-_HEARD_WITHIN = 0.08  # seconds; verbs that wait ask every 0.05
+HEARD_WITHIN = 0.08  # seconds; verbs that wait ask every 0.05
 _KEPT_ALIVE = 60  # seconds; longer than containers are silent
 
 
@@ -62,7 +62,7 @@ class Server:
         return AnabranchError(f"the coordinator can't listen on {self.url}", "see its log")
 
     def end(self) -> None:
-        ending = threading.Timer(_HEARD_WITHIN, self._refuse)
+        ending = threading.Timer(HEARD_WITHIN, self._refuse)
         ending.daemon = True
         ending.start()
 

@@ -159,8 +159,8 @@ def operation(
     query.
 
     Args:
-        private: ``False`` lets whoever may only read have the answer, which must contain no settings, no code and no
-            records of users. An operation that says nothing is for operators, and so is every one that isn't a GET.
+        private: ``False``: users who may only read get the answer, too, so it must not contain settings, code or
+            records of users. The default admits operators only, as does every operation that isn't a GET.
         by_leader: default: whether the operation changes anything.
 
     Raises:

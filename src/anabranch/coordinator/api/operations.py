@@ -68,7 +68,7 @@ class Operations(Caller):
 
     @operation("GET", "/jobs/{job}/live", fresh_for=1.0, private=False)
     def live(self, job: str) -> Live:
-        """The present figures of its open lanes and containers, in rows"""
+        """The present figures of the job's open lanes and containers, as rows."""
 
     @operation("GET", "/jobs/{job}/findings", field="findings", fresh_for=1.0, private=False)
     def findings(self, job: str) -> list[Finding]:

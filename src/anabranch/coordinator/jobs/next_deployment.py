@@ -41,7 +41,8 @@ class NextDeployment:
     Attributes:
         result: the answer for the client.
         ending: the lanes of the present deployment that end, in their final form.
-        who: requested it, for the reason ``why``.
+        who: the user that requested it.
+        why: the reason that the user gave.
     """
 
     start: StartRequest

@@ -42,13 +42,13 @@ def wanted(job: RunningJob) -> tuple[WantedLane, ...]:
             draining=None if lane.state is LaneState.CLOSING else drains,
         )
         for lane in job.lanes
-        if lane.state in RUN_STATES and lane.may_start and not lane.unfenced and not job.ended(lane.id)
+        if lane.state in RUN_STATES and lane.start_is_known and not lane.unfenced and not job.ended(lane.id)
     )
 
 
 def coming(job: RunningJob) -> tuple[Lane, ...]:
     """What will be wanted, in all containers, once others are closed."""
-    return tuple(job.as_held(lane) for lane in job.lanes if lane.state is LaneState.PLANNED and not lane.may_start)
+    return tuple(job.as_held(lane) for lane in job.lanes if lane.state is LaneState.PLANNED and not lane.start_is_known)
 
 
 def renew(job: RunningJob) -> bool:

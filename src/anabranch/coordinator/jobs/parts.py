@@ -71,7 +71,7 @@ class Offer:
         return {one.lane.id for one in self.wanted}
 
     def is_news(self, before: Offer) -> bool:
-        """Whether a process that received ``before`` must be told about this offer."""
+        """Whether this offer must be sent to a process that received ``before``."""
         if self.done is not before.done or len(self.wanted) != len(before.wanted):
             return True
         if self.at_once is not before.at_once or self.copies != before.copies:
@@ -275,7 +275,7 @@ class Progress:
             foretold,
             names,
             accepted_at,
-            pause_estimate.kind(closing, following),
+            pause_estimate.kind_of(closing, following),
             stateful=any(lane.stateful for lane in closing),
             state_bytes=max((report.state_bytes for report in its), default=0),
             spent=max((report.batch_progress.seconds for report in its if report.batch_progress), default=0.0),

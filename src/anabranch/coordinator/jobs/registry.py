@@ -273,9 +273,9 @@ class JobRegistry:
         return bool(void)
 
     def _open(self, running_job: RunningJob) -> bool:
-        """Let lanes start whose predecessors have closed. Returns whether there were any."""
+        """Store the start offsets of lanes whose predecessors have closed. Returns whether there were any."""
         opened = [running_job.as_held(rewind.opened(lane, running_job.known)) for lane in running_job.opening()]
-        self._put(running_job, opened, "may start")
+        self._put(running_job, opened, "has its start offsets")
         return bool(opened)
 
     def _put(self, running_job: RunningJob, lanes: Sequence[Lane], what: str) -> None:

@@ -198,7 +198,7 @@ class RunningJob:
         return [
             lane
             for lane in self.lanes
-            if lane.state is LaneState.CLOSING and lane.seat not in taken and not lane.unfenced and lane.may_start
+            if lane.state is LaneState.CLOSING and lane.seat not in taken and not lane.unfenced and lane.start_is_known
         ]
 
     def spoilt(self, followed: bool = False) -> list[Lane]:
@@ -220,7 +220,7 @@ class RunningJob:
         return [
             lane
             for lane in self.lanes
-            if not lane.may_start and all(self.known[each].state is LaneState.CLOSED for each in lane.waits_for)
+            if not lane.start_is_known and all(self.known[each].state is LaneState.CLOSED for each in lane.waits_for)
         ]
 
     def needless(self) -> list[Lane]:
@@ -234,7 +234,7 @@ class RunningJob:
             for lane in self.lanes
             if lane.deployment != self.deployment
             and lane.state is LaneState.CLOSING
-            and lane.may_start
+            and lane.start_is_known
             and (lane.starting or lane.id not in followed)
             and not (lane.begun or lane.folder_epoch or lane.unfenced or lane.id in told)
         ]
@@ -271,7 +271,7 @@ class RunningJob:
 
 
 def figures(model: JobModel) -> dict[str, tuple[int, float]]:
-    """For each stage, its number of tasks, and in how many containers an SSP is read."""
+    """For each stage, the number of its tasks, and the average number of containers that read an SSP."""
     found, seats = {}, model.seats_of_tasks()
     for stage in model.stages:
         ratio = placement.consumption(stage.tasks, seats[stage.stage]) if len(model.containers) > 1 else 1.0

@@ -158,7 +158,7 @@ def _check_whole(running_job: RunningJob, matters: Callable[[Lane], bool]) -> No
     if failed is not None:
         raise ConflictError(
             f"lane {failed.id} of job {running_job.job!r} has failed: where others would go on isn't known",
-            f"see anabranch status {running_job.job}; stop it, mend it and start it again",
+            f"see anabranch status {running_job.job}; stop it, fix it and start it again",
         )
 
 
@@ -189,7 +189,7 @@ def next_generation(
         pause=pause_estimate.expected(
             ending,
             running_job.reports,
-            pause_estimate.kind(ending, change.lanes),
+            pause_estimate.kind_of(ending, change.lanes),
             running_job.progress.shown,
             seats.until_seated(running_job, free),
         ),

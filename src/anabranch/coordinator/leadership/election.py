@@ -45,8 +45,13 @@ class Election:
         """Whether this one leads now. Thread-safe."""
         return self._clock() < self._ends
 
+    @property
+    def leads_until(self) -> float:
+        """When its lease ends, by its clock; in the past, if it doesn't lead."""
+        return self._ends
+
     def step(self) -> bool:
-        """Renew the lease, or claim a free one. To be called about every second, by one thread.
+        """Renew the lease, or claim a free one. To be called several times a second, by one thread.
 
         An unavailable store counts as a missed heartbeat.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
 from anabranch import logs
@@ -21,7 +21,6 @@ __all__ = ["Leadership"]
 
 _EVERY = 0.25
 _FENCERS = 8
-_TRY_AGAIN = 2.0
 
 log = logs.get_logger()
 
@@ -37,6 +36,8 @@ class Leadership:
         url: where others reach this coordinator.
         fence: stops a lane's former process at its outputs.
         launcher: starts containers; None: others do.
+        pool: where lanes are fenced; None: in threads of its own.
+        fenced_again_after: seconds from a fence that failed to the next try.
     """
 
     def __init__(
@@ -48,6 +49,8 @@ class Leadership:
         url: str,
         fence: Fencing,
         launcher: Launcher | None = None,
+        pool: Executor | None = None,
+        fenced_again_after: float = 2.0,
     ) -> None:
         self._coordinator = coordinator
         self._store = store
@@ -61,7 +64,8 @@ class Leadership:
         self._fencing: dict[tuple[str, int], Future[None]] = {}
         self._told: dict[tuple[str, int], str] = {}
         self._ended = threading.Event()
-        self._pool = ThreadPoolExecutor(_FENCERS, "anabranch-fence")
+        self._pool = pool or ThreadPoolExecutor(_FENCERS, "anabranch-fence")
+        self._fenced_again_after = fenced_again_after
         self._thread = threading.Thread(target=self._run, name="anabranch-leadership", daemon=True)
 
     def __enter__(self) -> Leadership:
@@ -99,7 +103,7 @@ class Leadership:
     def _run(self) -> None:
         while not self._ended.wait(_EVERY):
             try:
-                self._turn()
+                self.turn()
             except AnabranchError as error:
                 log.warning("the coordinator could not go on; it tries again", error=str(error))
             except Exception:
@@ -110,14 +114,15 @@ class Leadership:
             log.warning(
                 "the coordinator could not resign; another one leads once its lease has ended", error=str(error)
             )
-        self._step_down()
+        self.step_down()
 
-    def _turn(self) -> None:
+    def turn(self) -> None:
+        """Take part in the election, and if it is won, do what is due for the jobs. By one thread."""
         lapsed = self._led and not self._election.leads
         leads = self._election.step()
         if self._led and not leads:
             log.warning("another coordinator may lead now; this one stands by")
-            self._step_down()
+            self.step_down()
         elif lapsed:  # it slept, or its store was away: it heard nobody, and nobody may lose a seat for that
             log.warning("this coordinator was away, and leads again")
             self._led = False
@@ -135,7 +140,7 @@ class Leadership:
             self._fencing = {key: future for key, future in self._fencing.items() if key in due}
             self._told = {key: why for key, why in self._told.items() if key in due}
             for fence in fences:
-                self._hand_out(fence)
+                self.hand_out(fence)
             self._locks.give_those(self._coordinator.release)  # anabranch run may have those
             if self._launcher is not None:
                 self._launcher.turn(self._coordinator)
@@ -157,7 +162,8 @@ class Leadership:
                 self._locks.give(job)
             self._left.discard(job)
 
-    def _hand_out(self, fence: Fence) -> None:
+    def hand_out(self, fence: Fence) -> None:
+        """Have a lane fenced, unless that is under way."""
         key = fence.lane.id, fence.lane.epoch
         if key not in self._fencing or self._fencing[key].done():
             self._fencing[key] = self._pool.submit(self._do, fence)
@@ -173,9 +179,10 @@ class Leadership:
             if self.leads and not isinstance(error, NotLeadingError) and self._told.get(key) != why:
                 self._told[key] = why
                 self._coordinator.unfenced(lane, why)
-            self._ended.wait(_TRY_AGAIN)
+            self._ended.wait(self._fenced_again_after)
 
-    def _step_down(self) -> None:
+    def step_down(self) -> None:
+        """Serve no job any more, and let others have them."""
         self._led = False
         self._coordinator.abandon()
         self._locks.give_those(lambda job: True)

@@ -28,8 +28,8 @@ class LaneView(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """A deployment at one moment. ``error``: the first one. ``wanted``: the user wants it to run. ``drains``: the user
-    wants it to drain, and that isn't done yet.
+    """A deployment at one moment. ``error``: the first error of any lane. ``wanted``: the user wants it to run.
+    ``drains``: the user wants it to drain, and it hasn't finished draining.
     """
 
     state: DeploymentState

@@ -14,14 +14,14 @@ from anabranch.coordinator.store.address import Address
 from anabranch.deadlines import wait_until
 from anabranch.errors import AnabranchError, ConfigError, StoreUnavailableError
 
-__all__ = ["engine", "explanation", "lock_for_schema"]
+__all__ = ["LIMITS", "engine", "explanation", "lock_for_schema"]
 
 _SCHEMA_LOCK = 0x616E6162  # under which tables are made and migrated
 _MIGRATES_WITHIN = 300  # seconds
 _LOOKS_EVERY = 0.1
 CONNECTS_WITHIN = 5  # seconds
 ANSWERS_WITHIN = 15.0
-_LIMITS = {
+LIMITS = {
     "statement_timeout": "10s",
     "lock_timeout": "5s",
     "idle_in_transaction_session_timeout": "5s",  # a process that froze while it wrote holds up nobody for longer
@@ -61,7 +61,7 @@ def engine(address: Address) -> sa.Engine:
 
     def connect() -> psycopg.Connection[Any]:
         arguments, given = made.dialect.create_connect_args(address.resolved())
-        options = " ".join([*(f"-c {name}={limit}" for name, limit in _LIMITS.items()), given.pop("options", "")])
+        options = " ".join([*(f"-c {name}={limit}" for name, limit in LIMITS.items()), given.pop("options", "")])
         defaults = {"connect_timeout": CONNECTS_WITHIN, "application_name": "anabranch"}
         try:
             return _Connection.connect(*arguments, **{**defaults, **given}, options=options.strip())

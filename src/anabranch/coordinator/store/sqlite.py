@@ -83,7 +83,7 @@ def explanation(error: DBAPIError, where: str) -> AnabranchError:
         )
     if "is full" in message:
         return StoreUnavailableError(
-            f"the disk of the store {where} is full", "make room on that disk: what runs goes on by itself"
+            f"the disk of the store {where} is full", "make room on that disk: running jobs continue on their own"
         )
     if any(word in message for word in ("unable to open", "readonly", "disk I/O")):
         return ConfigError(f"the store {where} can't be opened or written: {message}", CURE)

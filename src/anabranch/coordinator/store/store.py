@@ -107,8 +107,7 @@ class Store:
             return lookups.deployment(connection, job, number)
 
     def graph(self, job: str, deployment: int) -> Graph:
-        its = (deployments.c.job == job, deployments.c.id == deployment)
-        return decode(self._document(deployments.c.graph, *its), Graph)
+        return decode(self._document(deployments.c.graph, deployments.c.job == job, deployments.c.id == deployment), Graph)
 
     def model(self, job: str, deployment: int, generation: int) -> JobModel:
         its = (models.c.job == job, models.c.deployment == deployment, models.c.generation == generation)
@@ -221,7 +220,7 @@ class Store:
     def create_deployment(self, start: StartRequest, state: DeploymentState, event: Event) -> None:
         """Create the deployment ``start.model.run_id`` with its first generation and its lanes, as given."""
         job = start.graph.job
-        with self._writing(event) as connection:
+        with self.writing(event) as connection:
             if connection.execute(sa.select(jobs.c.name).where(jobs.c.name == job)).first() is None:
                 connection.execute(sa.insert(jobs).values(name=job, epoch=0))
             rows.add_deployment(connection, start, state, event.at)
@@ -238,7 +237,7 @@ class Store:
         """Like :meth:`create_deployment`, for a deployment that continues from the lanes of ``start.model.replaces``:
         that one gets the state ``former``, and its lanes are changed. ``noted``: more events.
         """
-        with self._writing(event, *noted) as connection:
+        with self.writing(event, *noted) as connection:
             rows.move_deployment(
                 connection, start.graph.job, start.model.replaces, state=former, error=None, at=event.at
             )
@@ -251,7 +250,7 @@ class Store:
         """Start a deployment again with the given program; its lanes are changed, its error is cleared, and its former
         processes are gone.
         """
-        with self._writing(event) as connection:
+        with self.writing(event) as connection:
             rows.move_deployment(connection, deployment.job, deployment.id, state=state, error=None, at=event.at)
             connection.execute(
                 sa.update(deployments)
@@ -271,18 +270,18 @@ class Store:
         drain: DrainProgress | None = None,
     ) -> None:
         """Put a deployment into a state; ``drain`` is the drain that is under way then."""
-        with self._writing(event) as connection:
+        with self.writing(event) as connection:
             rows.move_deployment(connection, job, deployment, state=state, error=error, at=event.at)
             rows.put_drain(connection, job, deployment, drain)
 
     def reset(self, job: str, deployment: int, changed: Iterable[Lane], event: Event) -> None:
         """End the last deployment of a job; only the given changes to its lanes are remembered."""
-        with self._writing(event) as connection:
+        with self.writing(event) as connection:
             rows.reset(connection, job, deployment, changed, event)
 
     def put_drain(self, job: str, deployment: int, drain: DrainProgress | None, event: Event) -> None:
         """Store that a drain was requested, has progressed, or was cancelled."""
-        with self._writing(event) as connection:
+        with self.writing(event) as connection:
             rows.put_drain(connection, job, deployment, drain)
 
     def change_deployment(
@@ -297,7 +296,7 @@ class Store:
         """Put a deployment into its next generation, in which some lanes have changed and others are new. ``noted``:
         more events.
         """
-        with self._writing(event, *noted) as connection:
+        with self.writing(event, *noted) as connection:
             rows.move_deployment(connection, model.job, model.run_id, state=state, error=None, at=event.at)
             document = encode(model).decode()
             its = {"job": model.job, "deployment": model.run_id, "generation": model.generation}
@@ -307,7 +306,7 @@ class Store:
 
     def put_lanes(self, changed: Iterable[Lane], happened: Sequence[Event]) -> None:
         """Replace the records of lanes."""
-        with self._writing(*happened) as connection:
+        with self.writing(*happened) as connection:
             rows.put_lanes(connection, changed)
 
     def register(
@@ -320,7 +319,7 @@ class Store:
             The process, and the lanes as stored.
         """
         job = registration.job
-        with self._writing() as connection:
+        with self.writing() as connection:
             epoch = rows.next_epoch(connection, job)
             container = f"{job}:{seat}:{epoch}"
             why = f"{container} has taken its seat"
@@ -334,7 +333,7 @@ class Store:
 
     def reseat(self, changed: Sequence[Lane], event: Event) -> list[Lane]:
         """Give lanes another seat, and the job's next epoch. Returns them as stored."""
-        with self._writing(event) as connection:
+        with self.writing(event) as connection:
             epoch = rows.next_epoch(connection, event.job)
             stored = [msgspec.structs.replace(lane, epoch=epoch) for lane in changed]
             rows.put_lanes(connection, stored)
@@ -343,7 +342,7 @@ class Store:
     def expel(self, process: ContainerRecord, changed: Sequence[Lane], why: str, at: float, who: str) -> list[Lane]:
         """Take a process's seat, and give its lanes the job's next epoch. Returns them as stored."""
         event = Event(job=process.job, at=at, who=who, what=f"{process.id} has lost its seat", why=why)
-        with self._writing(event) as connection:
+        with self.writing(event) as connection:
             epoch = rows.next_epoch(connection, process.job)
             rows.mark_gone(connection, why, containers.c.id == process.id)
             stored = [msgspec.structs.replace(lane, epoch=epoch) for lane in changed]
@@ -353,27 +352,27 @@ class Store:
     def leave(self, process: ContainerRecord, at: float) -> None:
         """Record that a process has returned its seat."""
         event = Event(job=process.job, at=at, who=process.id, what=f"left seat {process.seat}")
-        with self._writing(event) as connection:
+        with self.writing(event) as connection:
             rows.mark_gone(connection, "it gave its seat back", containers.c.id == process.id)
 
     def sweep(self, events: int, versions: int, unused: Collection[str]) -> SweepResult:
         """Remove what is older than what should be kept: see :func:`anabranch.coordinator.store.sweeping.sweep`."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             return sweeping.sweep(connection, events, versions, unused)
 
     def put_artifact(self, sha256: str, content: bytes) -> None:
         """Store the code of a job, if it isn't stored yet."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             rows.put_artifact(connection, sha256, content)
 
     def import_job(self, job: str, rows: moving.JobRows, event: Event) -> None:
         """Know a job from now on as another store did. ConflictError if this one knows it already."""
-        with self._writing(event) as connection:
+        with self.writing(event) as connection:
             moving.add(connection, job, rows)
 
     def note(self, happened: Sequence[Event]) -> None:
         """Add to the log of events."""
-        with self._writing(*happened):
+        with self.writing(*happened):
             pass
 
     # How
@@ -384,7 +383,8 @@ class Store:
             yield connection
 
     @contextmanager
-    def _writing(self, *happened: Event) -> Iterator[sa.Connection]:
+    def writing(self, *happened: Event) -> Iterator[sa.Connection]:
+        """A transaction for one change, with the events that tell of it: all of it is stored, or nothing."""
         with self._lock, database.explained(self._database), self._writer.begin() as connection:
             if self._epoch is None:
                 database.check_format(connection, self._database)

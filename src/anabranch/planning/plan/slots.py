@@ -14,8 +14,8 @@ _STATE = "state"
 
 
 def slots_of(lane: PlannedLane | Lane, state_partitions: int) -> tuple[str, ...]:
-    """The parts of a lane's output, named independently of where the lane runs: those of its rows, then those of each
-    operator's dead letters. A slot's number is its index in this list: never change the order.
+    """The parts of a lane's output, named independently of where the lane runs: first the slots of its rows,
+    then those of each operator's dead letters. A slot's number is its index in this list: never change the order.
     """
     ssps = tuple(map(str, dict.fromkeys(wholes((*lane.ssps, *lane.broadcast)))))
     state = tuple(f"{_STATE}-{number}" for number in range(state_partitions)) if lane.stateful else ()

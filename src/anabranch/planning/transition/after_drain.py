@@ -51,7 +51,7 @@ def positions(lanes: Iterable[Lane], graph: Graph) -> dict[SSP, int]:
                 if left.setdefault(whole, at) != at and deployment == last:
                     raise StateError(
                         f"the lanes of deployment {deployment} have left {whole} at {left[whole]} and {at}",
-                        "this is a fault of anabranch: drained lanes end at one place",
+                        "this is a bug in anabranch: drained lanes end at one place",
                     )
                 left[whole] = min(at, left[whole])
         found = {**left, **found}
@@ -110,7 +110,7 @@ def begun(
 
 
 def again(lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> tuple[Lane, ...]:
-    """Lanes like the last ones of the last deployment, as if they were planned anew."""
+    """Lanes like the last ones of the previous deployment, as if newly planned."""
     last = max((lane.deployment for lane in lanes.values()), default=0)
     heads = _last(lanes.values(), last)
     ids = {lane.id: f"{lane.stage}-{new_id()}" for lane in heads}

@@ -85,7 +85,7 @@ def expanded(
             raise ConflictError(
                 f"stage {stage.stage} of job {model.job!r} would have new tasks, and the broadcast input "
                 f"{ssp.system}/{ssp.stream}: from where on those are to have its records isn't settled yet",
-                "the job goes on as it is; run it under another name",
+                "the job continues unchanged; run it under another name",
             )
     change = follow.following(model, after, lanes, factor, new_id, placing or assignor.plain(containers))
     return msgspec.structs.replace(change, model=msgspec.structs.replace(change.model, expands=tuple(wanted)))

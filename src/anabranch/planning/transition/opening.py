@@ -23,8 +23,8 @@ def never_begun(lane: Lane, why: str) -> Lane:
     Raises:
         StateError: it may have run.
     """
-    if lane.begun or not lane.may_start:
-        raise StateError(f"lane {lane.id} may have written something", "this is a fault of anabranch")
+    if lane.begun or not lane.start_is_known:
+        raise StateError(f"lane {lane.id} may have written something", "this is a bug in anabranch")
     return msgspec.structs.replace(
         lane,
         state=LaneState.CLOSED,
@@ -110,7 +110,7 @@ def _begin(lane: Lane, ssp: SSP, former: Iterable[FormerPosition]) -> Position:
     begins = positions.begin(ssp, lane.factor, former, _NOWHERE)
     if begins.offset == _NOWHERE:
         raise StateError(
-            f"lane {lane.id} goes on from lanes that didn't have all keys of {ssp}", "restore a copy of the store"
+            f"lane {lane.id} continues from lanes that didn't have all keys of {ssp}", "restore a copy of the store"
         )
     return begins
 

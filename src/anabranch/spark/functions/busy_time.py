@@ -39,9 +39,7 @@ def heard(said: Accumulator[Busy]) -> Busy:
 
 @dataclass(frozen=True)
 class Slowest:
-    """The bucket that functions spent most time on: its SSP, the seconds, and by which multiple these exceed
-    the mean.
-    """
+    """The bucket that functions spent most time on: its SSP, the seconds, and their ratio to the mean."""
 
     ssp: str
     seconds: float

@@ -66,8 +66,9 @@ class Outcome(NamedTuple):
 class UserFunction:
     """A function of an operator of the given ``kind``.
 
-    ``schema``: its result's; ``home``: the job's folder, to whose files tracebacks are shortened; ``seconds``: how long
-    it may work on a message; ``source``: how other processes get the function, None: it is pickled.
+    ``schema``: the schema of its results. ``home``: the job's folder; tracebacks are shortened to its files.
+    ``seconds``: how long it may work on a message. ``source``: how other processes get the function; None: it is
+    pickled.
     """
 
     kind: str
@@ -274,7 +275,7 @@ def _key_types(type_: pa.DataType) -> Iterable[pa.DataType]:
 
 
 def _is_cancelled(error: BaseException) -> bool:
-    """Whether the work must end: not if user code has raised the same exception."""
+    """Whether the running task was cancelled, rather than user code having raised the same exception."""
     if not isinstance(error, asyncio.CancelledError):
         return False
     try:

@@ -22,10 +22,10 @@ from anabranch.model.ssp import WHOLE
 from anabranch.task_progress.counts import Work
 from anabranch.task_progress.meters import Message, Meter, Tally
 
-__all__ = ["at", "number", "on", "on_key"]
+__all__ = ["OVERDUE_EXIT", "at", "number", "on", "on_key"]
 
-_EVERY = 1.0
-_LATE = 75
+LOOK_EVERY = 1.0
+OVERDUE_EXIT = 75
 """The exit code of a worker in which a message took too long."""
 
 
@@ -133,7 +133,7 @@ def _watch() -> None:
 
 def _look() -> None:
     while True:
-        time.sleep(_EVERY)
+        time.sleep(LOOK_EVERY)
         with _lock:
             several = dict(_limits)
         _end_if_late(several, time.monotonic())
@@ -141,11 +141,11 @@ def _look() -> None:
 
 def _end_if_late(several: dict[Message, float], now: float) -> None:
     """End this process if a message takes too long; otherwise let :func:`_arm` do so as long as there may be one."""
-    late = next((each for each, limit in several.items() if now - each.since > limit + _EVERY), None)
+    late = next((each for each, limit in several.items() if now - each.since > limit + LOOK_EVERY), None)
     if late is not None:
         told = late.place(late.index)
         print(f"{late.label} takes too long: {told}; the worker ends", file=sys.stderr, flush=True)
-        os._exit(_LATE)
+        os._exit(OVERDUE_EXIT)
     with _lock:
         if several:
             _arm(min(several.values()), now)
@@ -158,6 +158,6 @@ def _arm(limit: float, now: float) -> None:
     """Make this process end unless this is called again in time: no thread of ours can run while code that doesn't
     release Python's global lock works on a message.
     """
-    if now - _armed[0] >= _EVERY / 2:
+    if now - _armed[0] >= LOOK_EVERY / 2:
         _armed[0] = now
-        faulthandler.dump_traceback_later(limit + 3 * _EVERY, exit=True, file=_STDERR)
+        faulthandler.dump_traceback_later(limit + 3 * LOOK_EVERY, exit=True, file=_STDERR)

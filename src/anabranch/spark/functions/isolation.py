@@ -73,7 +73,7 @@ def is_needed() -> bool:
     return context is not None and (context.attemptNumber() > 0 or context.getLocalProperty(_SETTING) == "true")
 
 
-_lanes: set[str] = set()
+isolated_lanes: set[str] = set()
 
 
 def note(lane: str, error: BaseException) -> None:
@@ -81,17 +81,17 @@ def note(lane: str, error: BaseException) -> None:
     user code from the first attempt on. (Spark may be configured not to retry tasks.)
     """
     if _DIED in str(error):
-        _lanes.add(lane)
+        isolated_lanes.add(lane)
 
 
 def begin(context: SparkContext, lane: str) -> None:
     """This thread begins a batch of a lane."""
-    context.setLocalProperty(_SETTING, "true" if lane in _lanes else "false")
+    context.setLocalProperty(_SETTING, "true" if lane in isolated_lanes else "false")
 
 
 def end(lane: str) -> None:
     """A batch of a lane has been published."""
-    _lanes.discard(lane)
+    isolated_lanes.discard(lane)
 
 
 class LostError(Exception):
@@ -295,7 +295,7 @@ _Ask = Callable[[pa.RecordBatch, int], Outcome]
 
 
 def narrowed(rows: pa.RecordBatch, nothing: pa.RecordBatch, ask: _Ask, names_late: bool, fails: bool) -> Outcome:
-    """The results of rows, some of which may end the process that is asked; those are rejected.
+    """The results of rows; a row that ends the process is rejected.
 
     Args:
         nothing: a result without rows.

@@ -224,7 +224,7 @@ def _opened(keyed: KeyedProcessor) -> Service:
 
 
 def isolated(host: Host, stored: Stored, timers: StoredTimers | None, seconds: float) -> Turns:
-    """Turns in the processes of a host. ``seconds``: how long a message may take."""
+    """Turns that run user code in the isolated processes of a host. ``seconds``: how long a message may take."""
     return _IsolatedTurns(host, {**stored, _TIMERS: timers}, seconds)
 
 

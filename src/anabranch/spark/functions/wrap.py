@@ -31,7 +31,7 @@ Batches = Iterator[pa.RecordBatch]
 Rejecting = Callable[[str], Rejects]
 """Opens, in a Spark task, the receiver for the rows that an operator (named by its label) rejects."""
 
-CURE = "mend the function; the lane goes on from this batch at the next run"
+CURE = "fix the function; the lane continues from this batch at the next run"
 
 
 def wrap(

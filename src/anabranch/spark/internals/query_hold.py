@@ -19,17 +19,17 @@ from anabranch.spark.internals import java, read_limits
 from anabranch.spark.internals.read_limits import ReadLimits
 from anabranch.spark.internals.surface import JavaMembers, Surface
 
-__all__ = ["SURFACE", "HeldQuery", "NotHeldError", "probe"]
+__all__ = ["PLANNING_CALL", "RUNS_WITHIN", "SURFACE", "TURN_EVERY", "HeldQuery", "NotHeldError", "probe"]
 
 _RUNTIME = "org.apache.spark.sql.execution.streaming.runtime"
 _PROGRESS = f"{_RUNTIME}.StreamProgress"
-_PLANS = ".constructNextBatch("
+PLANNING_CALL = ".constructNextBatch("
 """The method in which a query plans a batch, entirely under one lock."""
 _LOOK = 0.005
 _HANDOVER_NS = 50_000_000
 _LOCKING_MS = 100
-_TURN = 0.2
-_WITHIN = 60.0
+TURN_EVERY = 0.2
+RUNS_WITHIN = 60.0
 """Seconds within which a query without a running batch reaches the place where it would plan one, and begins a planned
 one.
 """
@@ -169,7 +169,7 @@ class HeldQuery:
     def _would_plan(self) -> bool:
         if not self._planning.hasQueuedThread(self._thread):
             return False
-        return not self._is_under_way() and _PLANS in java.text(self._spark, self._thread.getStackTrace())
+        return not self._is_under_way() and PLANNING_CALL in java.text(self._spark, self._thread.getStackTrace())
 
     def _is_under_way(self) -> bool:
         """Whether the query has planned a batch and not yet forgotten it."""
@@ -177,15 +177,17 @@ class HeldQuery:
         return context is not None and bool(context.isCurrentBatchConstructed())
 
     def _look(self) -> None:
-        if monotonic() > self._turned + _TURN or not self._thread.isAlive():
+        if monotonic() > self._turned + TURN_EVERY or not self._thread.isAlive():
             self._turned = monotonic()
             self._turn()
             if not self._thread.isAlive():
                 raise StateError("the query has ended", "see the container's log")
             if self._is_under_way():
                 self._ran_at = monotonic()
-            elif monotonic() > self._ran_at + _WITHIN:
-                raise NotHeldError(f"the query was waited for {_WITHIN:.0f} s, and runs no batch", "it can be stopped")
+            elif monotonic() > self._ran_at + RUNS_WITHIN:
+                raise NotHeldError(
+                    f"the query was waited for {RUNS_WITHIN:.0f} s, and runs no batch", "it can be stopped"
+                )
             if self._batch() > self._last:
                 raise NotHeldError("the query plans batches where nothing can hold it", "it can be stopped")
         sleep(_LOOK)

@@ -13,14 +13,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from anabranch.spark.internals import java
 from anabranch.spark.internals.surface import JavaMembers, Surface
 
-__all__ = ["SURFACE", "end", "probe"]
+__all__ = ["NEXT_WITHIN", "STOPS_WITHIN", "SURFACE", "TURN_EVERY", "end", "probe"]
 
 _JOIN_MS = 100
-_TURN = 0.5
+TURN_EVERY = 0.5
 _LOOK = 0.02
-_NEXT = 1.0
+NEXT_WITHIN = 1.0
 """Seconds within which the next batch comes, if there is anything to read."""
-_WITHIN = 60.0
+STOPS_WITHIN = 60.0
 """Seconds within which Spark finishes planning a batch, and ends once no batch is being written."""
 _RUNTIME = "org.apache.spark.sql.execution.streaming.runtime"
 _IDLE = "Waiting for next trigger"
@@ -72,17 +72,17 @@ def end(
     wait = partial(_wait, lambda: hurry() or not thread.isAlive(), turn)
     if another and writes():
         wait(lambda: not writes())
-        wait(writes, _NEXT)
-    wait(lambda: writes() or query.status["message"].startswith(_BETWEEN), _WITHIN)
+        wait(writes, NEXT_WITHIN)
+    wait(lambda: writes() or query.status["message"].startswith(_BETWEEN), STOPS_WITHIN)
     execution.state().set(java.singleton(spark, f"{_RUNTIME}.TERMINATED"))
     decided()
     turned = written = monotonic()
     while thread.isAlive():  # what the query itself says of being active goes by its state
         thread.join(_JOIN_MS)
         written = monotonic() if writes() else written
-        if hurry() or query.status["message"] == _IDLE or monotonic() > written + _WITHIN:
+        if hurry() or query.status["message"] == _IDLE or monotonic() > written + STOPS_WITHIN:
             query.stop()
-        if monotonic() > turned + _TURN:
+        if monotonic() > turned + TURN_EVERY:
             turn()
             turned = monotonic()
 
@@ -93,6 +93,6 @@ def _wait(
     begun = turned = monotonic()
     while not (ended() or until()) and monotonic() < begun + seconds:
         sleep(_LOOK)
-        if monotonic() > turned + _TURN:
+        if monotonic() > turned + TURN_EVERY:
             turn()
             turned = monotonic()

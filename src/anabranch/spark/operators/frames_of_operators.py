@@ -365,8 +365,8 @@ def _join(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 
 def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> DataFrame:
-    """Of the rows after the operator ``before``, those that a stateful one may take: with a key and, if it uses event
-    time, with that.
+    """The rows after the operator ``before`` that a stateful one accepts: those with a key and, if it uses
+    event time, with an event time.
     """
     if not any(i in context.changed for i in node.inputs):
         if context.on_null_key is None:

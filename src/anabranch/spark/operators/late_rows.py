@@ -81,7 +81,7 @@ def _before() -> int:
     context = TaskContext.get()
     told = None if context is None else context.getLocalProperty(_BEFORE)
     if told is None:
-        raise StateError("a Spark task doesn't know its batch's watermark", "this is a fault of anabranch")
+        raise StateError("a Spark task doesn't know its batch's watermark", "this is a bug in anabranch")
     return int(told)
 
 

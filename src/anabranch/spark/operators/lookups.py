@@ -56,7 +56,7 @@ class Lookups:
         except PySparkException as error:
             raise StateError(
                 f"{label(node)} can't read its table: {str(error).strip().splitlines()[0]}",
-                "see that it is there, with the columns that it had; the lane goes on from this batch",
+                "see that it is there, with the columns that it had; the lane continues from this batch",
             ) from None
         self._held[node.id] = (at, table)
         return table

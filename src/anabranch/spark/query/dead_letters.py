@@ -151,12 +151,12 @@ class Rejects:
             stream = self.aside.streams[source]
             slot = self.aside.slot(self.operator, stream, partition)
             records = fetch(self.aside.systems[stream], stream, partition, sorted(errors))
-            self._written(stream, partition, slot, min(errors), self._letters(records, stream, partition, errors))
+            self._written(stream, partition, slot, min(errors), self.letters_of(records, stream, partition, errors))
         for (source, partition), made in self._derived.items():
             read = self.aside.streams.get(source, "")
             stream = read if read in self.aside.letters else min(self.aside.letters)
             slot = self.aside.slot(self.operator, read, partition)
-            self._written(stream, 0, slot, _first(made), iter([self._made(made)]))
+            self._written(stream, 0, slot, _first(made), iter([self.derived_letters(made)]))
         if not self.keep:
             self.aside.said.add([_TaskReport(self.operator, 0, 0, dropped=self._count)])
 
@@ -174,9 +174,10 @@ class Rejects:
             raise
         self.aside.said.add([_TaskReport(self.operator, slot, first, tuple(written))])
 
-    def _letters(
+    def letters_of(
         self, records: Iterator[Records], stream: str, partition: int, errors: Mapping[int, str]
     ) -> Iterator[pa.RecordBatch]:
+        """The dead letters of records of a partition, by the errors at their offsets."""
         for offsets, batch in records:
             held = batch.column(_HEADERS).to_pylist()
             told = []
@@ -195,7 +196,8 @@ class Rejects:
             errors, derived = self._errors.get(place, {}), self._derived.get(place, [])
             self.aside.said.add([Rejected(self.operator, source, partition, errors, derived, _first(derived))])
 
-    def _made(self, several: list[_Derived]) -> pa.RecordBatch:
+    def derived_letters(self, several: list[_Derived]) -> pa.RecordBatch:
+        """The dead letters of rows that come of no single record."""
         now = time.time_ns() // 1000
         rows = [
             {"key": key, "value": value, "headers": self._headers(error, {}), "timestamp": now}
@@ -232,7 +234,7 @@ def fitting(letters: Iterable[pa.RecordBatch], limit: float) -> Iterator[pa.Reco
     full length.
     """
     for batch in letters:
-        sizes = np.zeros(0) if math.isinf(limit) else _sizes(batch)
+        sizes = np.zeros(0) if math.isinf(limit) else sizes_of(batch)
         if sizes.max(initial=0) <= limit:
             yield batch
             continue
@@ -247,7 +249,7 @@ def fitting(letters: Iterable[pa.RecordBatch], limit: float) -> Iterator[pa.Reco
         yield batch
 
 
-def _sizes(letters: pa.RecordBatch) -> npt.NDArray[np.int64]:
+def sizes_of(letters: pa.RecordBatch) -> npt.NDArray[np.int64]:
     """The size of each in bytes, with the most that Kafka adds to a header."""
     found = np.zeros(letters.num_rows, np.int64)
     for name in ("key", "value"):

@@ -196,7 +196,7 @@ class LaneOutputs:
             kept.unpersist()
 
     def _keyless(self, frames: dict[int, DataFrame]) -> DataFrame:
-        """Of the rows of some records, those that reach the state with null keys, as :meth:`Source.faulty` reports
+        """The rows of some records that reach the state with null keys, as :meth:`Source.faulty` reports
         them.
         """
         at = [meta_column.field(name) for name in ("source", "partition", "offset")]

@@ -150,9 +150,9 @@ def explained(node: Node, build: Callable[[], _Built]) -> _Built:
         raise
     except (AnalysisException, ParseException, PySparkException) as error:
         first = str(error).strip().split("\n")[0]
-        raise GraphError(f"{label(node)}: {first}", "mend the expression, or the schema it reads from") from None
+        raise GraphError(f"{label(node)}: {first}", "fix the expression, or the schema it reads from") from None
     except Exception as error:
         raise GraphError(
             f"{label(node)} raised {type(error).__name__}: {error}",
-            "mend the function: it was called on no rows",
+            "fix the function: it was called on no rows",
         ) from error

@@ -27,7 +27,7 @@ class SetBack:
         self._told = ahead
         log.warning(
             "the clock of this machine is behind the lane's last batch: it was set back, or the lane has come from a "
-            "machine whose clock is ahead. Its windows and timers of processing time go on from where they were, a "
+            "machine whose clock is ahead. Its windows and timers of processing time continue from where they were, a "
             "tenth slower, until the clock has caught up",
             lane=self._lane,
             seconds=round(ahead / 1000),

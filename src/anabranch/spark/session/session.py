@@ -178,7 +178,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     for name in _SAID_BY_US:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     with _printing_to(output):
-        spark = _session(builder, master, settled.get("spark.jars.packages", ""), needs.cure)
+        spark = opened(builder, master, settled.get("spark.jars.packages", ""), needs.cure)
     try:
         probes.insist(spark)
     except UnsupportedSparkError:
@@ -202,7 +202,15 @@ def stop(spark: SparkSession) -> None:
     context_stop.stop(spark)
 
 
-def _session(builder: SparkSession.Builder, master: str, packages: str = "", cure: str = "") -> SparkSession:
+def opened(builder: SparkSession.Builder, master: str, packages: str = "", cure: str = "") -> SparkSession:
+    """Let PySpark start it, and say what is to be done if it doesn't.
+
+    Args:
+        packages: Maven packages that Spark fetches; ``cure``: how else it gets them.
+
+    Raises:
+        AnabranchError: they can't be fetched, or the cluster doesn't take the application.
+    """
     try:
         return builder.getOrCreate()
     except Exception as error:
@@ -229,7 +237,7 @@ def for_schemas(settings: Settings, home: str) -> SparkSession:
 
 
 def _needs(settings: Settings) -> SessionNeeds:
-    """What the systems of all streams need, including those that may be used later."""
+    """What the systems of all streams need, including systems that may be used only later."""
     conf: dict[str, str] = {}
     cures = []
     for system in Systems(settings).used:

@@ -122,7 +122,7 @@ def columns(schema: str, where: str) -> StructType:
     except Exception as error:
         raise GraphError(
             f"{where}: Spark can't take its Avro schema: {str(error).strip().splitlines()[0]}",
-            "mend the schema; anabranch doctor says whether Spark's module for Avro is there",
+            "fix the schema; anabranch doctor says whether Spark's module for Avro is there",
         ) from None
     assert isinstance(found, StructType)
     return found

@@ -238,7 +238,7 @@ def marked(mask: int, ranges: Mapping[int, Range]) -> dict[int, list[Range]]:
 
 
 def _failing(node: Node, stream: str, reason: Column) -> Column:
-    cure = 'mend what writes it, or set [job] on_error = "dead-letter" or "drop"'
+    cure = 'fix what writes it, or set [job] on_error = "dead-letter" or "drop"'
     before = f"{label(node)}: the record of {stream}/"
     after = F.concat(F.lit(" can't be read: "), F.coalesce(reason, F.lit("its value")))
     return sql_errors.for_record(before, after, cure, F.col("partition"), F.col("offset"))

@@ -90,9 +90,10 @@ class Log:
         return partition.read(layout.manifest_folder(self._root, stream, number), sequence)
 
     def controls(self, stream: str, number: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
-        """The control records of a partition after entry ``cursor`` that a reader at ``position`` must heed.
+        """The control records of a partition after entry ``cursor`` that apply to a reader at ``position``.
 
-        These are the ones before whose place all records were read. Also returns the entry up to which they were taken.
+        They are the ones whose preceding records have all been read. Also returns the entry up to which they
+        were taken.
         """
         info = self.describe(stream)
         folder = layout.manifest_folder(self._root, stream, self._checked(info, number))

@@ -56,7 +56,7 @@ class KafkaAppender:
         if not batch.schema.equals(RECORD_SCHEMA):
             batch = batch.select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA)
         self._written, self._failed = 0, []
-        where = self._partitions(batch.column("key"))
+        where = self.partitions_of(batch.column("key"))
         keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
         times = np.maximum(batch.column("timestamp").cast(pa.int64()).to_numpy() // 1000, _FIRST_MS).tolist()
         headers = _headers(batch.column("headers"))
@@ -139,7 +139,8 @@ class KafkaAppender:
     def _told(self) -> str:
         return "1 record written" if self._written == 1 else f"{self._written:,} records written"
 
-    def _partitions(self, keys: pa.Array) -> npt.NDArray[np.int32]:
+    def partitions_of(self, keys: pa.Array) -> npt.NDArray[np.int32]:
+        """Where records with these keys go; those without a key in turn."""
         count = len(self._topics.describe(self._stream).partitions)
         if count != self._count:
             self._producer.list_topics(self._topic, timeout=self._cluster.patience)

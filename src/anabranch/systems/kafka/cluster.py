@@ -147,7 +147,7 @@ class Cluster:
         except KafkaException as error:
             raise ConfigError(
                 f"Kafka's client refuses [systems.kafka]: {self._told(error.args[0].str())}",
-                "mend the setting that it names",
+                "fix the setting that it names",
             ) from None
 
     def ask(self, request: Callable[[AdminClient], Mapping[K, Future[V]]]) -> dict[K, V | KafkaError]:

@@ -1,8 +1,8 @@
 """Control records of a job's intermediate streams: in one separate compacted topic, because Kafka has no place for them
 in the streams themselves.
 
-A record says where each partition of its stream ended when the record was written: a reader that has read up to there
-heeds it.
+A record says where each partition of its stream ended when the record was written: it applies to
+readers that have read up to there.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class ControlLog:
             self._looked = float("-inf")
 
     def heard(self, stream: str, partition: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
-        """The control records after ``cursor`` that a reader at ``position`` must heed, and the new cursor.
+        """The control records after ``cursor`` that apply to a reader at ``position``, and the new cursor.
 
         The cursor is the offset of the last record that was taken or belongs to another stream; -1 before the first. It
         stops before a record that comes too early, so that their order is kept.

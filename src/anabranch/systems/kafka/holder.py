@@ -260,7 +260,7 @@ def _unopened(errors: list[KafkaError], settings: KafkaSettings, transactional_i
         )
     if error.code() == KafkaError._INVALID_ARG:
         return ConfigError(
-            f"a producer can't be made from [systems.kafka]: {error.str()}", "mend transaction_timeout or client"
+            f"a producer can't be made from [systems.kafka]: {error.str()}", "fix transaction_timeout or client"
         )
     return AnabranchError(
         f"the transactional id {transactional_id} can't be opened at {shown(settings)}: "

@@ -97,7 +97,7 @@ class Reader:
                 raise LogError(
                     f"{where} doesn't hold the {oldest - position:,} offsets from {position} on any more: the oldest "
                     f"kept is {oldest}",
-                    f"they were deleted by the topic's retention; let it keep more, or go on from {oldest}",
+                    f"they were deleted by the topic's retention; let it keep more, or continue from {oldest}",
                 )
             raise self._short(position)
         if error.code() not in _PASSED_OVER:

@@ -92,8 +92,8 @@ class AtLeastOnceWriter:
         return [F.coalesce(*topics).alias("topic"), F.col("key"), F.col("value"), _unpacked().alias("headers")]
 
     def _options(self, writer: Any, at_once: bool = False) -> Any:
-        """A writer with the settings of the cluster, and those for throughput. ``at_once``: no record waits for more of
-        them, but those that arrive while others are being sent still go together.
+        """A writer with the settings of the cluster, and those for throughput. ``at_once``: no record
+        waits for others to fill up a request, but those that arrive while one is being sent still share the next.
         """
         client = {f"kafka.{name}": value for name, value in clients.java(self.system.settings).items()}
         return writer.options(**{**PRODUCING, **(AT_ONCE if at_once else {}), **client})

@@ -22,7 +22,7 @@ from anabranch.systems.kafka.fencing import fence
 from anabranch.systems.kafka.holder import PATIENCE, TAKEN_OVER, Holder
 from anabranch.systems.kafka.markers import Marker, Markers
 
-__all__ = ["SlotTransaction", "SlotWriter", "fence"]
+__all__ = ["SlotTransaction", "SlotWriter", "close", "fence"]
 
 _SETTLED = 2.0
 """Seconds to wait for a marker that another producer's transaction may hold back; opening the id ends that transaction.
@@ -35,7 +35,8 @@ _readers: dict[tuple[str, str], Markers] = {}
 
 
 @atexit.register
-def _close() -> None:
+def close() -> None:
+    """Give up the producers and readers that this process keeps: the next batch opens new ones."""
     while _holders:
         _holders.popitem()[1].drop()
     while _readers:
@@ -163,6 +164,17 @@ class SlotTransaction:
             raise self._meaning(error.args[0], f"writing to topic {topic}") from error
         self._rows += records.num_rows
 
+    def flush(self) -> None:
+        """Wait until the brokers have all records that were written. Nobody sees them yet.
+
+        Raises:
+            AnabranchError: the transaction took too long, or the brokers don't take a record.
+        """
+        try:
+            self._begun().flush(self._check)
+        except KafkaException as error:
+            raise self._meaning(error.args[0], "committing") from error
+
     @property
     def total(self) -> int:
         """How many records the slot has written, from its first batch to this one."""
@@ -180,8 +192,8 @@ class SlotTransaction:
             return
         holder = self._begun()
         deadline = (holder.begun or 0.0) + self._timeout
+        self.flush()
         try:
-            holder.flush(self._check)
             crash_points.reach(crash_points.PRODUCED, self._writer.lane, self._batch)
             holder.mark(self._writer.reader(), self._slot, self._next(holder), deadline)
             crash_points.reach(crash_points.MARKED, self._writer.lane, self._batch)

@@ -134,7 +134,7 @@ def test_too_large_for_a_program_the_plan_is_sequential_and_its_bound_true(monke
         asked = referee.problem(rng, rng.randint(1, 8), rng.randint(2, 5), standbys=rng.randint(1, 2), mode="joint")
         exact = solve(asked)
         with monkeypatch.context() as patch:
-            patch.setattr(joint, "_MOST_OPTIONS", 0)
+            patch.setattr(joint, "MOST_OPTIONS", 0)
             rough = solve(asked)
         assert rough.cost == solve(changed(asked, mode="sequential")).cost
         stateful = [task for task in asked.tasks if task.stateful]

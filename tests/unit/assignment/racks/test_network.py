@@ -27,7 +27,7 @@ def test_costs_too_large_to_be_added_count_one_after_the_other(
         asked = referee.changed(asked, tasks=alike)
         together = compared(asked, solve(asked))
         with monkeypatch.context() as patch:
-            patch.setattr(network, "_LARGEST", 0)
+            patch.setattr(network, "LARGEST_COST", 0)
             apart = compared(asked, solve(asked))
         if not rules:  # with standbys, another of several best placements of actives leaves them something else
             figures = (apart.cost, apart.moved, apart.saved_by_moves)

@@ -202,7 +202,7 @@ def test_where_racks_are_uneven_standbys_are_as_near_to_their_shares_as_can_be()
 
 def test_too_many_to_be_placed_exactly_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two racks for three copies, of which one is crowded: what goes where in a rack takes all arcs."""
-    monkeypatch.setattr(copies, "_MOST_PAIRS", 0)
+    monkeypatch.setattr(copies, "MOST_PAIRS", 0)
     rng = random.Random(0)
     refused = []
     for _ in range(60):

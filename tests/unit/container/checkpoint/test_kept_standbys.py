@@ -48,7 +48,7 @@ class Kept:
         self.folder, self.clock = Folder(), Clock()
         self.woken = 0
         its: Any = lambda lane, epoch: self.folder if (lane, epoch) == ("0-a", 3) else None  # noqa: E731
-        self.standbys = Standbys(its, self.wake, self.clock)
+        self.standbys = Standbys(its, self.wake, self.clock, every=0.005)
 
     def wake(self) -> None:
         self.woken += 1
@@ -59,7 +59,6 @@ class Kept:
 
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kept]:
-    monkeypatch.setattr("anabranch.container.checkpoint.standbys._LOOK_EVERY", 0.005)
     monkeypatch.setattr(copying, "standby", Folder.standby)
     monkeypatch.setattr(copying, "refresh", Folder.refresh)
     made = Kept()

@@ -148,7 +148,7 @@ def test_a_fault_of_ours_is_told_and_the_next_request_is_served(
 def test_who_asks_again_hears_the_end_and_is_refused_soon(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "_HEARD_WITHIN", 1.0)  # however slow this machine is
+    monkeypatch.setattr(listening, "HEARD_WITHIN", 1.0)  # however slow this machine is
     server = listening.serve(coordinator)
     server.end()
     with Client(server.url) as client:

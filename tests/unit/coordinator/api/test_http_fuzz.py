@@ -8,6 +8,7 @@ import random
 import urllib.parse
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from anabranch.coordinator.store import Store, tables
 from anabranch.protocol.container import Heartbeat, Registration
 from anabranch.protocol.deployment import Program
 from tests.unit.coordinator.helpers import FIRST, Seat, plan, report
+from tests.unit.coordinator.store.helpers import raw
 
 TOKEN = "t0ken-of-tests"
 SHA = "0" * 64
@@ -39,8 +41,9 @@ NAMES = [
 class Target:
     """A coordinator with a job and a container, behind its HTTP server with a token."""
 
-    def __init__(self) -> None:
-        self.store = Store("sqlite://")
+    def __init__(self, folder: Path) -> None:
+        self.url = f"sqlite:///{folder}/coordinator.db"
+        self.store = Store(self.url)
         self.coordinator = Coordinator(self.store, grace=2.0)
         self.coordinator.start(plan(program=PROGRAM))
         self.seat = Seat(self.coordinator)
@@ -62,7 +65,7 @@ class Target:
 
     def state(self) -> object:
         """All that the store holds, and what the coordinator says of its job."""
-        with self.store._engine.connect() as connection:
+        with raw(self.url) as connection:
             rows = {t.name: sorted(map(repr, connection.execute(sa.select(t)))) for t in tables.metadata.sorted_tables}
         status = self.coordinator.status("delays").to_builtins()
         for container in status["containers"]:
@@ -76,8 +79,8 @@ class Target:
 
 
 @pytest.fixture
-def target() -> Iterator[Target]:
-    made = Target()
+def target(tmp_path: Path) -> Iterator[Target]:
+    made = Target(tmp_path)
     yield made
     made.server.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from anabranch.coordinator import endpoint
 from anabranch.coordinator.api import server
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.launcher import Launcher, Staffed
-from anabranch.coordinator.leadership import leadership
 from anabranch.coordinator.leadership.election import Election
 from anabranch.coordinator.leadership.leadership import Leadership
 from anabranch.coordinator.store import Store
@@ -47,6 +47,15 @@ class Launches(Launcher):
         self.done.append("turn")
 
 
+class AtOnce(Executor):
+    """Does what it is given before it returns."""
+
+    def submit(self, do: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
+        future = Future[Any]()
+        future.set_result(do(*given, **named))
+        return future
+
+
 class One:
     """A coordinator whose turns are taken by hand. ``fenced``: the lanes that it fenced, with their epochs."""
 
@@ -59,7 +68,9 @@ class One:
         self.served = Coordinator(self.store, clock, LEASE, now=lambda: 7.0, grace=GRACE)
         self.election = Election(self.store, self.url, clock, LEASE, GRACE)
         self.launches = Launches()
-        self.leadership = Leadership(self.served, self.store, url, self.election, self.url, self._fence, self.launches)
+        self.leadership = Leadership(
+            self.served, self.store, url, self.election, self.url, self._fence, self.launches, AtOnce(), 0.0
+        )
 
     def _fence(self, lane: Lane, settings: Mapping[str, Any]) -> None:
         assert settings == PROGRAM.settings
@@ -69,23 +80,19 @@ class One:
 
     def turn(self) -> bool:
         """A turn with all the fences that it hands out; gives whether it leads."""
-        self.leadership._turn()
-        for fence in self.leadership._fencing.values():
-            fence.result(10)
+        self.leadership.turn()
         return self.leadership.leads
 
     def asked(self, token: str | None = None) -> TestClient:
         return TestClient(server.app(self.served, self.leadership, token), raise_server_exceptions=False)
 
     def close(self) -> None:
-        self.leadership._step_down()
-        self.leadership._pool.shutdown()
+        self.leadership.step_down()
         self.store.close()
 
 
 @pytest.fixture
-def make(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], One]]:
-    monkeypatch.setattr(leadership, "_TRY_AGAIN", 0.0)
+def make(tmp_path: Path, clock: Clock) -> Iterator[Callable[[str], One]]:
     ones: list[One] = []
 
     def made(name: str) -> One:
@@ -126,7 +133,7 @@ def test_it_serves_the_jobs_of_the_store_from_when_it_leads(make: Callable[[str]
     assert caught.value.cure == f"ask {first.url}"
     assert second.served.status("delays").served is False
 
-    first.leadership._step_down()
+    first.leadership.step_down()
     take_over(second, clock)
     assert second.served.status("delays").state == "running"
     seat.coordinator = second.served
@@ -143,7 +150,7 @@ def test_it_launches_while_it_leads_and_knows_nothing_when_it_comes_to_lead(
     first.launches.done.clear()
     assert first.turn()
     assert not second.turn()
-    first.leadership._step_down()
+    first.leadership.step_down()
     take_over(second, clock)
     assert not first.turn()
     assert second.turn()
@@ -254,14 +261,14 @@ def test_what_was_left_over_from_leading_before_is_forgotten(make: Callable[[str
     assert first.turn()
     seat = begun(first)
     leftover = dict(first.served.registry.jobs)
-    first.leadership._step_down()
+    first.leadership.step_down()
     take_over(second, clock)
     second.served.stop("delays")
     seat.coordinator = second.served
     seat.report("ended")
     assert second.store.deployment("delays").state == "stopped"  # type: ignore[union-attr]
     first.served.registry.jobs.update(leftover)
-    second.leadership._step_down()
+    second.leadership.step_down()
     assert not first.turn()
     take_over(first, clock)
     assert first.served.status("delays").state == "stopped"
@@ -300,7 +307,7 @@ def test_another_leader_fences_what_was_left(make: Callable[[str], One], clock: 
         clock.at += LEASE - 1
         first.turn()
     assert first.served.fences()
-    first.leadership._step_down()
+    first.leadership.step_down()
     take_over(second, clock)
     assert sorted(lane for lane, _ in second.fenced) == [SECOND, FIRST]
     assert second.served.fences() == []
@@ -310,7 +317,7 @@ def test_a_job_that_another_process_runs_is_left_to_it(make: Callable[[str], One
     first, second = make("a"), make("b")
     assert first.turn()
     begun(first)
-    first.leadership._step_down()
+    first.leadership.step_down()
     lock = endpoint.RunLock(first.store_url, "delays")
     with lock:
         take_over(second, clock)
@@ -326,8 +333,8 @@ def test_a_start_that_fails_leaves_the_job_to_others(make: Callable[[str], One])
     assert one.turn()
     one.leadership.start(plan(program=PROGRAM))
     one.served.stop("delays")
-    one.leadership._locks.give("delays")
-    one.served.abandon()
+    one.leadership.step_down()
+    assert one.turn()
     with pytest.raises(ConflictError, match="is not the one that was started here"):
         one.leadership.start(plan(program=PROGRAM, fingerprint={"graph": "b"}))
     with endpoint.RunLock(one.store_url, "delays"):
@@ -337,8 +344,8 @@ def test_a_start_that_fails_leaves_the_job_to_others(make: Callable[[str], One])
 def test_it_resigns_when_it_ends(make: Callable[[str], One]) -> None:
     first, second = make("a"), make("b")
     assert first.turn()
-    first.leadership._ended.set()
-    first.leadership._run()
+    with first.leadership:
+        pass
     assert not first.leadership.leads
     assert second.turn()
 

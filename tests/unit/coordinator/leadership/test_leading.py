@@ -68,7 +68,13 @@ def change(store: Store) -> None:
     store.change_deployment(after, DeploymentState.CHANGING, [closing], [follows], event("changed"))
 
 
+def write(store: Store) -> None:
+    with store.writing(event()):
+        pass
+
+
 WRITES: dict[str, Callable[[Store], object]] = {
+    "writing": write,
     "create_deployment": lambda store: store.create_deployment(
         plans.numbered(plan("other"), 1), DeploymentState.PLANNED, msgspec.structs.replace(event(), job="other")
     ),

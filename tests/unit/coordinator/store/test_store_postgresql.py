@@ -158,7 +158,7 @@ def test_a_server_that_freezes_holds_up_a_call_for_a_while_only(
 
 def test_a_leader_that_freezes_while_it_writes_holds_up_no_other(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     other = filled(Store(url))
-    monkeypatch.setitem(postgresql._LIMITS, "idle_in_transaction_session_timeout", "700ms")
+    monkeypatch.setitem(postgresql.LIMITS, "idle_in_transaction_session_timeout", "700ms")
     store = Store(url)
     assert store.claim(None, "http://a")
     seen = other.leader()

@@ -28,8 +28,8 @@ RUN, BATCH = "", -1
 
 @pytest.fixture
 def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
-    monkeypatch.setattr(meters, "_EVERY", 0.02)
-    monkeypatch.setattr(meters, "_LONG", 0.1)
+    monkeypatch.setattr(meters, "REPORT_EVERY", 0.02)
+    monkeypatch.setattr(meters, "LONG_WORK", 0.1)
     made = Listener("127.0.0.1")
     yield made
     made.close()
@@ -113,9 +113,10 @@ def test_a_driver_that_is_reached_again_is_told_everything(listener: Listener, m
     with in_flight.on(meter, ORIGIN, 1):
         pass
     until(lambda: rows(listener) == 4)
-    listener.hear(TaskReport(run=RUN, batch=BATCH + 1, stage=0, partition=0, attempt=0, label="another"))
+    for number in range(1000):  # more runs than it remembers
+        listener.hear(TaskReport(run=f"another-{number}", batch=0, stage=0, partition=0, attempt=0, label="map"))
+    assert listener.of(RUN, BATCH) == []
     connections[-1].shutdown(meters.socket.SHUT_RDWR)
-    listener._runs.clear()
     until(lambda: rows(listener) == 4)
     meter.close()
 
@@ -147,7 +148,7 @@ import pyarrow as pa
 from anabranch.spark.functions import in_flight
 from anabranch.task_progress import meters
 
-in_flight._EVERY = 0.05
+in_flight.LOOK_EVERY = 0.05
 origin = pa.array([{"task": 0, "source": 0, "partition": 0, "offset": 7, "key": b"k", "bucket": 0}])
 with in_flight.on(meters.meter(None, "map 'slow'"), origin, 1, 0.5):
     in_flight.at(0)
@@ -157,7 +158,7 @@ with in_flight.on(meters.meter(None, "map 'slow'"), origin, 1, 0.5):
 """
 
 
-@pytest.mark.parametrize(("how", "code"), [("free", in_flight._LATE), ("held", 1)])
+@pytest.mark.parametrize(("how", "code"), [("free", in_flight.OVERDUE_EXIT), ("held", 1)])
 def test_a_worker_in_which_a_message_takes_too_long_ends(how: str, code: int) -> None:
     """Also if no other thread of it can run."""
     done = subprocess.run([sys.executable, "-c", ENDS, how], capture_output=True, text=True, timeout=50, check=False)
@@ -171,7 +172,7 @@ import pyarrow as pa
 from anabranch.spark.functions import in_flight
 from anabranch.task_progress import meters
 
-in_flight._EVERY = 0.05
+in_flight.LOOK_EVERY = 0.05
 fields = {"task": 0, "source": 0, "partition": 0, "key": b"k", "bucket": 0}
 origin = pa.array([{**fields, "offset": n} for n in range(20)])
 meter = meters.meter(None, "map 'quick'")

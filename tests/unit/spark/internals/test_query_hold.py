@@ -69,8 +69,8 @@ def java_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "execution", lambda query: query)
     monkeypatch.setattr(java, "java_class", lambda *_: SimpleNamespace(MILLISECONDS="ms"))
     monkeypatch.setattr(java, "text", lambda _, values: values)
-    monkeypatch.setattr(query_hold, "_TURN", 0.0)
-    monkeypatch.setattr(query_hold, "_WITHIN", 0.2)
+    monkeypatch.setattr(query_hold, "TURN_EVERY", 0.0)
+    monkeypatch.setattr(query_hold, "RUNS_WITHIN", 0.2)
 
 
 def held(query: Query, turn: Callable[[], None] = lambda: None) -> tuple[HeldQuery, Limits]:

@@ -25,21 +25,21 @@ class Query:
 
     def __init__(self, messages: list[str], left: int = 1) -> None:
         self._messages: Iterator[str] = iter(messages)
-        self._message, self._left = "", left
+        self.message, self._left = "", left
         self.ended_at: str | None = None
         self.stopped = False
 
     @property
     def status(self) -> dict[str, str]:
-        self._message = next(self._messages, self._message)
-        return {"message": self._message}
+        self.message = next(self._messages, self.message)
+        return {"message": self.message}
 
     def state(self) -> Any:
         return self
 
     def set(self, state: str) -> None:
         assert state == "TERMINATED"
-        self.ended_at = self._message
+        self.ended_at = self.message
 
     def queryExecutionThread(self) -> Any:
         return self
@@ -66,7 +66,7 @@ def ended(query: Query, **kwargs: Any) -> None:
 def test_a_batch_that_is_being_planned_is_run_first() -> None:
     messages = ["Getting offsets from Kafka", "Writing offsets to log", *["Processing new data"] * 3, "Written"]
     query = Query(messages)
-    ended(query, writes=lambda: query._message == "Written")
+    ended(query, writes=lambda: query.message == "Written")
     assert query.ended_at == "Written"
     assert not query.stopped
 
@@ -96,21 +96,21 @@ def test_in_a_hurry_a_batch_is_not_waited_for() -> None:
 def test_another_batch_is_the_last_one_if_one_comes(
     monkeypatch: pytest.MonkeyPatch, messages: list[str], last: str
 ) -> None:
-    monkeypatch.setattr(stop_at_batch, "_NEXT", 0.2)
+    monkeypatch.setattr(stop_at_batch, "NEXT_WITHIN", 0.2)
     query = Query([*messages, *(["Waiting"] if last == "Waiting" else [])])
     decided = list[str]()
     ended(
         query,
         writes=lambda: query.status["message"] in ("a", "b"),
         another=True,
-        decided=lambda: decided.append(query._message),
+        decided=lambda: decided.append(query.message),
     )
     assert query.ended_at == last
     assert decided == [last]
 
 
 def test_what_is_raised_meanwhile_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stop_at_batch, "_TURN", 0)
+    monkeypatch.setattr(stop_at_batch, "TURN_EVERY", 0)
 
     def turn() -> None:
         raise TimeoutError
@@ -133,14 +133,14 @@ def test_a_spark_without_that_state_is_stopped_once_a_batch_is_written(monkeypat
 
 
 def test_one_that_says_nothing_that_is_known_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stop_at_batch, "_WITHIN", 0.2)
+    monkeypatch.setattr(stop_at_batch, "STOPS_WITHIN", 0.2)
     query = Query(["In a state that no version had"], left=0)
     ended(query)
     assert query.ended_at is not None
 
 
 def test_one_that_goes_on_all_the_same_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stop_at_batch, "_WITHIN", 0.2)
+    monkeypatch.setattr(stop_at_batch, "STOPS_WITHIN", 0.2)
     query = Query(["Waiting for data to arrive"], left=10**9)
     ended(query)
     assert query.stopped

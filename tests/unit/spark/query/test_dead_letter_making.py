@@ -122,9 +122,9 @@ def letters(said: Said, values: list[bytes | None]) -> Iterator[pa.RecordBatch]:
                 schema=RECORD_SCHEMA,
             )
             if told.errors:
-                yield from rejects._letters(iter([(offsets, batch)]), "in", 0, told.errors)
+                yield from rejects.letters_of(iter([(offsets, batch)]), "in", 0, told.errors)
             if told.derived:
-                yield rejects._made(told.derived)
+                yield rejects.derived_letters(told.derived)
 
 
 @pytest.mark.filterwarnings("ignore:coroutine 'sleep' was never awaited")
@@ -215,7 +215,7 @@ def test_a_dead_letter_fits_into_its_stream(records: list[tuple[Any, Any, Any]])
     ]
     batch = pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA)
     (cut,) = dead_letters.fitting([batch], 1000)
-    assert dead_letters._sizes(cut).max(initial=0) <= 1000
+    assert dead_letters.sizes_of(cut).max(initial=0) <= 1000
     for before, after in zip(batch.to_pylist(), cut.to_pylist(), strict=True):
         told = {header["key"]: header["value"] for header in after["headers"]}
         assert told["anabranch.error"] == b"x" * 100
@@ -233,7 +233,7 @@ def test_a_dead_letter_that_is_rejected_again_has_no_more_headers() -> None:
     row: dict[str, Any] = {"key": None, "value": b"x", "headers": [{"key": "mine", "value": b"1"}], "timestamp": None}
     for time in range(3):
         batch = pa.RecordBatch.from_pylist([row], schema=RECORD_SCHEMA)
-        (letter,) = rejects._letters(iter([(np.array([7]), batch)]), "in", 0, {7: f"time {time}"})
+        (letter,) = rejects.letters_of(iter([(np.array([7]), batch)]), "in", 0, {7: f"time {time}"})
         row = letter.to_pylist()[0]
     assert [header["key"] for header in row["headers"]].count("anabranch.error") == 1
     assert {header["key"]: header["value"] for header in row["headers"]} == {

@@ -132,9 +132,9 @@ def test_a_session_that_a_master_does_not_take_names_it(text: str, why: str) -> 
 
     builder: Any = SimpleNamespace(getOrCreate=failing)
     with pytest.raises(AnabranchError, match=f"^{MASTER} has not taken the application: {why}\n"):
-        session._session(builder, MASTER)
+        session.opened(builder, MASTER)
     with pytest.raises(RuntimeError):
-        session._session(builder, "local[2]")
+        session.opened(builder, "local[2]")
 
 
 def test_packages_that_spark_may_not_have_got_are_named() -> None:
@@ -144,7 +144,7 @@ def test_packages_that_spark_may_not_have_got_are_named() -> None:
     builder: Any = SimpleNamespace(getOrCreate=failing)
     connector = jars.of_pyspark()
     with pytest.raises(AnabranchError, match=f"^Spark hasn't started with {connector}, .*\n.*anabranch jars fetch"):
-        session._session(builder, "local[2]", connector, jars.OTHERS)
+        session.opened(builder, "local[2]", connector, jars.OTHERS)
 
 
 def test_schemas_are_checked_here_whatever_the_cluster_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,8 +162,8 @@ def _spark() -> Any:
 
 def _slots(monkeypatch: pytest.MonkeyPatch, *counts: int) -> None:
     left = list(counts)
-    monkeypatch.setattr(executors, "_slots", lambda _: left.pop(0) if len(left) > 1 else left[0])
-    monkeypatch.setattr(executors, "_POLL", 0.001)
+    monkeypatch.setattr(executors, "task_slots", lambda _: left.pop(0) if len(left) > 1 else left[0])
+    monkeypatch.setattr(executors, "POLL", 0.001)
 
 
 @pytest.mark.parametrize(("counts", "cores", "given"), [((0, 0, 1), 0, 1), ((0, 2, 4), 3, 4), ((4,), 4, 4)])
@@ -171,14 +171,14 @@ def test_it_waits_for_executors(
     monkeypatch: pytest.MonkeyPatch, counts: tuple[int, ...], cores: int, given: int
 ) -> None:
     _slots(monkeypatch, *counts)
-    assert executors._given(_spark(), cores, lambda _: None, lambda: False) == given
+    assert executors.wait_for_slots(_spark(), cores, lambda _: None, lambda: False) == given
 
 
 def test_it_says_that_it_waits_and_stops_when_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     _slots(monkeypatch, 0)
-    monkeypatch.setattr(executors, "_SAY_AFTER", 0.0)
+    monkeypatch.setattr(executors, "SAY_AFTER", 0.0)
     said: list[str] = []
-    assert executors._given(_spark(), 0, said.append, lambda: len(said) > 0) == 0
+    assert executors.wait_for_slots(_spark(), 0, said.append, lambda: len(said) > 0) == 0
     assert said[0].startswith(f"{MASTER} has given no executor in 0 s")
 
 
@@ -186,7 +186,7 @@ def test_too_few_slots_in_real_time_are_refused(monkeypatch: pytest.MonkeyPatch)
     _slots(monkeypatch, 2)
     monkeypatch.setattr(executors, "SLOTS_WITHIN", 0.01)
     with pytest.raises(ConfigError, match="has given 2 task slots in 0 s, and 4 tasks"):
-        executors._given(_spark(), 4, lambda _: None, lambda: False)
+        executors.wait_for_slots(_spark(), 4, lambda _: None, lambda: False)
 
 
 @pytest.mark.parametrize(
@@ -204,4 +204,4 @@ def test_too_few_slots_in_real_time_are_refused(monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_why_executors_cannot_run_python(text: str, why: str) -> None:
-    assert executors._why(RuntimeError(text)) == why
+    assert executors.why_no_python(RuntimeError(text)) == why

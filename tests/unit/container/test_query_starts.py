@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
-from anabranch.container.starting import Starts
+from anabranch.container.query_starts import Starts
 
 
 class Query:
