@@ -20,7 +20,6 @@ from anabranch.coordinator.store.records import (
     EventRange,
     LeaderRecord,
 )
-from anabranch.coordinator.store.sweeping import SweepResult
 from anabranch.coordinator.store.tables import containers, deployments, jobs, lanes, models
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.document import decode, encode
@@ -107,7 +106,8 @@ class Store:
             return lookups.deployment(connection, job, number)
 
     def graph(self, job: str, deployment: int) -> Graph:
-        return decode(self._document(deployments.c.graph, deployments.c.job == job, deployments.c.id == deployment), Graph)
+        its = (deployments.c.job == job, deployments.c.id == deployment)
+        return decode(self._document(deployments.c.graph, *its), Graph)
 
     def model(self, job: str, deployment: int, generation: int) -> JobModel:
         its = (models.c.job == job, models.c.deployment == deployment, models.c.generation == generation)
@@ -355,7 +355,7 @@ class Store:
         with self.writing(event) as connection:
             rows.mark_gone(connection, "it gave its seat back", containers.c.id == process.id)
 
-    def sweep(self, events: int, versions: int, unused: Collection[str]) -> SweepResult:
+    def sweep(self, events: int, versions: int, unused: Collection[str]) -> sweeping.SweepResult:
         """Remove what is older than what should be kept: see :func:`anabranch.coordinator.store.sweeping.sweep`."""
         with self.writing() as connection:
             return sweeping.sweep(connection, events, versions, unused)
