@@ -50,6 +50,20 @@ perhaps not visible to readers yet. ``REWRITTEN``, above: the state of a lane wa
 the old state.
 """
 
+NOTED = "noted"
+COPIED = "copied"
+LISTED = "listed"
+FOUND_WHOLE = "found-whole"
+PLACED = "placed"
+FOLDERS_PLACED = "folders-placed"
+STORED = "stored"
+OF_BACKUPS = (NOTED, COPIED, LISTED)
+"""Of a backup of a job, whose name stands for the lane's: nothing but a note is there; all is copied, and nothing says
+that it is whole; it is whole."""
+OF_RESTORES = (FOUND_WHOLE, PLACED, FOLDERS_PLACED, STORED)
+"""Of a restore: the backup is whole, and nothing was written; the streams are in their places; so are the folders of
+lanes; the store knows the job."""
+
 # "<lane prefix>:<step>:<batch>", as in "1-:published:3": the lane of stage 1, after batch 3 was published; with "3+",
 # after that or any later one, for steps that not every batch comes to.
 _HOLD = os.environ.get("ANABRANCH_HOLD_AT", "")

@@ -45,6 +45,8 @@ _ORDER = [
     "drain",
     "cancel",
     "compact",
+    "backup",
+    "restore",
     "reset",
     "sizing",
     "stop",

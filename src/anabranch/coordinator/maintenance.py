@@ -13,7 +13,7 @@ from anabranch.errors import ConflictError, NotFoundError, NotLeadingError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState, open_lanes
 
-__all__ = ["alone", "begun", "lanes", "replaced", "unneeded"]
+__all__ = ["alone", "begun", "lanes", "needed_folders", "replaced", "unneeded"]
 
 _WHO = "compact"
 
@@ -80,13 +80,19 @@ def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> lis
         known: all lanes that the job ever had. None of them is about to change: see :func:`lanes`.
         there: the existing folders, as pairs of the lane's name and the folder's name within it.
     """
-    needed: set[tuple[str, str]] = set()
-    for lane in open_lanes(known.values()):
-        needed.add((lane.id, str(lane.folder_epoch)))
-        if not lane.folder_epoch or lane.was_silent:  # it still looks how far those were that it continues from
-            needed |= {(name, str(epoch)) for name, epoch in lane.inherits.items()}
+    needed = {(lane, str(epoch)) for lane, epoch in needed_folders(known)}
     of_lanes = {(lane, name) for lane, name in there if lane in known and name.isdecimal()}
     return sorted(of_lanes - needed)
+
+
+def needed_folders(known: Mapping[str, Lane]) -> set[tuple[str, int]]:
+    """The folders that the open lanes of a job go on from, as lanes and epochs; 0: that lane has none yet."""
+    needed: set[tuple[str, int]] = set()
+    for lane in open_lanes(known.values()):
+        needed.add((lane.id, lane.folder_epoch))
+        if not lane.folder_epoch or lane.was_silent:  # it still looks how far those were that it goes on from
+            needed |= set(lane.inherits.items())
+    return needed
 
 
 def _rests(lane: Lane) -> bool:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from anabranch.model.lane import Lane
+from anabranch.systems.archive import Archive
 from anabranch.systems.output import Publisher
 
 if TYPE_CHECKING:
@@ -305,6 +306,10 @@ class System(Protocol):
         check.
         """
         return ()
+
+    def archive(self) -> Archive | None:
+        """How its streams become part of a job's backup; None: they go on living where they are."""
+        return None
 
     def folders(self) -> Sequence[Folder]:
         """The folders that it needs, which are created if they don't exist."""

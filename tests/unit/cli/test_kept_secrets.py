@@ -69,6 +69,8 @@ VERBS: dict[str, list[list[str]]] = {
     "drain": [["delays", "--detach"], ["nobody"]],
     "cancel": [["delays"], ["nobody"]],
     "compact": [["delays"], ["nobody"]],
+    "backup": [["nobody", "there"], ["delays", "--help"]],
+    "restore": [["--help"]],
     "sizing": [["delays"], ["nobody"]],
     "reset": [["delays"], ["nobody", "--yes"]],
     "stop": [["nobody"], ["delays", "--now"]],

@@ -14,12 +14,12 @@ from anabranch.container.checkpoint.folder import METADATA, OUTPUTS, PROGRESS, S
 from anabranch.errors import ConflictError
 from anabranch.spark.internals import checkpoint_layout
 
-__all__ = ["bare", "clone", "refresh", "standby", "standbys"]
+__all__ = ["ORDER", "bare", "clone", "refresh", "relocate", "standby", "standbys"]
 
 _STATE = "state"
 _STANDBY = "standby"
 # Commits before offsets: a copy made while the source is still written to never has a commit without its offset.
-_ORDER = ("commits", "offsets", METADATA, "sources", _STATE, STREAMS, STARTING, OUTPUTS)
+ORDER = ("commits", "offsets", METADATA, "sources", _STATE, STREAMS, STARTING, OUTPUTS)
 
 log = logs.get_logger()
 
@@ -37,7 +37,7 @@ def clone(
     ``keeping``: only these partitions of each stream; None: all. ``adding``: partitions that weren't read before, each
     with its start offset. ``new``: streams that weren't read before.
     """
-    with _copied(folder, target, _ORDER, standbys(folder)) as copy:
+    with _copied(folder, target, ORDER, standbys(folder)) as copy:
         if keeping is not None:
             edits.keep(copy, keeping)
         for stream in new:
@@ -48,7 +48,7 @@ def clone(
 
 def bare(folder: Folder, target: str) -> Folder:
     """Like :func:`clone`, but with only the schemas of the state."""
-    names = [name for name in (*_ORDER, PROGRESS) if name != _STATE]
+    names = [name for name in (*ORDER, PROGRESS) if name != _STATE]
     with _copied(folder, target, [*names, *_schemas(folder)]) as copy:
         return copy
 
@@ -78,7 +78,7 @@ def refresh(folder: Folder, standby: Folder) -> int:
     """Bring a standby of the folder up to date; the folder's lane may run meanwhile. Returns the last batch in the
     standby.
     """
-    filesystem.update(folder.tree, standby.tree, _ORDER, lives=True)
+    filesystem.update(folder.tree, standby.tree, ORDER, lives=True)
     return standby.committed()
 
 
@@ -96,7 +96,7 @@ def _copied(folder: Folder, target: str, names: Iterable[str], standbys: Iterabl
         copied = _fill(folder, copy, names, warm=warm)
         seconds = round(time.monotonic() - begun, 2)
         log.info("a folder was copied", folder=folder.uri, to=target, files=copied, seconds=seconds, warm=warm)
-        _relocate(copy)
+        relocate(copy)
         copy.note_id()
         yield copy
     except Exception:
@@ -141,7 +141,7 @@ def _found(folder: Folder, pattern: str) -> list[str]:
     return [str(each.getPath().toString()).removeprefix(begin) for each in found or ()]
 
 
-def _relocate(folder: Folder) -> None:
+def relocate(folder: Folder) -> None:
     """Make Spark's metadata of a ``process`` refer to the schemas in this folder instead of those in the folder that it
     was copied from: it contains absolute paths, and that folder will be deleted.
     """

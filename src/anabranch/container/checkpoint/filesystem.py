@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import os
 import shutil
 import uuid
@@ -71,6 +72,10 @@ class Tree:
         """
         return str(self.fs.makeQualified(self.path).toString())
 
+    def other(self, uri: str) -> Tree:
+        """What is below another path."""
+        return Tree(self._spark, uri)
+
     def at(self, name: str) -> Any:
         return self.path_of(self.path, name) if name else self.path
 
@@ -125,6 +130,15 @@ class Tree:
         finally:
             stream.close()
 
+    def sha256(self, name: str, *, durable: bool = False) -> str:
+        """The sum of a file's content. ``durable``: no power cut takes the file back, if it is on a local disk."""
+        if self.local is None:
+            return self._hadoop.sha256(self.fs, self.at(name))
+        with self.local.joinpath(name).open("rb") as file:
+            if durable:
+                os.fsync(file.fileno())
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
     def write(self, name: str, text: str, *, new: bool = False, durable: bool = True) -> None:
         """Write a file so that it appears completely or not at all. ``new``: it must not replace a file. ``durable``:
         no power cut can undo it once it is written.
@@ -153,6 +167,10 @@ class Tree:
             self.local.joinpath(name).unlink(missing_ok=True)
         else:
             self.fs.delete(self.at(name), False)
+
+    def clear(self, name: str = "") -> None:
+        """Delete all that is below a name, if there is anything."""
+        self.fs.delete(self.at(name), True)
 
     def all_files(self) -> list[str]:
         """The names of all files, including those that Hadoop hides."""

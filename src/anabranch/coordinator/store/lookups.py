@@ -6,7 +6,7 @@ import msgspec
 import sqlalchemy as sa
 
 from anabranch.coordinator.store.records import ContainerRecord, DeploymentRecord, Event, EventRange
-from anabranch.coordinator.store.tables import containers, deployments, events, models
+from anabranch.coordinator.store.tables import artifacts, containers, deployments, events, models
 from anabranch.coordinator.store.tables import lanes as lanes_table
 from anabranch.formats import Format
 from anabranch.model.deployment_state import DeploymentState
@@ -16,7 +16,22 @@ from anabranch.protocol.container import Registration
 from anabranch.protocol.deployment import Program
 from anabranch.protocol.drain import DrainProgress
 
-__all__ = ["deployment", "events_of", "former", "lanes", "lost"]
+__all__ = [
+    "artifact",
+    "deployment",
+    "deployment_numbers",
+    "events_of",
+    "former",
+    "lane_states",
+    "lanes",
+    "lost",
+    "present",
+]
+
+
+def artifact(connection: sa.Connection, sha256: str) -> bytes | None:
+    """The code of a job, by its hash."""
+    return connection.execute(sa.select(artifacts.c.content).where(artifacts.c.sha256 == sha256)).scalar()
 
 
 def deployment(connection: sa.Connection, job: str, number: int | None) -> DeploymentRecord | None:
@@ -36,6 +51,25 @@ def deployment(connection: sa.Connection, job: str, number: int | None) -> Deplo
     drain = None if row["drain"] is None else decode(row["drain"], DrainProgress)
     state = DeploymentState(row["state"])
     return DeploymentRecord(**{**row, **documents, "state": state, "program": program, "drain": drain})
+
+
+def deployment_numbers(connection: sa.Connection, job: str, limit: int) -> list[int]:
+    """The numbers of the job's last deployments, newest first."""
+    query = sa.select(deployments.c.id).where(deployments.c.job == job).order_by(deployments.c.id.desc())
+    return list(connection.execute(query.limit(limit)).scalars())
+
+
+def lane_states(connection: sa.Connection, job: str) -> dict[str, int]:
+    """How many lanes of the job are in each state, of all deployments."""
+    of_job = sa.select(lanes_table.c.state, sa.func.count()).where(lanes_table.c.job == job)
+    return {row[0]: row[1] for row in connection.execute(of_job.group_by(lanes_table.c.state))}
+
+
+def present(connection: sa.Connection, job: str) -> list[ContainerRecord]:
+    """The processes that hold the job's seats, or held them last."""
+    query = sa.select(containers).where(containers.c.job == job, containers.c.gone.is_(None))
+    found = [ContainerRecord(**row) for row in connection.execute(query).mappings()]
+    return sorted(found, key=lambda container: (container.seat, container.epoch))
 
 
 def lanes(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[Lane]:

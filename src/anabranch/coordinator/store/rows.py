@@ -9,7 +9,7 @@ import msgspec
 import sqlalchemy as sa
 
 from anabranch.coordinator.store.records import ContainerRecord, Event, LeaderRecord
-from anabranch.coordinator.store.tables import containers, deployments, events, jobs, lanes, leader, models
+from anabranch.coordinator.store.tables import artifacts, containers, deployments, events, jobs, lanes, leader, models
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.document import encode
 from anabranch.model.lane import Lane
@@ -27,6 +27,7 @@ __all__ = [
     "move_deployment",
     "next_epoch",
     "program",
+    "put_artifact",
     "put_drain",
     "put_lanes",
     "reset",
@@ -98,6 +99,13 @@ def move_deployment(
         .where(deployments.c.job == job, deployments.c.id == deployment)
         .values(state=state.value, error=error, changed_at=at)
     )
+
+
+def put_artifact(connection: sa.Connection, sha256: str, content: bytes) -> None:
+    """Keep the code of a job; nothing happens if it is there."""
+    query = sa.select(artifacts.c.sha256).where(artifacts.c.sha256 == sha256)
+    if connection.execute(query).first() is None:
+        connection.execute(sa.insert(artifacts).values(sha256=sha256, content=content))
 
 
 def put_drain(connection: sa.Connection, job: str, deployment: int, drain: DrainProgress | None) -> None:

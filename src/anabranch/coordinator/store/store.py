@@ -11,7 +11,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from anabranch.coordinator.store import address, database, leading, lookups, rows, sqlite, sweeping
+from anabranch.coordinator.store import address, database, leading, lookups, moving, rows, sqlite, sweeping
 from anabranch.coordinator.store.records import (
     ALL_EVENTS,
     ContainerRecord,
@@ -20,8 +20,7 @@ from anabranch.coordinator.store.records import (
     EventRange,
     LeaderRecord,
 )
-from anabranch.coordinator.store.sweeping import SweepResult
-from anabranch.coordinator.store.tables import artifacts, containers, deployments, jobs, lanes, models
+from anabranch.coordinator.store.tables import containers, deployments, jobs, lanes, models
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.document import decode, encode
 from anabranch.model.graph import Graph
@@ -121,10 +120,8 @@ class Store:
 
     def containers(self, job: str) -> list[ContainerRecord]:
         """The processes that hold the job's seats, or were the last to hold them."""
-        query = sa.select(containers).where(containers.c.job == job, containers.c.gone.is_(None))
         with self._reading() as connection:
-            found = [ContainerRecord(**row) for row in connection.execute(query).mappings()]
-        return sorted(found, key=lambda container: (container.seat, container.epoch))
+            return lookups.present(connection, job)
 
     def container(self, container: str) -> ContainerRecord | None:
         with self._reading() as connection:
@@ -143,9 +140,8 @@ class Store:
 
     def artifact(self, sha256: str) -> bytes | None:
         """The code of a job, by its hash."""
-        query = sa.select(artifacts.c.content).where(artifacts.c.sha256 == sha256)
         with self._reading() as connection:
-            return connection.execute(query).scalar()
+            return lookups.artifact(connection, sha256)
 
     def events(self, job: str, limit: int, wanted: EventRange = ALL_EVENTS) -> list[Event]:
         """The last ``limit`` matching events, oldest first; with ``after``, the first ones after that event."""
@@ -154,9 +150,8 @@ class Store:
 
     def lane_states(self, job: str) -> dict[str, int]:
         """How many lanes of the job are in each state, of all deployments."""
-        query = sa.select(lanes.c.state, sa.func.count()).where(lanes.c.job == job).group_by(lanes.c.state)
         with self._reading() as connection:
-            return {row[0]: row[1] for row in connection.execute(query)}
+            return lookups.lane_states(connection, job)
 
     def open_lanes(self, job: str) -> list[Lane]:
         """The lanes of the job that aren't closed, in the order in which they were planned."""
@@ -165,9 +160,13 @@ class Store:
 
     def deployment_numbers(self, job: str, limit: int) -> list[int]:
         """The numbers of the job's last deployments, newest first."""
-        query = sa.select(deployments.c.id).where(deployments.c.job == job).order_by(deployments.c.id.desc())
         with self._reading() as connection:
-            return list(connection.execute(query.limit(limit)).scalars())
+            return lookups.deployment_numbers(connection, job, limit)
+
+    def export_job(self, job: str) -> moving.JobRows:
+        """All rows of a job, with the code of its deployments. NotFoundError if there is none."""
+        with self._reading() as connection:
+            return moving.of_job(connection, job)
 
     # Who leads
 
@@ -356,7 +355,7 @@ class Store:
         with self.writing(event) as connection:
             rows.mark_gone(connection, "it gave its seat back", containers.c.id == process.id)
 
-    def sweep(self, events: int, versions: int, unused: Collection[str]) -> SweepResult:
+    def sweep(self, events: int, versions: int, unused: Collection[str]) -> sweeping.SweepResult:
         """Remove what is older than what should be kept: see :func:`anabranch.coordinator.store.sweeping.sweep`."""
         with self.writing() as connection:
             return sweeping.sweep(connection, events, versions, unused)
@@ -364,9 +363,12 @@ class Store:
     def put_artifact(self, sha256: str, content: bytes) -> None:
         """Store the code of a job, if it isn't stored yet."""
         with self.writing() as connection:
-            query = sa.select(artifacts.c.sha256).where(artifacts.c.sha256 == sha256)
-            if connection.execute(query).first() is None:
-                connection.execute(sa.insert(artifacts).values(sha256=sha256, content=content))
+            rows.put_artifact(connection, sha256, content)
+
+    def import_job(self, job: str, rows: moving.JobRows, event: Event) -> None:
+        """Know a job from now on as another store did. ConflictError if this one knows it already."""
+        with self.writing(event) as connection:
+            moving.add(connection, job, rows)
 
     def note(self, happened: Sequence[Event]) -> None:
         """Add to the log of events."""

@@ -23,6 +23,7 @@ SURFACE = Surface(
         JavaMembers(f"{_FS}.FileUtil"),
         JavaMembers("org.apache.commons.lang3.ArrayUtils"),
         JavaMembers("org.apache.commons.io.IOUtils"),
+        JavaMembers("org.apache.commons.codec.digest.DigestUtils", ("sha256Hex",)),
     ],
 )
 probe = SURFACE.probe
@@ -43,6 +44,14 @@ class Hadoop:
         self.files: Any = java.java_class(spark, f"{_FS}.FileUtil")
         self.io: Any = java.java_class(spark, "org.apache.commons.io.IOUtils")
         self.conf: Any = java.context(spark).hadoopConfiguration()
+
+    def sha256(self, fs: Any, path: Any) -> str:
+        """The SHA-256 of a file's content, which stays in the JVM."""
+        stream = fs.open(path)
+        try:
+            return str(java.java_class(self._spark, "org.apache.commons.codec.digest.DigestUtils").sha256Hex(stream))
+        finally:
+            stream.close()
 
     def text(self, values: Any) -> str:
         """The elements of a Java array, in one call."""

@@ -14,6 +14,7 @@ from anabranch.model.lane import Lane
 from anabranch.systems.contract import Folder, Range, Records, StreamFault, System
 from anabranch.systems.embedded import verify, writer
 from anabranch.systems.embedded.append import Appender
+from anabranch.systems.embedded.archive import EmbeddedArchive
 from anabranch.systems.embedded.log import Log
 from anabranch.systems.embedded.manifest import Tail
 from anabranch.systems.embedded.output import EmbeddedPublisher, published
@@ -127,6 +128,9 @@ class EmbeddedSystem(System):
 
     def faults(self, stream: str) -> Sequence[StreamFault]:
         return verify.faults(self.log, stream)
+
+    def archive(self) -> EmbeddedArchive:
+        return EmbeddedArchive(self.log)
 
     def folders(self) -> Sequence[Folder]:
         cure = "put streams on Kafka, [systems] default, or [systems.embedded] root into a folder that all share"

@@ -1,0 +1,1 @@
+"""A job as one backup: made while it runs, and restored elsewhere."""

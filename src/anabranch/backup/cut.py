@@ -1,0 +1,133 @@
+"""Where a backup cuts through a job that runs, so that what is copied is what a crash at one moment would have left.
+
+A decision on plain data: no storage, no Spark. What is copied at different times fits together if it has no effect
+without its cause:
+
+* Of what a lane has published, the streams hold all batches before one, nothing after that one, and of that one
+  whatever it had come to. The lane's folder is taken back to that batch, which is run again: the streams know what they
+  have of it.
+* Of what a lane's batch has read, the streams hold all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from anabranch.systems.archive import Publication
+
+__all__ = ["Batch", "LaneCopy", "MovedOnError", "PartitionCopy", "Place", "settled"]
+
+Place = tuple[str, int]
+"""A stream and the number of a partition."""
+
+
+class MovedOnError(Exception):
+    """What was copied doesn't fit together: the job went on too far meanwhile. Copied once more, it may."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The batch that a lane goes on from; ``pending``: it has to be run again. -1: the lane has planned none."""
+
+    number: int
+    pending: bool
+
+
+@dataclass(frozen=True)
+class PartitionCopy:
+    """``end``: where a partition ended at first; ``batches``: the last one of each lane up to there; ``later``: what
+    was published after that, and may become part of the backup, too."""
+
+    end: int
+    batches: Mapping[str, int]
+    later: Sequence[Publication]
+
+
+@dataclass(frozen=True)
+class LaneCopy:
+    """A lane's folder as it was copied, after the ends of the partitions were noted.
+
+    Args:
+        planned: the last batch in it that was planned, -1 if none; ``committed`` likewise.
+        outputs: the partitions in the backup that the lane writes.
+        ends: gives where a batch ends in the partitions in the backup that the lane reads. Raises MovedOnError if the
+            folder no longer knows.
+        is_fixed: it writes elsewhere, too: what is there can't be taken back, so that its folder can't, either.
+    """
+
+    lane: str
+    planned: int
+    committed: int
+    outputs: Sequence[Place]
+    ends: Callable[[int], Mapping[Place, int]]
+    is_fixed: bool = False
+
+    @property
+    def last(self) -> Batch:
+        return Batch(max(self.planned, self.committed), self.planned > self.committed)
+
+
+def settled(
+    partitions: Mapping[Place, PartitionCopy], lanes: Iterable[LaneCopy]
+) -> tuple[dict[Place, int], dict[str, Batch]]:
+    """How much of ``later`` becomes part of the backup, for each partition, and where each lane goes on from.
+
+    Raises:
+        MovedOnError: there is no such cut.
+    """
+    lanes = [*lanes]
+    taken = dict.fromkeys(partitions, 0)
+    while True:
+        before = dict(taken)
+        found = {lane.lane: _batch(lane, partitions, taken) for lane in lanes}
+        if taken == before:
+            return taken, found
+
+
+def _batch(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: dict[Place, int]) -> Batch:
+    """Where a lane goes on from. Takes in what has to be there for that; then it has to be asked for once more."""
+    within = _last_within(lane, partitions, taken)
+    if within > lane.planned:
+        raise MovedOnError(f"batch {within} of lane {lane.lane} was published, and its folder is older")
+    whole = max(within - 1, lane.planned if lane.is_fixed else -1)
+    for place in lane.outputs:
+        its = [number for number, each in enumerate(partitions[place].later, 1) if _is_of(each, lane, whole)]
+        taken[place] = max(taken[place], *its) if its else taken[place]
+    beyond = [
+        each.batch
+        for place in lane.outputs
+        for each in partitions[place].later[taken[place] :]
+        if each.lane == lane.lane
+    ]
+    first = min(beyond, default=lane.planned + 1)
+    batch = lane.last if first > lane.planned else Batch(first, pending=True)
+    for place, end in (lane.ends(batch.number) if batch.number >= 0 else {}).items():
+        _take_up_to(end, place, partitions[place], taken)
+    return batch
+
+
+def _last_within(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: Mapping[Place, int]) -> int:
+    """The last batch of a lane of which the backup has anything, -1 if none."""
+    found = [-1]
+    for place in lane.outputs:
+        partition = partitions[place]
+        found.append(partition.batches.get(lane.lane, -1))
+        found += [each.batch for each in partition.later[: taken[place]] if each.lane == lane.lane]
+    return max(found)
+
+
+def _is_of(publication: Publication, lane: LaneCopy, whole: int) -> bool:
+    return publication.lane == lane.lane and publication.batch <= whole
+
+
+def _take_up_to(end: int, place: Place, partition: PartitionCopy, taken: dict[Place, int]) -> None:
+    """Let the backup have all records of a partition before an offset."""
+    count = taken[place]
+    has = partition.later[count - 1].end if count else partition.end
+    while has < end:
+        if count == len(partition.later):
+            raise MovedOnError(f"{place[0]}, partition {place[1]} was read up to {end}, and ended at {has} when copied")
+        has = partition.later[count].end
+        count += 1
+    taken[place] = count

@@ -1,0 +1,302 @@
+"""Makes a backup of a job, which may run meanwhile.
+
+In this order:
+
+1. the store's rows of the job are read, and its lanes' folders copied a first time: that takes long;
+2. it is noted where the streams end;
+3. the folders are brought up to date, a lane that reads what another one writes before that one;
+4. what was published since (2) is looked up, and decided where to cut (:mod:`anabranch.backup.cut`): folders are taken
+   back to their lanes' batches, and the streams are copied up to their ends;
+5. the store is read again. If lanes have been started or closed meanwhile, all is done once more.
+
+What is copied so is what a crash at one moment would have left. The manifest with the sums of all files comes last.
+"""
+
+from __future__ import annotations
+
+import graphlib
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+from anabranch import crash_points, logs, own_files
+from anabranch.backup import cut, manifest, rows
+from anabranch.backup.cut import Batch, LaneCopy, MovedOnError, PartitionCopy, Place
+from anabranch.backup.manifest import LaneFolder, Manifest, StreamFiles
+from anabranch.backup.mirror import Mirror, copy_all
+from anabranch.backup.moment import Moment
+from anabranch.config import Settings
+from anabranch.container.checkpoint import copying, damage, soundness
+from anabranch.container.checkpoint.filesystem import Tree
+from anabranch.container.checkpoint.folder import PROGRESS, Folder
+from anabranch.container.checkpoint.soundness import Resumption
+from anabranch.coordinator.store import Store
+from anabranch.deadlines import wait_until
+from anabranch.errors import ConflictError, LogError, StateError
+from anabranch.model.deployment_state import DeploymentState
+from anabranch.model.lane import Lane, LaneState
+from anabranch.systems.archive import Archive, StreamCut
+from anabranch.systems.systems import Systems
+
+__all__ = ["Source", "make"]
+
+_ATTEMPTS = 5
+_PATIENCE = 60.0
+_LOOK = 0.5
+_NAMES = (*copying.ORDER, PROGRESS)
+
+log = logs.get_logger()
+
+_Streams = Mapping[str, tuple[str, Archive]]
+"""Those that become part of the backup: each with its system."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The job to back up. ``settings``: those that it was started with; ``now``: seconds since 1970."""
+
+    spark: Any
+    settings: Settings
+    store: Store
+    job: str
+    now: Callable[[], float]
+
+    def folder(self, lane: Lane, epoch: int) -> Folder:
+        """The folder of a lane."""
+        return self.at(f"{self.settings.storage.root}/{self.job}/{lane.id}/{epoch}")
+
+    def at(self, uri: str) -> Folder:
+        """A folder of a lane, anywhere."""
+        return Folder(self.spark, uri, Systems(self.settings, self.job).streams_by_topic)
+
+
+@dataclass(frozen=True)
+class _Copied:
+    """A lane's folder as a mirror of it, and the copy."""
+
+    lane: Lane
+    epoch: int
+    mirror: Mirror
+    copy: Folder
+
+    @property
+    def is_open(self) -> bool:
+        return self.lane.state is not LaneState.CLOSED and self.epoch == self.lane.folder_epoch
+
+
+def make(source: Source, uri: str) -> Manifest:
+    """Make a backup at a place that is empty, or where one was interrupted.
+
+    Raises:
+        ConflictError: the place holds something else; or the job changes all the time.
+        StateError: a folder is damaged.
+    """
+    tree = Tree(source.spark, uri)
+    if tree.local is not None:
+        own_files.make_folder(tree.local)
+    for attempt in range(1, _ATTEMPTS + 1):
+        moment = _settled(source)
+        manifest.begin(tree, source.job, source.now())
+        crash_points.reach(crash_points.NOTED, source.job, 0)
+        try:
+            found = _copied(source, moment, tree)
+        except MovedOnError as moved:
+            log.warning("the job went on too far while it was copied", why=str(moved), attempt=attempt)
+            why = moved
+            continue
+        crash_points.reach(crash_points.COPIED, source.job, 0)
+        manifest.finish(tree, found)
+        crash_points.reach(crash_points.LISTED, source.job, 0)
+        return found
+    raise ConflictError(
+        f"job {source.job!r} went on too far while it was copied, {_ATTEMPTS} times: {why}",
+        "stop it, and back it up while it is stopped; or, if its batches are short, let Spark keep more of them: "
+        '[spark] conf "spark.sql.streaming.minBatchesToRetain"',
+    )
+
+
+def _settled(source: Source) -> Moment:
+    """The job at a moment when it isn't changed. ConflictError if it is changed for too long."""
+    last: list[str] = []
+
+    def look() -> Moment | None:
+        moment = Moment(source.job, source.store.export_job(source.job))
+        last[:] = [moment.why_not()]
+        return None if last[0] else moment
+
+    return wait_until(look, _PATIENCE, lambda: _unsettled(source.job, last[0]), _LOOK)
+
+
+def _unsettled(job: str, why: str) -> ConflictError:
+    return ConflictError(
+        f"job {job!r} can't be backed up: {why}, and that for {_PATIENCE:.0f} s",
+        f"wait until it runs, or is stopped: anabranch status {job}. If nobody runs it, start it: it finishes that",
+    )
+
+
+def _copied(source: Source, moment: Moment, tree: Tree) -> Manifest:
+    """All of a backup but the manifest."""
+    streams, elsewhere = _streams(source, moment)
+    copies = [
+        _Copied(lane, epoch, Mirror(folder.tree, copy.tree, _NAMES), copy)
+        for lane, epoch in moment.folders
+        for folder, copy in [(_existing(source, lane, epoch), _place(source, tree, lane, epoch))]
+    ]
+    for each in copies:
+        each.mirror.refresh()
+    cuts = {stream: archive.cut(stream) for stream, (_, archive) in streams.items()}
+    for each in _downstream_first(copies):
+        each.mirror.refresh()
+    new = [lane for lane in moment.taking_part if not lane.folder_epoch]
+    ends, batches = _decided(copies, new, streams, cuts)
+    for each in copies:
+        if each.is_open:
+            _take_back(each, batches[each.lane.id], ends, runs=moment.state is DeploymentState.RUNNING)
+    _copy_streams(tree, streams, ends)
+    if not moment.is_followed_by(Moment(source.job, source.store.export_job(source.job))):
+        raise MovedOnError("lanes were started or closed")
+    rows.keep(moment.rows, source.job, source.now(), tree)
+    return Manifest(
+        id=uuid.uuid4().hex,
+        job=source.job,
+        made_at=source.now(),
+        anabranch=version("anabranch"),
+        lanes=tuple(
+            LaneFolder(lane=each.lane.id, epoch=each.epoch, planned=each.copy.planned(), is_open=each.is_open)
+            for each in copies
+        ),
+        streams=tuple(StreamFiles(system=streams[each][0], stream=each, cut=ends[each]) for each in sorted(ends)),
+        elsewhere=elsewhere,
+        files=manifest.of_files(tree),
+    )
+
+
+def _streams(source: Source, moment: Moment) -> tuple[_Streams, tuple[str, ...]]:
+    """The streams of the job that become part of the backup, and the names of its other inputs and outputs."""
+    systems = Systems(source.settings, source.job)
+    homes: dict[str, str] = {}
+    tables: set[str] = set()
+    for lane in moment.taking_part:
+        homes |= {ssp.stream: ssp.system for ssp in (*lane.ssps, *lane.broadcast)}
+        tables |= {output for output in lane.outputs if systems.is_table(output)}
+        homes |= {output: lane.system(output) for output in lane.outputs if not systems.is_table(output)}
+    archives = {name: systems.named(name).archive() for name in set(homes.values())}
+    found = {stream: (name, archive) for stream, name in homes.items() if (archive := archives[name]) is not None}
+    others = {f"{name}/{stream}" for stream, name in homes.items() if stream not in found} | tables
+    return found, tuple(sorted(others))
+
+
+def _existing(source: Source, lane: Lane, epoch: int) -> Folder:
+    folder = source.folder(lane, epoch)
+    if not folder.exists():
+        raise StateError(
+            f"the folder of lane {lane.id} is gone: {folder.uri}",
+            f"see what else is wrong: anabranch check {lane.job}; an older backup has that folder, if there is one",
+        )
+    return folder
+
+
+def _place(source: Source, tree: Tree, lane: Lane, epoch: int) -> Folder:
+    return source.at(f"{tree.path.toString()}/{manifest.LANES}/{lane.id}/{epoch}")
+
+
+def _downstream_first(copies: Sequence[_Copied]) -> list[_Copied]:
+    """Lanes that read what others write before those, so that what they have read is there in the others' folders."""
+    by_lane = {each.lane.id: each for each in copies}
+    read = {each.lane.id: {ssp.stream for ssp in (*each.lane.ssps, *each.lane.broadcast)} for each in copies}
+    graph = {
+        writer.lane.id: {reader for reader in read if not read[reader].isdisjoint(writer.lane.outputs)}
+        for writer in copies
+    }
+    try:
+        return [by_lane[lane] for lane in graphlib.TopologicalSorter(graph).static_order()]
+    except graphlib.CycleError:  # then it may have to be tried several times
+        return [*copies]
+
+
+def _decided(
+    copies: Sequence[_Copied], new: Sequence[Lane], streams: _Streams, cuts: Mapping[str, StreamCut]
+) -> tuple[dict[str, StreamCut], dict[str, Batch]]:
+    """Where the backup ends in each stream, and where each open lane goes on from. ``new``: lanes that have no folder
+    yet."""
+    partitions: dict[Place, PartitionCopy] = {}
+    for stream, (_, archive) in streams.items():
+        batches, later = archive.batches(stream, cuts[stream]), archive.later(stream, cuts[stream])
+        for number, end in enumerate(cuts[stream].ends):
+            partitions[stream, number] = PartitionCopy(end, batches[number], later[number])
+    lanes = [_lane_copy(each, partitions) for each in copies if each.is_open]
+    lanes += [LaneCopy(lane.id, -1, -1, _written(lane, partitions), lambda _: {}) for lane in new]
+    taken, found = cut.settled(partitions, lanes)
+    ends = {}
+    for stream, before in cuts.items():
+        entries, offsets = [*before.last], [*before.ends]
+        for number in range(len(entries)):
+            if count := taken[stream, number]:
+                final = partitions[stream, number].later[count - 1]
+                entries[number], offsets[number] = final.number, final.end
+        ends[stream] = StreamCut(id=before.id, last=tuple(entries), ends=tuple(offsets))
+    return ends, found
+
+
+def _lane_copy(copied: _Copied, partitions: Mapping[Place, PartitionCopy]) -> LaneCopy:
+    lane, folder = copied.lane, copied.copy
+
+    @cache
+    def ends(batch: int) -> Mapping[Place, int]:
+        if not folder.exists(f"offsets/{batch}"):
+            raise MovedOnError(f"the folder of lane {lane.id} no longer has batch {batch}")
+        entry = folder.entry(batch)
+        found = {
+            (stream, partition): offset
+            for stream, number in entry.streams().items()
+            for partition, offset in entry.positions(number).items()
+        }
+        return {place: offset for place, offset in found.items() if place in partitions}
+
+    archived = {stream for stream, _ in partitions}
+    return LaneCopy(
+        lane=lane.id,
+        planned=folder.planned(),
+        committed=folder.committed(),
+        outputs=_written(lane, partitions),
+        ends=ends,
+        is_fixed=not archived.issuperset(lane.outputs),
+    )
+
+
+def _written(lane: Lane, partitions: Iterable[Place]) -> list[Place]:
+    return [place for place in partitions if place[0] in lane.outputs]
+
+
+def _take_back(copied: _Copied, batch: Batch, cuts: Mapping[str, StreamCut], *, runs: bool) -> None:
+    """Let the copy of a lane's folder end with a batch, and know nothing of outputs after that. ``runs``: the job may
+    have written to the folder while it was copied."""
+    folder = copied.copy
+    if batch.number >= 0:
+        folder.resume(Resumption(batch.number, batch.pending))
+    folder.clear_leftovers(anew=False)
+    outputs = folder.outputs()
+    if outputs:
+        for stream, ends in outputs.get("streams", {}).items():
+            if stream in cuts:
+                has = cuts[stream].ends
+                outputs["streams"][stream] = {number: min(end, has[int(number)]) for number, end in ends.items()}
+        folder.note_outputs(outputs)
+    faults = soundness.faults(damage.checkpoint(folder, copied.lane))
+    if faults and not runs:
+        raise damage.damaged(copied.lane, folder.uri, faults)
+    if faults:
+        raise MovedOnError(f"in the copy of lane {copied.lane.id}, {faults[0].name} {faults[0].problem}")
+
+
+def _copy_streams(tree: Tree, streams: _Streams, cuts: Mapping[str, StreamCut]) -> None:
+    for stream, (system, archive) in streams.items():
+        place = tree.other(f"{tree.path.toString()}/{manifest.place_of(system)}")
+        try:
+            copy_all(tree.other(f"file://{archive.folder}"), place, [*archive.files(stream, cuts[stream])])
+        except (LogError, FileNotFoundError) as error:
+            raise MovedOnError(f"stream {stream}: {error}") from error
+        place.write(*archive.description(stream, cuts[stream]))

@@ -1,0 +1,168 @@
+"""What makes files a whole backup: the list of them with their sums. It is written last, and read first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from anabranch.container.checkpoint import leftovers
+from anabranch.container.checkpoint.filesystem import Tree
+from anabranch.errors import ConflictError, DamagedError, NotFoundError
+from anabranch.model.document import Document, decode, encode
+from anabranch.systems.archive import StreamCut
+
+__all__ = [
+    "LANES",
+    "STORE",
+    "FileSum",
+    "LaneFolder",
+    "Manifest",
+    "StreamFiles",
+    "begin",
+    "finish",
+    "of_files",
+    "place_of",
+    "read",
+    "verify",
+]
+
+_NAME = "backup.json"
+_UNFINISHED = "unfinished.json"
+"""It is there from the first step until the backup is whole."""
+LANES = "lanes"
+STORE = "store.db"
+_AT_ONCE = 8
+
+
+class FileSum(Document, frozen=True, kw_only=True):
+    """A file's ``size`` in bytes, and its SHA-256."""
+
+    size: int
+    sha256: str
+
+
+class LaneFolder(Document, frozen=True, kw_only=True):
+    """The folder of a lane, made under ``epoch``. ``planned``: the last batch that it knows; ``is_open``: the lane goes
+    on from it."""
+
+    lane: str
+    epoch: int
+    planned: int
+    is_open: bool
+
+
+class StreamFiles(Document, frozen=True, kw_only=True):
+    """A stream of a system that is part of the backup."""
+
+    system: str
+    stream: str
+    cut: StreamCut
+
+
+class Manifest(Document, frozen=True, kw_only=True):
+    """A backup. ``id``: a random one; ``made_at``: seconds since 1970; ``files``: all of them, by name; ``elsewhere``:
+    the outputs and inputs of the job that are no part of it."""
+
+    id: str
+    job: str
+    made_at: float
+    anabranch: str
+    lanes: tuple[LaneFolder, ...]
+    streams: tuple[StreamFiles, ...]
+    elsewhere: tuple[str, ...]
+    files: dict[str, FileSum]
+
+
+class _Unfinished(Document, frozen=True, kw_only=True):
+    job: str
+    at: float
+
+
+def place_of(system: str) -> str:
+    """The folder in a backup with the streams of a system."""
+    return f"streams/{system}"
+
+
+def begin(tree: Tree, job: str, at: float) -> None:
+    """Let a place hold nothing but a note that a backup of a job is being made there.
+
+    Raises:
+        ConflictError: something else is there.
+    """
+    if tree.has(_NAME):
+        raise ConflictError(
+            f"{tree.path.toString()} holds a backup already",
+            "name another place for this one, such as a folder with today's date: a backup is never overwritten",
+        )
+    others = [name for name in tree.files("") if not leftovers.is_temporary(name)]
+    if others and not tree.has(_UNFINISHED):
+        raise ConflictError(
+            f"{tree.path.toString()} isn't empty, and holds no backup that was interrupted",
+            "name a place that is empty or isn't there yet; nothing was changed",
+        )
+    tree.write(_UNFINISHED, encode(_Unfinished(job=job, at=at)).decode())
+    for name in (LANES, "streams", STORE):
+        tree.clear(name)
+
+
+def finish(tree: Tree, manifest: Manifest) -> None:
+    """From now on the place holds a whole backup."""
+    tree.write(_NAME, encode(manifest).decode(), new=True)
+    tree.remove(_UNFINISHED)
+
+
+def read(tree: Tree) -> Manifest:
+    """The manifest of a whole backup.
+
+    Raises:
+        NotFoundError: there is none, or it was interrupted.
+        UnsupportedFormatError: it was made by a newer anabranch, or is damaged.
+    """
+    where = tree.path.toString()
+    if tree.has(_NAME):
+        return decode(tree.read_bytes(_NAME), Manifest)
+    if tree.has(_UNFINISHED):
+        unfinished = decode(tree.read_bytes(_UNFINISHED), _Unfinished)
+        raise NotFoundError(
+            f"the backup of job {unfinished.job!r} at {where} was interrupted, and isn't whole",
+            f"make it again: anabranch backup {unfinished.job} {where}; or restore an older one",
+        )
+    raise NotFoundError(f"there is no backup at {where}", "name the place that was given to `anabranch backup`")
+
+
+def of_files(tree: Tree) -> dict[str, FileSum]:
+    """All files of a backup that is being made, each durable."""
+    files = {name: file.size for name, file in tree.files("").items() if name not in (_NAME, _UNFINISHED)}
+    files = {name: size for name, size in files.items() if not _is_checksum_of(name, files, (_NAME, _UNFINISHED))}
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="sums") as pool:
+        sums = pool.map(lambda name: tree.sha256(name, durable=True), files)
+        return {name: FileSum(size=size, sha256=each) for (name, size), each in zip(files.items(), sums, strict=True)}
+
+
+def verify(tree: Tree, manifest: Manifest) -> None:
+    """See that all files of a backup are as they were written.
+
+    Raises:
+        DamagedError: some aren't.
+    """
+    there = tree.files("")
+    gone = [name for name in manifest.files if name not in there]
+    cut = [name for name, file in manifest.files.items() if name in there and there[name].size != file.size]
+    if gone or cut:
+        raise _damaged(tree, (gone + cut)[0], "is missing" if gone else "has another size than when it was written")
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="sums") as pool:
+        for name, found in zip(manifest.files, pool.map(tree.sha256, manifest.files), strict=True):
+            if found != manifest.files[name].sha256:
+                raise _damaged(tree, name, "isn't what was written: its SHA-256 is another one")
+
+
+def _is_checksum_of(name: str, files: Iterable[str], of: Iterable[str]) -> bool:
+    """Whether a file is Hadoop's checksum of one of these files at the top of the backup."""
+    return name in {f".{each}.crc" for each in of} and "/" not in name
+
+
+def _damaged(tree: Tree, name: str, problem: str) -> DamagedError:
+    return DamagedError(
+        f"{tree.path.toString()}/{name} {problem}",
+        "restore that file of the backup, or take another backup; nothing was changed",
+    )

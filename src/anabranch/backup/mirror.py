@@ -1,0 +1,56 @@
+"""A copy of a folder that a lane writes to: each time it is brought up to date, it is as the folder was then, or
+later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from anabranch.container.checkpoint import leftovers
+from anabranch.container.checkpoint.filesystem import File, Tree
+
+__all__ = ["Mirror", "copy_all"]
+
+_AT_ONCE = 8
+
+
+class Mirror:
+    """Of ``names`` in a folder, files or folders. What changes meanwhile is told by the clock of the source alone.
+
+    ``names`` are copied in their order: what refers to something comes first, so that it is never without that.
+    """
+
+    def __init__(self, source: Tree, target: Tree, names: Sequence[str]) -> None:
+        self._source = source
+        self._target = target
+        self._names = names
+        self._has: dict[str, File] = {}
+        self._is_one_storage = (source.local is None) == (target.local is None)
+
+    def refresh(self) -> None:
+        """Bring it up to date."""
+        for name in self._names:
+            there = {each: file for each, file in self._source.files(name).items() if self._belongs(each)}
+            due = [each for each, file in there.items() if self._has.get(each) != file]
+            copy_all(self._source, self._target, due, lives=True)
+            for each in [has for has in self._has if has not in there and _is_below(has, name)]:
+                self._target.remove(each)
+                del self._has[each]
+            self._has |= {each: there[each] for each in due}
+
+    def _belongs(self, name: str) -> bool:
+        """Whether a file is to be copied. The local checksums of Hadoop are made anew where they are needed."""
+        file = name.rpartition("/")[2]
+        is_checksum = file.startswith(".") and file.endswith(".crc")
+        return not leftovers.is_temporary(name) and (self._is_one_storage or not is_checksum)
+
+
+def copy_all(source: Tree, target: Tree, names: Sequence[str], *, lives: bool = False) -> None:
+    """Copy files to the same names in another tree. ``lives`` as in :meth:`Tree.copy`."""
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="backup") as pool:
+        for _ in pool.map(lambda name: source.copy(name, target, lives=lives), names):
+            pass
+
+
+def _is_below(name: str, folder: str) -> bool:
+    return name == folder or name.startswith(f"{folder}/")

@@ -1,0 +1,258 @@
+"""Restores a job from a backup to where there is none of it.
+
+In this order, so that whoever is killed on the way can do it again, and no job is known before all of it is there:
+
+1. all files of the backup are compared with their sums, and the outputs that are no part of it are asked whether they
+   hold anything that the backup doesn't know of;
+2. the streams are copied beside the others, and each becomes one of them in one step;
+3. the folders of lanes are copied;
+4. the job's rows are stored, in one transaction: from now on it can be started.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from anabranch import config as configuration
+from anabranch import crash_points, own_files
+from anabranch.backup import manifest, rows
+from anabranch.backup.manifest import FileSum, Manifest
+from anabranch.backup.mirror import copy_all
+from anabranch.backup.moment import Moment
+from anabranch.config import Settings
+from anabranch.container.checkpoint import copying
+from anabranch.container.checkpoint.filesystem import Tree
+from anabranch.container.checkpoint.folder import Folder
+from anabranch.coordinator import endpoint
+from anabranch.coordinator.store import Event, Store, address
+from anabranch.coordinator.store.moving import JobRows
+from anabranch.errors import ConflictError, DamagedError
+from anabranch.model.document import Document, decode, encode
+from anabranch.model.lane import Lane
+from anabranch.systems.systems import Systems
+
+__all__ = ["checked", "restore"]
+
+_NOTE = "restoring.json"
+
+
+class _Note(Document, frozen=True, kw_only=True):
+    """Lies in the folder of a job's lanes until the store knows the job. ``backup``: its id."""
+
+    backup: str
+
+
+@dataclass(frozen=True)
+class _Restore:
+    """``tree``: where the backup is; ``settings``: those of this machine; ``job_settings``: those that the job gets."""
+
+    spark: Any
+    tree: Tree
+    backup: Manifest
+    moment: Moment
+    settings: Settings
+    job_settings: Settings
+
+    @property
+    def systems(self) -> Systems:
+        return Systems(self.job_settings, self.backup.job)
+
+    @property
+    def lanes(self) -> Tree:
+        """Where the folders of the job's lanes come."""
+        return self.tree.other(f"{self.job_settings.storage.root}/{self.backup.job}")
+
+
+def checked(spark: Any, uri: str) -> Manifest:
+    """The manifest of a backup, all files of which are as they were written. Errors as :func:`manifest.read` and
+    :func:`manifest.verify`."""
+    tree = Tree(spark, uri)
+    found = manifest.read(tree)
+    manifest.verify(tree, found)
+    return found
+
+
+def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) -> Manifest:
+    """Restore a job into the store, the storage root and the streams that the settings name.
+
+    Raises:
+        NotFoundError: there is no whole backup.
+        DamagedError: a file of it is damaged.
+        ConflictError: something of the job is here already; or its other outputs hold what the backup doesn't know.
+    """
+    tree = Tree(spark, uri)
+    found = manifest.read(tree)
+    with _alone(settings, found.job) as store:
+        if _is_done(tree, settings, store, found):
+            return found
+        manifest.verify(tree, found)
+        moment = Moment(found.job, rows.kept(found.job, tree))
+        due = _Restore(spark, tree, found, moment, settings, _settings(settings, moment.rows))
+        _check_folders(due)
+        there = _streams_there(due)
+        _check_outputs(due, there)
+        crash_points.reach(crash_points.FOUND_WHOLE, found.job, 0)
+        for each in found.streams:
+            if each.stream not in there:
+                _place_stream(due, each.system, each.stream)
+        crash_points.reach(crash_points.PLACED, found.job, 0)
+        _place_folders(due)
+        crash_points.reach(crash_points.FOLDERS_PLACED, found.job, 0)
+        why = f"restored from {uri}, made by anabranch {found.anabranch}"
+        event = Event(job=found.job, at=now(), who="user", what="the job was restored", why=why)
+        store.import_job(found.job, rows.at_rest(moment.rows, _places(settings), why), event)
+        crash_points.reach(crash_points.STORED, found.job, 0)
+        due.lanes.remove(_NOTE)
+    return found
+
+
+@contextmanager
+def _alone(settings: Settings, job: str) -> Iterator[Store]:
+    """The store, made if it isn't there. Nobody runs the job on this machine meanwhile."""
+    url = settings.coordinator.store
+    with nullcontext() if address.is_on_server(url) else endpoint.RunLock(url, job), closing(Store(url)) as store:
+        yield store
+
+
+def _is_done(tree: Tree, settings: Settings, store: Store, found: Manifest) -> bool:
+    """Whether this very backup was restored before, by a process that was killed after its last durable step.
+
+    Raises:
+        ConflictError: the store has such a job, and it is another one.
+    """
+    if found.job not in store.jobs():
+        return False
+    root = Moment(found.job, store.export_job(found.job)).rows
+    lanes = tree.other(f"{_settings(settings, root).storage.root}/{found.job}")
+    if lanes.has(_NOTE) and decode(lanes.read_bytes(_NOTE), _Note).backup == found.id:
+        lanes.remove(_NOTE)
+        return True
+    raise ConflictError(
+        f"the store {store.url} has a job {found.job!r} already",
+        f"restore it with another store, [coordinator] store; or see what that job is: anabranch status {found.job}",
+    )
+
+
+def _places(settings: Settings) -> dict[str, Any]:
+    """Where lanes and streams are on this machine."""
+    archives = {system.name: system.archive() for system in Systems(settings).all}
+    roots = {name: {"root": str(each.folder)} for name, each in archives.items() if each is not None}
+    return {"storage": {"root": settings.storage.root}, "systems": roots}
+
+
+def _settings(settings: Settings, its: JobRows) -> Settings:
+    """Those that the restored job has: as it was started, with the places of this machine. One that was run in one
+    process has those of the file here."""
+    program = rows.last_program(its)
+    if program is None:
+        return settings
+    return configuration.restored(rows.joined(program.settings, _places(settings)))
+
+
+def _check_folders(due: _Restore) -> None:
+    """Raises ConflictError if there are folders of the job's lanes, but for those of a restore that was killed."""
+    if due.lanes.has(_NOTE) and decode(due.lanes.read_bytes(_NOTE), _Note).backup == due.backup.id:
+        return
+    if due.lanes.files(""):
+        raise ConflictError(
+            f"there are folders of job {due.backup.job!r} already, in {due.lanes.path.toString()}",
+            "restore into another [storage] root, or move them away first; nothing was changed",
+        )
+
+
+def _streams_there(due: _Restore) -> set[str]:
+    """The streams that are here, with all that the backup has of them."""
+    there = set()
+    for each in due.backup.streams:
+        archive, place = due.systems.named(each.system).archive(), manifest.place_of(each.system)
+        assert archive is not None
+        last = [due.tree.read_bytes(f"{place}/{name}") for name in archive.last_entries(each.stream, each.cut)]
+        if archive.is_there(each.stream, each.cut, last):
+            there.add(each.stream)
+    return there
+
+
+def _check_outputs(due: _Restore, there: set[str]) -> None:
+    """Raises ConflictError if outputs that aren't restored hold batches that the backup doesn't know of: the job would
+    write the records of those once more."""
+    systems = due.systems
+    planned = {each.lane: each.planned for each in due.backup.lanes if each.is_open}
+    restored = {each.stream for each in due.backup.streams} - there
+    for lane in due.moment.taking_part:
+        outside = {output: count for output, count in lane.outputs.items() if output not in restored}
+        if not outside:
+            continue
+        seen = systems.published(msgspec.structs.replace(lane, outputs=outside))
+        knows = planned.get(lane.id, lane.last_batch)
+        if seen > knows:
+            raise _written_since(due, lane, outside, seen, knows)
+
+
+def _written_since(due: _Restore, lane: Lane, outputs: Mapping[str, int], seen: int, knows: int) -> ConflictError:
+    named = ", ".join(sorted(outputs))
+    return ConflictError(
+        f"what lane {lane.id} writes elsewhere ({named}) holds its batch {seen}, and the backup of job "
+        f"{due.backup.job!r} knows none after {knows}: that was written after the backup was made",
+        "restored, the job would write those records once more. Restore a newer backup, or those outputs as of the "
+        "time of this one; without either, start the job as a new one, under another name or after `anabranch reset`: "
+        "its positions and its state are lost then. Nothing was changed",
+    )
+
+
+def _place_stream(due: _Restore, system: str, stream: str) -> None:
+    archive = due.systems.named(system).archive()
+    assert archive is not None
+    own_files.make_folder(archive.folder)
+    beside = archive.folder / f".restoring-{due.backup.id}"
+    shutil.rmtree(beside, ignore_errors=True)
+    own_files.make_folder(beside)
+    place = manifest.place_of(system)
+    source, target = due.tree.other(f"{due.tree.path.toString()}/{place}"), due.tree.other(f"file://{beside}")
+    _copy_whole(source, target, _below(due.backup, f"{place}/{stream}/", len(place) + 1))
+    archive.adopt(stream, beside)
+    shutil.rmtree(beside, ignore_errors=True)
+
+
+def _place_folders(due: _Restore) -> None:
+    lanes, found = due.lanes, due.backup
+    if lanes.local is not None:
+        own_files.make_folder(lanes.local)
+    lanes.write(_NOTE, encode(_Note(backup=found.id)).decode())
+    for name in {each.lane for each in found.lanes}:
+        lanes.clear(name)
+    source = due.tree.other(f"{due.tree.path.toString()}/{manifest.LANES}")
+    _copy_whole(source, lanes, _below(found, f"{manifest.LANES}/", len(manifest.LANES) + 1))
+    for each in found.lanes:
+        folder = Folder(due.spark, f"{due.job_settings.storage.root}/{found.job}/{each.lane}/{each.epoch}")
+        folder.make()
+        copying.relocate(folder)
+
+
+def _below(found: Manifest, begin: str, cut: int) -> dict[str, FileSum]:
+    """The files of a backup whose names begin so, by what follows in their names."""
+    return {name[cut:]: file for name, file in found.files.items() if name.startswith(begin)}
+
+
+def _copy_whole(source: Tree, target: Tree, files: Mapping[str, FileSum]) -> None:
+    """Copy files, and see that they have arrived. DamagedError if one hasn't."""
+    one_storage = (source.local is None) == (target.local is None)
+    names = [name for name in files if one_storage or not _is_checksum(name)]
+    copy_all(source, target, names)
+    for name in names:
+        if target.sha256(name, durable=True) != files[name].sha256:
+            raise DamagedError(
+                f"{target.path.toString()}/{name} isn't what the backup has, right after it was copied",
+                "see what is wrong with that disk; then restore once more: nothing of the job is in the store yet",
+            )
+
+
+def _is_checksum(name: str) -> bool:
+    """Whether a file is a checksum of Hadoop's, which makes its own where it copies to a local disk."""
+    file = name.rpartition("/")[2]
+    return file.startswith(".") and file.endswith(".crc")

@@ -1,0 +1,87 @@
+"""The rows of a job in a backup: as a small store of their own, so that an older one is migrated as any store is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from anabranch import scratch
+from anabranch.backup import manifest
+from anabranch.container.checkpoint.filesystem import Tree
+from anabranch.coordinator.store import Event, Store
+from anabranch.coordinator.store.moving import JobRows
+from anabranch.model.deployment_state import DeploymentState
+from anabranch.model.document import decode, encode
+from anabranch.model.lane import Lane, LaneState
+from anabranch.protocol.deployment import Program
+
+__all__ = ["EPOCHS_AHEAD", "at_rest", "joined", "keep", "kept", "last_program"]
+
+EPOCHS_AHEAD = 1000
+"""A restored job's epochs begin so far above those of the backup. The job that was backed up may have gone on: its
+processes must not have the same epochs as the restored one's, nor higher ones."""
+
+
+def keep(rows: JobRows, job: str, at: float, tree: Tree) -> None:
+    """Write the rows into a backup."""
+    folder = scratch.folder("backup")
+    with closing(Store(_url(folder))) as store:
+        store.import_job(job, rows, Event(job=job, at=at, who="user", what="a backup was made"))
+    tree.other(f"file://{folder}").copy(manifest.STORE, tree, lives=False)
+
+
+def kept(job: str, tree: Tree) -> JobRows:
+    """The rows in a backup."""
+    folder = scratch.folder("restore")
+    tree.copy(manifest.STORE, tree.other(f"file://{folder}"), lives=False)
+    with closing(Store.open_existing(_url(folder), to_write=True)) as store:
+        return store.export_job(job)
+
+
+def at_rest(rows: JobRows, places: Mapping[str, Any], why: str) -> JobRows:
+    """The rows of the job once it is restored: nobody runs it.
+
+    Args:
+        places: settings of where lanes and streams are, which replace those that the job was started with.
+        why: said of processes that have lost their seats by that.
+    """
+    changed = {name: [dict(row) for row in its] for name, its in rows.items()}
+    for row in changed["jobs"]:
+        row["epoch"] += EPOCHS_AHEAD
+    for row in changed["deployments"]:
+        if DeploymentState(row["state"]).active:
+            row |= {"state": DeploymentState.STOPPED.value, "error": None, "drain": None}
+        if row["program"] is not None:
+            program = decode(row["program"], Program)
+            settings = joined(program.settings, places)
+            row["program"] = encode(msgspec.structs.replace(program, settings=settings)).decode()
+    for row in changed["lanes"]:
+        lane = decode(row["record"], Lane)
+        state = LaneState.PLANNED if lane.state is LaneState.RUNNING else lane.state
+        rests = msgspec.structs.replace(lane, state=state, unfenced=False, abandoned=False)
+        row |= {"state": state.value, "record": encode(rests).decode()}
+    for row in changed["containers"]:
+        row["gone"] = row["gone"] or why
+    return changed
+
+
+def last_program(rows: JobRows) -> Program | None:
+    """What containers need to run the last deployment; None: it was run in one process."""
+    last = max(rows["deployments"], key=lambda row: int(row["id"]))
+    return None if last["program"] is None else decode(last["program"], Program)
+
+
+def joined(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested settings, of which some are replaced."""
+    found = dict(below)
+    for name, each in above.items():
+        found[name] = joined(below.get(name) or {}, each) if isinstance(each, Mapping) else each
+    return found
+
+
+def _url(folder: Path) -> str:
+    return f"sqlite:///{folder / manifest.STORE}"

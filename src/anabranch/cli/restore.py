@@ -1,0 +1,67 @@
+"""``anabranch restore``: a job from a backup, where there is none of it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anabranch import config as configuration
+from anabranch.cli import options, output, progress
+from anabranch.config.storage import local_folder
+
+if TYPE_CHECKING:
+    from anabranch.backup.manifest import Manifest
+
+
+def restore(
+    uri: Annotated[str, typer.Argument(help="The place that was given to anabranch backup.")],
+    check: Annotated[bool, typer.Option("--check", help="Only see whether the backup is whole.")] = False,
+    config: options.Config = None,
+    json: options.Json = False,
+) -> None:
+    """Bring a job back from a backup: into the store, storage root and embedded log of the configuration."""
+    from anabranch.backup import restoring
+    from anabranch.spark.session import session
+
+    settings = configuration.load(config)
+    progress.say("reading the backup with Spark ...")
+    spark = session.for_schemas(settings, "")
+    try:
+        found = (
+            restoring.checked(spark, place(uri)) if check else restoring.restore(spark, settings, place(uri), time.time)
+        )
+    finally:
+        session.stop(spark)
+    if json:
+        output.as_json(as_json(found))
+    if check:
+        progress.say(f"the backup of job {found.job} is whole: {len(found.files):,} files")
+    else:
+        progress.say(
+            f"job {found.job} is restored, and stopped. Start it: anabranch run JOB.py; or, if a coordinator ran it: "
+            f"anabranch start {found.job}"
+        )
+
+
+def place(uri: str) -> str:
+    """Where a backup is: a path without a scheme is one of this machine, whatever Hadoop's default file system."""
+    local = local_folder(uri)
+    return uri if local is None else f"file://{Path(local).expanduser().absolute()}"
+
+
+def as_json(found: Manifest) -> dict[str, Any]:
+    """What is told of a backup; the files only as sums."""
+    return {
+        "id": found.id,
+        "job": found.job,
+        "madeAt": found.made_at,
+        "anabranch": found.anabranch,
+        "lanes": {each.lane: each.planned for each in found.lanes if each.is_open},
+        "streams": {each.stream: dict(enumerate(each.cut.ends)) for each in found.streams},
+        "elsewhere": found.elsewhere,
+        "files": len(found.files),
+        "bytes": sum(file.size for file in found.files.values()),
+    }

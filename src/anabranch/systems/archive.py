@@ -1,0 +1,80 @@
+"""How streams of a system become part of a job's backup, and come back. Only a system whose streams lie in files has
+an archive: the streams of others go on living where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from anabranch.model.document import Document
+
+__all__ = ["Archive", "Publication", "StreamCut"]
+
+
+class StreamCut(Document, frozen=True, kw_only=True):
+    """The beginning of a stream that belongs to a backup: of each partition, all entries up to one.
+
+    ``id``: tells the stream from another one of its name; ``last``: the number of each partition's last entry;
+    ``ends``: the offset after it. Both are in the order of the partitions.
+    """
+
+    id: str
+    last: tuple[int, ...]
+    ends: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Publication:
+    """An entry of a partition. ``number``: its own; ``end``: the offset after its records; ``lane`` and ``batch``: who
+    published it, '' if it is no batch of a lane."""
+
+    number: int
+    end: int
+    lane: str = ""
+    batch: int = -1
+
+
+class Archive(Protocol):
+    """The files of a system's streams. Entries and what they name never change, so that they can be copied while the
+    stream is written."""
+
+    folder: Path
+    """Where the streams are; names of files are relative to it."""
+
+    def cut(self, stream: str) -> StreamCut:
+        """All that a stream holds now."""
+        ...
+
+    def batches(self, stream: str, cut: StreamCut) -> Sequence[Mapping[str, int]]:
+        """By partition: the last batch that each lane has published within a cut."""
+        ...
+
+    def later(self, stream: str, cut: StreamCut) -> Sequence[Sequence[Publication]]:
+        """By partition: what was published after a cut, up to now, in order."""
+        ...
+
+    def files(self, stream: str, cut: StreamCut) -> Iterator[str]:
+        """The names of the files that a cut consists of, but for the one that :meth:`description` is the text of."""
+        ...
+
+    def description(self, stream: str, cut: StreamCut) -> tuple[str, str]:
+        """The file that makes the others a stream, by its name and its text."""
+        ...
+
+    def last_entries(self, stream: str, cut: StreamCut) -> Sequence[str]:
+        """The names of the files of a cut's last entries, by partition."""
+        ...
+
+    def is_there(self, stream: str, cut: StreamCut, last_entries: Sequence[bytes]) -> bool:
+        """Whether the stream is there and holds all of a cut. ``last_entries``: the content of those files.
+
+        Raises:
+            ConflictError: there is another stream of that name, or an older copy of this one.
+        """
+        ...
+
+    def adopt(self, stream: str, folder: Path) -> None:
+        """Make a stream of what was copied to ``folder``, beside the streams. Whole, or not at all."""
+        ...

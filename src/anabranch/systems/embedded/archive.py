@@ -1,0 +1,92 @@
+"""The embedded log's part in a backup: prefixes of manifests with the segments that they name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from anabranch.errors import ConflictError, LogError
+from anabranch.systems.archive import Publication, StreamCut
+from anabranch.systems.embedded import disk, layout, partition
+from anabranch.systems.embedded.layout import StreamInfo
+from anabranch.systems.embedded.log import Log
+from anabranch.systems.embedded.manifest import Entry
+
+__all__ = ["EmbeddedArchive"]
+
+
+class EmbeddedArchive:
+    """Of one log; see :class:`anabranch.systems.archive.Archive`."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.folder = Path(log.root)
+
+    def cut(self, stream: str) -> StreamCut:
+        id, tails = self._log.describe(stream).id, self._log.ends(stream)
+        ordered = [tails[number] for number in sorted(tails)]
+        return StreamCut(
+            id=id,
+            last=tuple(tail.sequence for tail in ordered),
+            ends=tuple(tail.end for tail in ordered),
+        )
+
+    def batches(self, stream: str, cut: StreamCut) -> Sequence[Mapping[str, int]]:
+        entries = (self._entry(stream, number, last) for number, last in enumerate(cut.last))
+        return [{lane: mark.batch for lane, mark in entry.writers.items()} for entry in entries]
+
+    def later(self, stream: str, cut: StreamCut) -> Sequence[Sequence[Publication]]:
+        return [[*self._after(stream, number, last)] for number, last in enumerate(cut.last)]
+
+    def files(self, stream: str, cut: StreamCut) -> Iterator[str]:
+        for number, last in enumerate(cut.last):
+            for sequence in range(last + 1):
+                yield partition.path_of(layout.manifest_folder("", stream, number), sequence).lstrip("/")
+                for segment in self._entry(stream, number, sequence).segments:
+                    yield f"{layout.segments_folder('', stream, number)}/{segment.file}".lstrip("/")
+
+    def description(self, stream: str, cut: StreamCut) -> tuple[str, str]:
+        info = StreamInfo(id=cut.id, name=stream, partitions=len(cut.last))
+        return layout.info_path("", stream).lstrip("/"), layout.encode_info(info).decode()
+
+    def last_entries(self, stream: str, cut: StreamCut) -> Sequence[str]:
+        folders = (layout.manifest_folder("", stream, number) for number in range(len(cut.last)))
+        return [partition.path_of(folder, last).lstrip("/") for folder, last in zip(folders, cut.last, strict=True)]
+
+    def is_there(self, stream: str, cut: StreamCut, last_entries: Sequence[bytes]) -> bool:
+        if stream not in self._log.streams():
+            return False
+        where = f"there is a stream {stream!r} in {self.folder} already"
+        cure = "restore into another [systems.embedded] root, or move that stream away first; nothing was changed"
+        if self._log.describe(stream).id != cut.id:
+            raise ConflictError(f"{where}, and it isn't the one that was backed up", cure)
+        for name, content in zip(self.last_entries(stream, cut), last_entries, strict=True):
+            path = self.folder / name
+            if not path.exists() or path.read_bytes() != content:
+                raise ConflictError(f"{where}, and it lacks records that the backup has, from {path} on", cure)
+        return True
+
+    def adopt(self, stream: str, folder: Path) -> None:
+        for number in layout.partition_folders(str(folder), stream):
+            os.makedirs(layout.segments_folder(str(folder), stream, number), exist_ok=True)
+        os.rename(folder / stream, self.folder / stream)
+        disk.sync_folder(str(self.folder))
+
+    def _entry(self, stream: str, number: int, sequence: int) -> Entry:
+        entry = self._log.entry(stream, number, sequence)
+        if entry is None:
+            folder = layout.manifest_folder(str(self.folder), stream, number)
+            raise LogError(f"{partition.path_of(folder, sequence)} is missing", "restore the file from a backup")
+        return entry
+
+    def _after(self, stream: str, number: int, last: int) -> Iterator[Publication]:
+        while (entry := self._log.entry(stream, number, last + 1)) is not None:
+            last = entry.sequence
+            is_batch = entry.kind == "data"
+            yield Publication(
+                number=last,
+                end=entry.base + entry.rows,
+                lane=entry.lane if is_batch else "",
+                batch=entry.batch if is_batch else -1,
+            )
