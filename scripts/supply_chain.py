@@ -32,7 +32,7 @@ __all__ = ["LOCK", "PAGE", "Pin", "closure", "licence", "locked", "main", "sbom"
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements" / "dev.lock"
 PAGE = ROOT / "docs" / "contributing" / "supply-chain.md"
-BEGIN, END = "<!-- generated: licences -->\n", "<!-- end -->"
+BEGIN, END = "<!-- licences -->\n", "<!-- end -->"
 _PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^ ;\\]+)(?: ; (?P<marker>[^\\]+?))? \\$", re.MULTILINE)
 _SUM = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 _CLASSIFIER = "License :: OSI Approved :: "
