@@ -47,6 +47,7 @@ def test_all_that_is_promised_is_measured(tmp_path: Path, folder: list[Tour]) ->
     assert not wide
 
 
+@pytest.mark.long
 def test_on_a_kafka_broker_of_its_own(tmp_path: Path, folder: list[Tour]) -> None:
     folder.append(tour := Tour(tmp_path, "--kafka"))
     assert tour.wait(900) == 0, tour.text
@@ -54,6 +55,7 @@ def test_on_a_kafka_broker_of_its_own(tmp_path: Path, folder: list[Tour]) -> Non
     check_promises(tour)
 
 
+@pytest.mark.long
 def test_step_by_step(tmp_path: Path, folder: list[Tour]) -> None:
     """Somebody reads for a while before pressing Enter. What is measured then doesn't include that time."""
     folder.append(tour := Tour(tmp_path, "--step", stdin=subprocess.PIPE))
