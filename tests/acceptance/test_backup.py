@@ -69,7 +69,7 @@ def test_a_job_that_runs_goes_on_elsewhere_and_its_outputs_are_exact(
     assert new.call("check", JOB).stdout == ""
 
 
-@pytest.mark.parametrize("step", [crash_points.PLANNED, crash_points.PUBLISHED])
+@pytest.mark.parametrize("step", [pytest.param(crash_points.PLANNED, marks=pytest.mark.long), crash_points.PUBLISHED])
 def test_a_batch_that_is_under_way_is_run_again(made: Callable[..., Workspace], tmp_path: Path, step: str) -> None:
     old, several = made("old"), flights(6, 4000)
     old.put(several)
