@@ -58,7 +58,7 @@ def test_a_job_that_runs_goes_on_elsewhere_and_its_outputs_are_exact(
     destroy(old)
 
     assert sum(told["streams"][INPUT].values()) == len(several)
-    assert all(after[lane] <= batch for lane, batch in before.items())
+    assert all(after[lane] <= batch + 1 for lane, batch in before.items()), "one may be planned"
     assert sum(told["streams"][LATE].values()) < sum((flight["dep_delay"] or 0) >= 15 for flight in several)
     new = made("new")
     new.call("restore", str(tmp_path / "backup"))

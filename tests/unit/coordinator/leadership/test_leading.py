@@ -73,6 +73,13 @@ def write(store: Store) -> None:
         pass
 
 
+def restore(store: Store) -> None:
+    happened = msgspec.structs.replace(event("restored"), job="other")
+    elsewhere = Store("sqlite://")
+    elsewhere.create_deployment(plans.numbered(plan("other"), 1), DeploymentState.PLANNED, happened)
+    store.import_job("other", elsewhere.export_job("other"), happened)
+
+
 WRITES: dict[str, Callable[[Store], object]] = {
     "writing": write,
     "create_deployment": lambda store: store.create_deployment(
@@ -92,6 +99,7 @@ WRITES: dict[str, Callable[[Store], object]] = {
     "register": lambda store: store.register(WHO, "0", [], 1.0),
     "expel": lambda store: store.expel(HELD, list(store.lanes("delays").values()), "silent", 1.0, "coordinator"),
     "leave": lambda store: store.leave(HELD, 1.0),
+    "import_job": restore,
     "put_artifact": lambda store: store.put_artifact("a" * 64, b"code"),
     "note": lambda store: store.note([event("noted")]),
     "renew": lambda store: store.renew(),
@@ -100,7 +108,7 @@ WRITES: dict[str, Callable[[Store], object]] = {
 """Every method that writes, but for ``claim``."""
 READS = {
     *("jobs", "deployment", "graph", "model", "lanes", "containers", "container", "former", "lost", "artifact"),
-    *("events", "leader", "lane_states", "open_lanes", "deployment_numbers", "leads"),
+    *("events", "leader", "lane_states", "open_lanes", "deployment_numbers", "leads", "export_job"),
 }
 OTHERS = {"open_existing", "close", "stand_by", "claim", "watched"}
 
