@@ -25,6 +25,9 @@ __all__ = ["JobFunction", "culprit", "of_node"]
 _DEPTH = 6
 """How deep :func:`culprit` follows references."""
 
+_MISSING = "install it where Python workers run, in the Python that runs anabranch, or put it beside the job file"
+_OWN = 'put what only the user\'s process can do under if __name__ == "__main__":, or into a function'
+
 
 @dataclass(frozen=True)
 class JobFunction:
@@ -78,7 +81,7 @@ def _from_file(code: JobCode, home: str, node: Node) -> JobFunction:
         where = job_modules.raised_at(error, code)
         raise OperatorError(
             f"{code.file} can't be imported in a Python worker: {type(error).__name__}: {error}{where}",
-            'put what only the user\'s process can do under if __name__ == "__main__":, or into a function',
+            _MISSING if isinstance(error, ImportError) else _OWN,
         ) from None
     jobs = job_modules.jobs_in(module)
     found = jobs[0] if len(jobs) == 1 else None
