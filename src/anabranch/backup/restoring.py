@@ -128,15 +128,19 @@ def _is_done(tree: Tree, settings: Settings, store: Store, found: Manifest) -> b
     """
     if found.job not in store.jobs():
         return False
-    root = Moment(found.job, store.export_job(found.job)).rows
-    lanes = tree.other(f"{_settings(settings, root).storage.root}/{found.job}")
-    if lanes.has(_NOTE) and decode(lanes.read_bytes(_NOTE), _Note).backup == found.id:
+    lanes = tree.other(f"{_settings(settings, store.export_job(found.job)).storage.root}/{found.job}")
+    if _is_noted(lanes, found):
         lanes.remove(_NOTE)
         return True
     raise ConflictError(
         f"the store {store.url} has a job {found.job!r} already",
         f"restore it with another store, [coordinator] store; or see what that job is: anabranch status {found.job}",
     )
+
+
+def _is_noted(lanes: Tree, backup: Manifest) -> bool:
+    """Whether a restore of this backup has begun to place folders, and hasn't ended."""
+    return lanes.has(_NOTE) and decode(lanes.read_bytes(_NOTE), _Note).backup == backup.id
 
 
 def _places(settings: Settings) -> dict[str, Any]:
@@ -157,7 +161,7 @@ def _settings(settings: Settings, its: JobRows) -> Settings:
 
 def _check_folders(due: _Restore) -> None:
     """Raises ConflictError if there are folders of the job's lanes, but for those of a restore that was killed."""
-    if due.lanes.has(_NOTE) and decode(due.lanes.read_bytes(_NOTE), _Note).backup == due.backup.id:
+    if _is_noted(due.lanes, due.backup):
         return
     if due.lanes.files(""):
         raise ConflictError(
