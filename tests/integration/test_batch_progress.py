@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -163,7 +164,9 @@ DEAR = "sha2(" * 24 + "cast(n as string)" + ", 512)" * 24
 
 
 def test_of_sql_alone(kafka: KafkaSite) -> None:
-    """On a topic, where no Python worker reads: what is published has been read."""
+    """On a topic, where no Python worker reads: what is published has been read. It comes in Arrow batches of 10,000 rows,
+    and how long one takes is a matter of the machine; that figures come isn't.
+    """
     rows = 150_000
     name = filled(kafka, rows)
     job = Job(f"{kafka.name}-sql")
@@ -174,7 +177,10 @@ def test_of_sql_alone(kafka: KafkaSite) -> None:
     assert done == sorted(done)
     assert len(set(done)) > 2
     assert {each.planned for _, each, _ in watched.progresses} == {rows}
-    assert max(changes(watched)) < 2.0
+    assert max(later - earlier for earlier, later in pairwise(sorted({0, *done}))) <= 2 * 2 * 10_000
+    figures = [(at, each.seconds) for at, each, _ in watched.progresses]
+    news = [at for (_, before), (at, after) in pairwise(figures) if before != after]
+    assert max(later - earlier for earlier, later in pairwise(news)) < 2.0
     assert {each.phase for _, each, _ in working} <= {"reading", "publishing"}
     last = watched.looks[-1][1]
     assert sum(last.spent.values()) == pytest.approx(last.seconds, rel=0.2)
