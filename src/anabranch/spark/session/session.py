@@ -274,7 +274,7 @@ def carry(functions: Mapping[int, Any]) -> None:
 
 @contextmanager
 def _printing_to(output: Path | None) -> Iterator[None]:
-    """The output of processes that are started meanwhile goes to the file for as long as they live."""
+    """Processes that are started inside this context write their output to the file for as long as they live."""
     if output is None:
         yield
         return
