@@ -71,7 +71,7 @@ class Monitor:
             self._committed_at = monotonic()
 
     def carry_idle(self, last: int, patience: float) -> None:
-        """SSPs that were idle when a former process ended stay idle, unless they have received something meanwhile.
+        """SSPs that were idle when a former process ended stay idle, unless they have received records since.
         ``last``: the last planned batch, -1 for none.
         """
         self._idleness = Idleness(patience)
