@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.acceptance.harness import INPUT, Process, Workspace, descendants
 from tests.soak import scaled
-from tests.soak.failover import JOB, Served
+from tests.soak.served import JOB, Served
 from tests.support import kafka_peers
 
 ROWS, PORTION = 20_000, 2_000
