@@ -6,6 +6,7 @@ import enum
 
 from anabranch.model.document import Document
 from anabranch.model.lane import Lane
+from anabranch.model.moves import StageMoves
 from anabranch.model.outline import Basis, Outline
 from anabranch.model.traffic import Traffic
 
@@ -19,6 +20,7 @@ __all__ = [
     "ScaleRequest",
     "ScaleResult",
     "StateHandling",
+    "TaskMoveRequest",
 ]
 
 
@@ -59,7 +61,14 @@ class ChangeResult(Document, frozen=True, kw_only=True):
     """The lanes, if the request was ``brief``; ``closing`` and ``lanes`` are empty then."""
 
 
-class ScaleRequest(ChangeRequest, frozen=True, kw_only=True):
+class TaskMoveRequest(ChangeRequest, frozen=True, kw_only=True):
+    """What every request says that gives tasks other seats."""
+
+    moves: bool = False
+    """With ``dry``: also say which buckets get another seat."""
+
+
+class ScaleRequest(TaskMoveRequest, frozen=True, kw_only=True):
     """Change a job's factor, or its number of containers, or both."""
 
     factor: int | None = None
@@ -68,11 +77,11 @@ class ScaleRequest(ChangeRequest, frozen=True, kw_only=True):
     """None: as it is."""
 
 
-class ExpandRequest(ChangeRequest, frozen=True, kw_only=True):
+class ExpandRequest(TaskMoveRequest, frozen=True, kw_only=True):
     """Adapt a job to partitions added to its inputs."""
 
 
-class AssignRequest(ChangeRequest, frozen=True, kw_only=True):
+class AssignRequest(TaskMoveRequest, frozen=True, kw_only=True):
     """Move a job's tasks to the seats that suit the present racks best."""
 
 
@@ -94,6 +103,8 @@ class ScaleResult(ChangeResult, frozen=True, kw_only=True):
     """Why racks aren't taken into account although the settings ask for it."""
     moved: int = 0
     """The tasks that get another seat, if nothing else changes."""
+    moves: tuple[StageMoves, ...] = ()
+    """Which buckets get another seat, by stage, if the request asked for ``moves``."""
 
 
 class RewindRequest(ChangeRequest, frozen=True, kw_only=True):
