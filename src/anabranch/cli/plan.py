@@ -59,8 +59,10 @@ def plan(
         Path | None, typer.Option(help="Also write a page, with pictures of the traffic between racks.")
     ] = None,
 ) -> None:
-    """Show what a run would do: plan JOB.py; or what a change would do to a running job: plan scale JOB, plan
-    rewind JOB, plan expand JOB, plan assign JOB, plan drain JOB, plan deploy JOB.py. Changes nothing."""
+    """Show what a run (plan JOB.py) or a change (plan scale JOB, for example) would do. Changes nothing.
+
+    The changes are scale, rewind, expand, assign and drain, each followed by a job's name, and deploy JOB.py.
+    """
     asked = _PlanOptions(factor, containers, to, state, tuple(drop_state or ()), config, json, html)
     if asked.drop_state and job != _DEPLOY:
         raise UsageError("--drop-state is for plan deploy", "anabranch plan deploy JOB.py --drop-state NAME")

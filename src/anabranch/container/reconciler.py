@@ -177,7 +177,7 @@ class Container:
                 yield each
 
     def _close_prepared(self) -> None:
-        """Close lanes whose successors have been prepared meanwhile."""
+        """Close lanes whose successors are now prepared."""
         held, self._closing = self._closing, []
         for each, following in held:
             if self._preparations.under_way(following):

@@ -93,7 +93,7 @@ class PrestartedQuery:
         return self._started
 
     def abandon(self) -> None:
-        """The lane starts differently, or not at all: end, and leave nothing in the folder that could be continued."""
+        """The lane starts differently, or not at all: end, and clear the folder so that nobody continues from it."""
         self._decided.set()
         self._started.stop()
         self._folder.begin_anew()

@@ -57,7 +57,7 @@ class Queries:
         self._analyzed: LaneQuery | None = None
 
     def begin_analysis(self) -> None:
-        """Let Spark analyze the query meanwhile. Errors in it are reported when it starts."""
+        """Let Spark analyze the query in the background. Its errors are reported when the query starts."""
 
         def analyze() -> None:
             with suppress(Exception):

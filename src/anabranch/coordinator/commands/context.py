@@ -28,7 +28,7 @@ __all__ = ["Context", "enter"]
 class Context:
     """``systems``, ``counting`` and ``locating`` as in :class:`anabranch.coordinator.coordinator.Coordinator`.
 
-    Asking systems takes time: no job is held meanwhile.
+    Asking systems takes time, so no job is locked while they are asked.
     """
 
     registry: JobRegistry

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 TRIES = 10
-"""How often a change is planned again because the job has changed meanwhile."""
+"""How often a change is planned again because the job changed while it was being planned."""
 
 
 class Request(Protocol):
