@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,17 +10,16 @@ from typing import Any
 
 import msgspec
 
-from anabranch.config import Settings
 from anabranch.coordinator import queries
 from anabranch.coordinator.store import Store
-from anabranch.errors import ConflictError, NotFoundError, UsageError
+from anabranch.coordinator.stream_reading import StreamOpener
+from anabranch.errors import NotFoundError, UsageError
 from anabranch.model.lane import Lane
-from anabranch.protocol.deployment import Program
 from anabranch.systems.contract import System
 from anabranch.systems.systems import Systems
 from anabranch.views.dead_letters import Content, DeadLetter, DeadLetters, Origin
 
-__all__ = ["MOST", "DeadLetterReader", "LetterRange", "content_of", "letter", "streams_of", "systems_of"]
+__all__ = ["MOST", "DeadLetterReader", "LetterRange", "content_of", "letter", "streams_of"]
 
 MOST = 1_000
 _SHOWN_BYTES = 4_096
@@ -57,19 +55,13 @@ class LetterRange:
 
 
 class DeadLetterReader:
-    """Reads for one user at a time and refuses others until it is done, so that reading costs a coordinator little.
-
-    Args:
-        systems: the systems of the only job, which runs in this process; None: each job's settings name them.
-        now: seconds since 1970.
-    """
+    """Reads for one user at a time. ``systems`` as for :class:`StreamOpener`; ``now``: seconds since 1970."""
 
     def __init__(self, store: Store, systems: Systems | None, now: Callable[[], float]) -> None:
         self._store = store
-        self._systems = systems
+        self._streams = StreamOpener(systems, "dead letters are")
         self._now = now
         self._clock = time.monotonic
-        self._busy = threading.Lock()
 
     def newest(self, job: str, stream: str, wanted: LetterRange) -> DeadLetters:
         """The newest dead letters in one of a job's dead-letter streams, by default the first.
@@ -89,15 +81,8 @@ class DeadLetterReader:
         found = DeadLetters(at=self._now(), job=job, streams=tuple(streams), stream=chosen, letters=())
         if not chosen:
             return found
-        systems = self._systems or systems_of(job, its.program, chosen)
-        if not self._busy.acquire(blocking=False):
-            raise ConflictError("dead letters are read for somebody else now", "ask again in a moment")
-        try:
-            letters, before, partly = self._read(
-                systems.named(systems.bound().get(chosen, streams[chosen])), chosen, wanted
-            )
-        finally:
-            self._busy.release()
+        with self._streams.opened(job, its.program, chosen, streams[chosen]) as system:
+            letters, before, partly = self._read(system, chosen, wanted)
         return msgspec.structs.replace(found, letters=tuple(letters), before=before, partly=partly)
 
     def _read(self, system: System, stream: str, wanted: LetterRange) -> tuple[list[DeadLetter], dict[str, int], bool]:
@@ -133,16 +118,6 @@ class DeadLetterReader:
                 reached[partition] = min(shown, default=ends[partition])
         before = {str(partition): at for partition, at in reached.items() if at > starts[partition]}
         return newest, before, left <= 0 or self._clock() >= until
-
-
-def systems_of(job: str, program: Program | None, stream: str) -> Systems:
-    """The systems that a job's settings name. Raises ConflictError if it ran in one process, so they aren't here."""
-    if program is None:
-        raise ConflictError(
-            f"job {job!r} ran in one process, and its settings aren't here",
-            f"read them where it runs: anabranch stream cat {stream}",
-        )
-    return Systems(Settings(**program.settings), job)
 
 
 def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -10,9 +9,10 @@ from typing import Any
 import msgspec
 
 from anabranch.coordinator import queries
-from anabranch.coordinator.dead_letters import content_of, systems_of
+from anabranch.coordinator.dead_letters import content_of
 from anabranch.coordinator.store import Store
-from anabranch.errors import ConflictError, NotFoundError, UsageError
+from anabranch.coordinator.stream_reading import StreamOpener
+from anabranch.errors import NotFoundError, UsageError
 from anabranch.model.lane import Lane
 from anabranch.systems.contract import System
 from anabranch.systems.systems import Systems
@@ -30,19 +30,15 @@ which a coordinator can't import: it runs without Spark)."""
 
 
 class EarlyOutputReader:
-    """Reads what drains emitted early, for one user at a time, so that reading costs a coordinator little.
-
-    Args:
-        systems: the systems of the only job, which runs in this process; None: each job's settings name them.
-        now: seconds since 1970.
+    """Reads what drains emitted early, for one user at a time. Arguments as for
+    :class:`anabranch.coordinator.dead_letters.DeadLetterReader`.
     """
 
     def __init__(self, store: Store, systems: Systems | None, now: Callable[[], float]) -> None:
         self._store = store
-        self._systems = systems
+        self._streams = StreamOpener(systems, "early output is")
         self._now = now
         self._clock = time.monotonic
-        self._busy = threading.Lock()
 
     def newest(self, job: str, stream: str, limit: int) -> EarlyOutput:
         """The last ``limit`` rows of cut windows in one of a job's output streams, by default the first one.
@@ -68,13 +64,8 @@ class EarlyOutputReader:
         )
         if not chosen:
             return view
-        systems = self._systems or systems_of(job, deployment.program, chosen)
-        if not self._busy.acquire(blocking=False):
-            raise ConflictError("early output is read for somebody else now", "ask again in a moment")
-        try:
-            return self._read(systems.named(systems.bound().get(chosen, streams[chosen])), view, limit)
-        finally:
-            self._busy.release()
+        with self._streams.opened(job, deployment.program, chosen, streams[chosen]) as system:
+            return self._read(system, view, limit)
 
     def _read(self, system: System, view: EarlyOutput, limit: int) -> EarlyOutput:
         starts, ends = system.starts(view.stream), system.ends(view.stream)

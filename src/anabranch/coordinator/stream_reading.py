@@ -1,0 +1,53 @@
+"""Opens the system of a job's stream for a user who wants to see records, without locking the job."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from anabranch.config import Settings
+from anabranch.errors import ConflictError
+from anabranch.protocol.deployment import Program
+from anabranch.systems.contract import System
+from anabranch.systems.systems import Systems
+
+__all__ = ["StreamOpener"]
+
+
+class StreamOpener:
+    """Serves one user at a time and refuses others until it is done, so that reading costs a coordinator little.
+
+    Args:
+        systems: the systems of the only job, which runs in this process; None: each job's settings name them.
+        what: is read, for the message to a user who is refused.
+    """
+
+    def __init__(self, systems: Systems | None, what: str) -> None:
+        self._systems = systems
+        self._what = what
+        self._busy = threading.Lock()
+
+    @contextmanager
+    def opened(self, job: str, program: Program | None, stream: str, default: str) -> Iterator[System]:
+        """The system of a stream: the one that the job's settings bind it to, or else ``default``.
+
+        Raises:
+            ConflictError: somebody else is reading; or the job ran in one process, so its settings aren't here.
+        """
+        systems = self._systems or _systems_of(job, program, stream)
+        if not self._busy.acquire(blocking=False):
+            raise ConflictError(f"{self._what} read for somebody else now", "ask again in a moment")
+        try:
+            yield systems.named(systems.bound().get(stream, default))
+        finally:
+            self._busy.release()
+
+
+def _systems_of(job: str, program: Program | None, stream: str) -> Systems:
+    if program is None:
+        raise ConflictError(
+            f"job {job!r} ran in one process, and its settings aren't here",
+            f"read them where it runs: anabranch stream cat {stream}",
+        )
+    return Systems(Settings(**program.settings), job)
