@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
+import pyarrow.compute as pc
 
 from anabranch.coordinator import queries
 from anabranch.coordinator.dead_letters import content_of
@@ -81,7 +82,9 @@ class EarlyOutputReader:
                 part: list[EarlyRow] = []
                 for offsets, batch in system.read(view.stream, partition, [(low, high)]):
                     looked_at += len(batch)
-                    records = zip(offsets.tolist(), batch.to_pylist(), strict=True)
+                    maybe = pc.fill_null(pc.match_substring(batch.column("value"), f'"{_MARK}"'), False)
+                    places = offsets[maybe.to_numpy(zero_copy_only=False)].tolist()
+                    records = zip(places, batch.filter(maybe).to_pylist(), strict=True)
                     part += [_row(partition, at, record) for at, record in records if is_marked(record["value"])]
                 marked, high = [*part, *marked], low
             partly = partly or high > starts[partition]
