@@ -25,6 +25,7 @@ def shell(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
+@pytest.mark.long
 def test_a_new_project(workspace: Workspace) -> None:
     made = workspace.call("init", "shop")
     project = workspace.folder / "shop"

@@ -11,6 +11,7 @@ from tests.soak import deadly
 pytestmark = pytest.mark.acceptance
 
 
+@pytest.mark.long
 def test_records_that_kill_their_worker_are_dead_letters(tmp_path: Path) -> None:
     """Spark tries the task again. Soak does it with 50,000 records, and sees how much longer it takes."""
     workspace = deadly.workspace_of(tmp_path, None)

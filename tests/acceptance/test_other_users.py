@@ -39,6 +39,7 @@ def of_the_job(workspace: Workspace) -> list[str]:
     return [each for each in open_to_others(workspace.folder) if each.startswith(".anabranch")]
 
 
+@pytest.mark.long
 def test_another_user_sees_and_changes_nothing(workspace: Workspace) -> None:
     workspace.put(flights(seed=5, count=2000))
     process = workspace.start("run", f"{JOB}.py", job__max_rows_per_batch=200)

@@ -21,6 +21,7 @@ def written(workspace: Workspace) -> Counter[tuple[str, bytes | None, str]]:
     )
 
 
+@pytest.mark.long
 def test_a_job_that_differs_is_refused_with_the_ways_on_and_runs_again_after_a_reset(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     try:

@@ -132,6 +132,7 @@ def test_of_a_function_that_awaits_in_many_buckets(site: Site) -> None:
     assert all("#" in name for name in progress.buckets)
 
 
+@pytest.mark.long
 def test_behind_a_filter_a_first_batch_knows_how_much_is_to_come(site: Site) -> None:
     rows = 12000
     filled(site, rows)
@@ -141,6 +142,7 @@ def test_behind_a_filter_a_first_batch_knows_how_much_is_to_come(site: Site) -> 
     check(Watched(site.deployed(job, max_rows_per_batch=rows)), rows)
 
 
+@pytest.mark.long
 def test_of_a_topic(kafka: KafkaSite) -> None:
     rows = 6000
     name = filled(kafka, rows)
@@ -164,8 +166,8 @@ DEAR = "sha2(" * 24 + "cast(n as string)" + ", 512)" * 24
 
 
 def test_of_sql_alone(kafka: KafkaSite) -> None:
-    """On a topic, where no Python worker reads: what is published has been read. It comes in Arrow batches of 10,000 rows,
-    and how long one takes is a matter of the machine; that figures come isn't.
+    """On a topic, where no Python worker reads: what is published has been read. It comes in Arrow batches of 10,000
+    rows, and how long one takes is a matter of the machine; that figures come isn't.
     """
     rows = 150_000
     name = filled(kafka, rows)

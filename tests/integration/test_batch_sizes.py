@@ -118,6 +118,7 @@ def test_one_slow_batch_leaves_no_trace(quick_place: Site) -> None:
     assert sum(found) == ROWS
 
 
+@pytest.mark.long
 def test_sources_share_what_a_batch_may_have_and_the_small_one_is_not_left_behind(quick_place: Site) -> None:
     large, small = input_of(quick_place, "large", 1, ROWS), input_of(quick_place, "small", 1, 60)
 
@@ -141,6 +142,7 @@ def test_sources_share_what_a_batch_may_have_and_the_small_one_is_not_left_behin
     assert taken[-1] == 60, taken
 
 
+@pytest.mark.long
 def test_after_a_batch_that_took_too_long_for_a_transaction_they_are_as_large_again(
     kafka: KafkaSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +200,7 @@ def bounded(kafka: KafkaSite, timeout: str) -> Settings:
     return settings.model_copy(update={"systems": settings.systems.model_copy(update={"kafka": its})})
 
 
+@pytest.mark.long
 def test_no_batch_fails_for_time_whatever_waits_and_though_no_speed_is_known(
     kafka: KafkaSite, failed: list[BaseException]
 ) -> None:

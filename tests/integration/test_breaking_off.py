@@ -36,11 +36,22 @@ SOON = 20.0
 """Seconds in which a broken batch is over on a machine that others use: far less than the batch takes."""
 
 
+def _site(request: pytest.FixtureRequest) -> Site:
+    found = request.getfixturevalue("site" if request.param == "embedded" else "kafka")
+    assert isinstance(found, Site)
+    return found
+
+
 @pytest.fixture(params=["embedded", "kafka"])
-def any_site(request: pytest.FixtureRequest) -> Iterator[Site]:
+def any_site(request: pytest.FixtureRequest) -> Site:
     """A site of either system."""
-    name = "site" if request.param == "embedded" else "kafka"
-    return request.getfixturevalue(name)
+    return _site(request)
+
+
+@pytest.fixture(params=["embedded", pytest.param("kafka", marks=pytest.mark.long)])
+def quick_site(request: pytest.FixtureRequest) -> Site:
+    """The same, in the suite of the system that is quicker."""
+    return _site(request)
 
 
 def slowly(message: dict[str, Any]) -> dict[str, Any]:
@@ -183,8 +194,8 @@ def mapped(inputs: str, outputs: str) -> Job:
     return job
 
 
-def test_a_stop_leaves_a_long_batch_planned_and_it_is_run_as_it_was(any_site: Site) -> None:
-    slow = Slow(any_site, mapped)
+def test_a_stop_leaves_a_long_batch_planned_and_it_is_run_as_it_was(quick_site: Site) -> None:
+    slow = Slow(quick_site, mapped)
     slow.put(COUNT)
     (lane,) = slow.run.lanes
     running = Running(slow.run, lane)
@@ -225,8 +236,8 @@ def processed(inputs: str, outputs: str) -> Job:
 
 
 @pytest.mark.parametrize("before", [pytest.param(0, marks=pytest.mark.long), 10])
-def test_state_of_a_batch_that_was_taken_back_reaches_nobody(any_site: Site, before: int) -> None:
-    slow = Slow(any_site, processed)
+def test_state_of_a_batch_that_was_taken_back_reaches_nobody(quick_site: Site, before: int) -> None:
+    slow = Slow(quick_site, processed)
     running = slow.running_behind(before)
     running.until_in_batch(1 if before else 0)
     lane = running.closed()
@@ -276,14 +287,14 @@ def windowed(inputs: str, outputs: str) -> Job:
 
 
 @pytest.mark.parametrize("before", [pytest.param(0, marks=pytest.mark.long), 120])
-def test_windows_are_exact_and_time_goes_on_where_it_was(any_site: Site, before: int) -> None:
+def test_windows_are_exact_and_time_goes_on_where_it_was(quick_site: Site, before: int) -> None:
     def put(first: int, count: int) -> None:
         for p in range(2):
             times = [START + timedelta(seconds=n) for n in range(first, first + count)]
             rows = [{"n": 0, "slow": str(slow.file), "at": at.isoformat()} for at in times]
             slow.site.put(slow.inputs, p, rows, [f"k{p}".encode()] * count)
 
-    slow = Slow(any_site, windowed)
+    slow = Slow(quick_site, windowed)
     (lane,) = slow.run.lanes
     if before:
         slow.hurry()
@@ -324,8 +335,8 @@ def refusing(inputs: str, outputs: str) -> Job:
     return job
 
 
-def test_dead_letters_are_written_once(any_site: Site) -> None:
-    slow = Slow(any_site, refusing, on_error="dead-letter")
+def test_dead_letters_are_written_once(quick_site: Site) -> None:
+    slow = Slow(quick_site, refusing, on_error="dead-letter")
     slow.put(COUNT)
     (lane,) = slow.run.lanes
     running = Running(slow.run, lane)

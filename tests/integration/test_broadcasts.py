@@ -56,7 +56,8 @@ def given(values: list[Any]) -> Counter[tuple[int, tuple[int, int | None]]]:
     return Counter((v["n"], (v["task"], v.get("bucket"))) for v in values if v["n"] >= 1000)
 
 
-@pytest.mark.parametrize("factor", [pytest.param(1, marks=pytest.mark.long), 4])
+@pytest.mark.long
+@pytest.mark.parametrize("factor", [1, 4])
 def test_two_containers(site: Site, factor: int) -> None:
     """What can't be read, and what has no key where one is needed, is put aside once for all tasks; what a function
     raises on, once in each container."""

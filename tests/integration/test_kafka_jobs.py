@@ -105,6 +105,7 @@ def test_branches_lose_nothing(
         assert sorted(value["n"] for value in found) == list(range(120)), output
 
 
+@pytest.mark.long
 def test_stages_state_and_windows(kafka: KafkaSite) -> None:
     source = kafka.create("in", 2)
     job = Job(f"{kafka.name}-stages")

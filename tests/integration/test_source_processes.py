@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
 import time
 from pathlib import Path
 
+import pyspark
+import pytest
 from pyspark import cloudpickle
 
 from anabranch.spark.internals import java_process, source_client, source_environment
@@ -15,6 +19,10 @@ from anabranch.systems.embedded.system import EmbeddedSystem
 from anabranch.systems.source import Limits, Reading
 from tests.integration.harness import Site
 from tests.support import spark_java
+
+RACE = Path(__file__).with_name("SharedEnvironment.java")
+ROUNDS = 2000
+OPENED = ("java.lang", "java.lang.invoke", "java.nio", "java.util", "sun.nio.ch")
 
 
 def started(java: int) -> list[list[str]]:
@@ -109,3 +117,25 @@ def test_spark_itself_changes_what_queries_share(site: Site) -> None:
     assert run_queries(site, "plain", 1) == 5
     after, later = spark_java.source_environment(site.spark, "plain")
     assert (later - changes, after.keys() - before.keys()) == (len(ours), ours.keys())
+
+
+def race(*known: str) -> tuple[int, int]:
+    """How many maps that two of Spark's runners set their variables in at once are broken, and how many of them can't
+    be read when they come out of a task. ``known``: variables that are set before.
+    """
+    jars = Path(pyspark.__path__[0]) / "jars"
+    opened = [f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in OPENED]
+    words = ["java", "-Xmx512m", *opened, "-cp", f"{jars}/*", str(RACE), str(ROUNDS), *known]
+    ran = subprocess.run(words, capture_output=True, text=True, check=True)
+    found = re.fullmatch(rf"(\d+) of {ROUNDS} broken, (\d+) unreadable (.*)\n", ran.stdout)
+    assert found, (ran.stdout, ran.stderr)
+    assert "OptionalDataException" in found[3] or int(found[2]) == 0
+    return int(found[1]), int(found[2])
+
+
+@pytest.mark.long
+def test_two_runners_at_once_break_the_map_that_they_share_unless_all_is_in_it_before(site: Site) -> None:
+    """The cause of failures of the first run of all, out of Spark's own class: about one pair of runners in 200."""
+    broken, unreadable = race()
+    assert broken >= unreadable > 0
+    assert race(*source_environment.of_session(site.spark)) == (0, 0)

@@ -99,6 +99,7 @@ def test_windows_of_processing_time_close_by_themselves_and_a_replay_has_the_sam
     assert [(v["k"], v["n"]) for v in site.values("out")][2:] == [("a", 1)], "a record was late, and lost"
 
 
+@pytest.mark.long
 def test_windows_of_processing_time_go_on_where_the_clock_was_set_back(site: Site) -> None:
     """The last batch was planned an hour after the time that it is now: the machine's clock was set back since, or the
     lane has come from a machine whose clock is an hour ahead."""

@@ -16,17 +16,18 @@ import pyarrow as pa
 
 from anabranch.config import Settings, SparkSettings
 from anabranch.container import error_text
-from anabranch.spark.session import registered_sources, session
+from anabranch.spark.session import session
 from anabranch.systems.embedded import Log
 from anabranch.systems.embedded import spark as embedded
 from anabranch.systems.embedded.system import EmbeddedSystem
 from anabranch.systems.records import RECORD_SCHEMA
 from anabranch.systems.source import Limits, Reading
+from tests.soak.unmended import unmend
 
 
 def main(several: int, unmended: bool) -> str:
     if unmended:
-        vars(registered_sources)["environment"] = lambda _spark: {}
+        unmend()
     logging.disable(logging.CRITICAL)
     with tempfile.TemporaryDirectory(prefix="at-once-") as name:
         folder = Path(name)

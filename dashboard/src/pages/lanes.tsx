@@ -3,10 +3,12 @@
 import { Bar, BothZones, Command, Empty, Facts, Loaded, Moment, Panel, Status, Text } from "../parts/basics";
 import { type Column, Table } from "../parts/table";
 import { jobPath, liveOf } from "../data";
-import { brief, count, counted, percent, rate, seconds } from "../format";
+import { brief, count, counted, inOrder, percent, rate, seconds } from "../format";
 import { useResource } from "../poll";
 import { link, route, setQuery } from "../router";
-import type { JobEvent, JobStatus, Lane, LiveLane } from "../types";
+import { Links } from "../parts/links";
+import { Timeline } from "./timeline";
+import type { JobEvent, JobStatus, Lane, LiveContainer, LiveLane } from "../types";
 
 /** `troubled`: whether any lane has an error to show. */
 const columns = (job: string, troubled: boolean): Column<LiveLane>[] => [
@@ -25,11 +27,28 @@ const columns = (job: string, troubled: boolean): Column<LiveLane>[] => [
 ];
 
 export function Lanes({ job }: { job: string }) {
-  const live = liveOf(job);
-  const { stage = "", state = "", seat = "" } = route.value.query;
+  const { stage = "", state = "", seat = "", view = "table" } = route.value.query;
   return (
     <>
       <h1>Lanes</h1>
+      <div class="tools">
+        <label>
+          show as{" "}
+          <select value={view} onChange={(event) => setQuery({ view: event.currentTarget.value === "table" ? "" : event.currentTarget.value }, true)}>
+            <option value="table">table</option>
+            <option value="timeline">timeline</option>
+          </select>
+        </label>
+      </div>
+      {view === "timeline" ? <Timeline job={job} /> : <Now job={job} stage={stage} state={state} seat={seat} />}
+    </>
+  );
+}
+
+function Now({ job, stage, state, seat }: { job: string; stage: string; state: string; seat: string }) {
+  const live = liveOf(job);
+  return (
+    <>
       <Loaded of={live}>
         {(data) => (
           <Panel title="Open lanes" note="each is one streaming query, with a folder and fixed tasks of its own">
@@ -56,7 +75,7 @@ export function Lanes({ job }: { job: string }) {
 }
 
 export function Choice({ name, value, values }: { name: string; value: string; values: string[] }) {
-  const all = [...new Set(values)].sort((one, other) => one.localeCompare(other, "en", { numeric: true }));
+  const all = [...new Set(values)].sort(inOrder);
   return (
     <label>
       {name}{" "}
@@ -151,7 +170,7 @@ export function LaneDetail({ job, id }: { job: string; id: string }) {
       <p>
         <a href={link(["jobs", job, "lanes"])}>all lanes</a>
       </p>
-      {now && <Present of={now} />}
+      {now && <Present job={job} of={now} by={live.data.value?.containers.find((each) => each.seat === now.seat && each.gone === null)} />}
       {report && (
         <Panel title="Positions">
           <Table
@@ -181,9 +200,14 @@ export function LaneDetail({ job, id }: { job: string; id: string }) {
   );
 }
 
-function Present({ of }: { of: LiveLane }) {
+function Present({ job, of, by }: { job: string; of: LiveLane; by: LiveContainer | undefined }) {
   return (
     <>
+      {by && (
+        <p>
+          in <a href={link(["jobs", job, "containers"], { find: by.id })}><Text of={by.id} /></a> <Links job={job} of={by} />
+        </p>
+      )}
       {(of.error || of.trouble) && (
         <div class="problem">
           <Status of={of.error ? "failed" : "attention"} /> <Text of={of.error || of.trouble} />

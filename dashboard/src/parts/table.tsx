@@ -2,13 +2,15 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { count, counted } from "../format";
+import { count, counted, inOrder } from "../format";
 import { route, setQuery } from "../router";
 import { Empty } from "./basics";
 
 export interface Column<R> {
   id: string;
   title: string;
+  /** Stands in the heading in place of the title. */
+  head?: ComponentChildren;
   cell: (row: R) => ComponentChildren;
   /** What it is sorted by; none: it can't be. */
   by?: (row: R) => number | string | null | undefined;
@@ -33,7 +35,7 @@ interface Props<R> {
 }
 
 const ROW = 32;
-const MOST_WHOLE = 120;
+const MOST_WHOLE = 60;
 const OVER = 12;
 
 export function Table<R>(props: Props<R>) {
@@ -115,7 +117,7 @@ function Heading<R>({ column, sort, prefix, first }: { column: Column<R>; sort: 
   if (!column.by) {
     return (
       <th scope="col" class={column.number ? "number" : ""}>
-        {column.title}
+        {column.head ? <><span class="unseen">{column.title}</span>{column.head}</> : column.title}
       </th>
     );
   }
@@ -151,7 +153,7 @@ function compare(one: Value, other: Value, down: boolean): number {
   const order =
     typeof one === "number" && typeof other === "number"
       ? one - other
-      : String(one).localeCompare(String(other), "en", { numeric: true });
+      : inOrder(String(one), String(other));
   return down ? -order : order;
 }
 

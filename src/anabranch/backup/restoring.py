@@ -114,7 +114,7 @@ def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) 
 
 @contextmanager
 def _alone(settings: Settings, job: str) -> Iterator[Store]:
-    """The store, made if it isn't there. Nobody runs the job on this machine meanwhile."""
+    """Open the store, and create it if necessary. Until it is closed, no other process on this machine runs the job."""
     url = settings.coordinator.store
     with nullcontext() if address.is_on_server(url) else endpoint.RunLock(url, job), closing(Store(url)) as store:
         yield store

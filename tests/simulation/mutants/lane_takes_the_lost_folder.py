@@ -10,7 +10,7 @@ from anabranch.container.lane import lifecycle
 from anabranch.container.lane.lifecycle import LaneState
 from anabranch.model.lane import Lane
 
-FIRST = 200
+FIRST = 233
 BREAKS = frozenset({"exactly-once", "one-owner", "state-goes-along"})
 
 

@@ -17,7 +17,7 @@ _ENTRY = re.compile(r"(\d{20})\.json")
 
 
 def faults(log: Log, stream: str) -> list[StreamFault]:
-    """Everything that is wrong with a stream. Others may write to it meanwhile.
+    """Everything that is wrong with a stream, which others may be writing to.
 
     Raises:
         NotFoundError: there is no such stream.

@@ -91,8 +91,8 @@ def deadly_batch(rows: pa.RecordBatch) -> pa.RecordBatch:
     [
         ("map", deadly),
         ("map", deadly_later),
-        ("flat_map", lambda m: [deadly(m)]),
-        ("filter", lambda m: bool(deadly(m))),
+        pytest.param("flat_map", lambda m: [deadly(m)], marks=pytest.mark.long),
+        pytest.param("filter", lambda m: bool(deadly(m)), marks=pytest.mark.long),
         ("map_arrow", deadly_batch),
     ],
 )
