@@ -100,6 +100,7 @@ def main() -> None:
         conf = server.conf(near.port) | {
             "spark.hadoop.fs.s3a.bucket.far.endpoint": f"http://127.0.0.1:{far.port}",
             "spark.hadoop.fs.defaultFS": "file:///",
+            "spark.sql.streaming.minBatchesToRetain": str(SKIPPED),  # entries are removed in all batches that count
         }
         root = f"s3a://{s3.BUCKET}/root"
         spark = session.start(

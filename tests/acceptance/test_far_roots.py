@@ -18,6 +18,13 @@ from tests.support.paths import ROOT
 pytestmark = pytest.mark.acceptance
 
 COUNT = 2500
+PLAIN = """from anabranch import Job
+
+job = Job("plain")
+job.read("flights", key="tailnum string", schema="origin string").where("origin > ''").write("plain")
+"""
+CALLS = 8
+"""The most that a batch without state makes on S3, from when old entries are removed on."""
 
 
 def as_documented(folder: Path, stack: ExitStack) -> Workspace:
@@ -42,6 +49,26 @@ def test_of_two_processes_that_take_a_lane_on_s3_one_is_refused(tmp_path: Path) 
         workspace.put(several)
         stores.raced(random.Random(1), workspace)
         workspace.check_outputs(several)
+
+
+@pytest.mark.long
+def test_a_batch_without_state_makes_few_calls_on_s3(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        server = stack.enter_context(s3.serving(tmp_path))
+        job = tmp_path / "job" / "plain.py"
+        job.parent.mkdir()
+        job.write_text(PLAIN)
+        conf = json.dumps({**server.conf(), "spark.sql.streaming.minBatchesToRetain": "5"})
+        settings = {**server.settings(), "spark__conf": conf, "job__max_rows_per_batch": 100}
+        workspace = Workspace(tmp_path, job=job, **settings)
+        stack.callback(workspace.close)
+        calls = []
+        for seed, batches in enumerate((10, 40)):
+            workspace.put(flights(seed, 100 * batches))
+            before = server.calls("/plain/0-")
+            workspace.finish()
+            calls.append(server.calls("/plain/0-") - before)
+        assert calls[1] - calls[0] <= 30 * CALLS, calls
 
 
 @pytest.mark.long

@@ -58,6 +58,10 @@ class Server:
             **{f"spark.hadoop.fs.s3a.{name}": settings[name] for name in settings},
         }
 
+    def calls(self, part: str) -> int:
+        """How many calls there were, so far, for paths with a part in them."""
+        return sum(part in line for line in self.log.read_text().splitlines())
+
     @property
     def keys(self) -> dict[str, str]:
         """Where AWS's tools look for them: in the environment."""

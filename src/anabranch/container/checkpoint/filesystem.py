@@ -120,6 +120,11 @@ class Tree:
         finally:
             stream.close()
 
+    def read_entry(self, name: str) -> str:
+        """The text of an entry of a log: from memory, once, if this process has just written it to an object store."""
+        known = None if self.local is not None else self.far.just_written(self.at(name))
+        return self.read(name) if known is None else known
+
     def read_bytes(self, name: str) -> bytes:
         """The content of a file."""
         if self.local is not None:

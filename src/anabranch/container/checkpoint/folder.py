@@ -83,6 +83,10 @@ class Folder:
         """The plan of a batch."""
         return offset_log.parse(self.tree.read(f"offsets/{batch}"), f"{self.uri}/offsets/{batch}")
 
+    def planned_entry(self, batch: int) -> Entry:
+        """The plan of a batch that Spark has just made here, or has found here."""
+        return offset_log.parse(self.tree.read_entry(f"offsets/{batch}"), f"{self.uri}/offsets/{batch}")
+
     def positions(self) -> dict[str, dict[int, int]]:
         """Stream → partition → next offset, after the last committed batch."""
         last = self.committed()

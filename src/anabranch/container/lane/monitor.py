@@ -13,7 +13,7 @@ from anabranch import crash_points, logs
 from anabranch.container.batch_size_memory import Memory
 from anabranch.container.checkpoint.output_ends import Outputs
 from anabranch.container.idleness import Idleness
-from anabranch.container.lane.attempt import Attempt
+from anabranch.container.lane.attempt import Attempt, Offsets
 from anabranch.container.lane.input_ends import InputEnds
 from anabranch.event_time.progress import Progress
 from anabranch.model.ssp import parsed, texts
@@ -109,7 +109,7 @@ class Monitor:
             rows_per_second=ran.rows / ran.seconds if ran.seconds else 0.0,
             ends=self.ends.now(),
             ends_known=self.ends.sure,
-            positions=texts(self._attempt.positions()),
+            positions=texts(self._positions_after(ran.number)),
             dead_letters=self.dead_letters(),
             dropped=counts.dropped,
             late_groups=self._late_groups,
@@ -121,6 +121,13 @@ class Monitor:
         )
         crash_points.reach(crash_points.COMMITTED, self._attempt.lane.id, self._seen_batch)
         self.outputs.note(self._attempt.folder)
+
+    def _positions_after(self, batch: int) -> Offsets:
+        """The positions after a batch that was committed. The query knows them: a store far away isn't asked."""
+        query = self._attempt.query
+        if query is None or query.plan.real_time:
+            return self._attempt.positions()
+        return self._attempt.wholes(query.planned(batch).ends)
 
     def _take_pace(self, ran: BatchRun) -> None:
         query = self._attempt.query

@@ -1,15 +1,19 @@
 package anabranch;
 
+import java.io.ByteArrayOutputStream;
 import java.io.FileNotFoundException;
 import java.io.IOException;
+import java.io.OutputStream;
 import java.lang.management.ManagementFactory;
 import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.util.Collections;
+import java.util.Iterator;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.commons.io.IOUtils;
+import org.apache.commons.io.output.TeeOutputStream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.BulkDelete;
 import org.apache.hadoop.fs.FSDataInputStream;
@@ -42,6 +46,8 @@ public class CheckpointFiles implements CheckpointFileManager {
   private static final String WRITER = "anabranch-writer";
   private static final String[] REFUSALS = {"Status Code: 412", "PreconditionFailed", "ConditionalRequestConflict"};
   private static final Map leases = new ConcurrentHashMap();
+  /** By folder: the last entry of a log in an object store that this process has made, and nobody asked for yet. */
+  private static final Map entries = new ConcurrentHashMap();
 
   private final Path path;
   private final FileSystem fs;
@@ -56,7 +62,8 @@ public class CheckpointFiles implements CheckpointFileManager {
   public CheckpointFileManager$CancellableFSDataOutputStream createAtomic(Path path, boolean overwrite) {
     try {
       checkLease(path);
-      return renaming == null ? new Whole(fs, path, overwrite) : renaming.createAtomic(path, overwrite);
+      if (renaming != null) return renaming.createAtomic(path, overwrite);
+      return isEntry(path) && !overwrite ? new Whole(fs, path, new ByteArrayOutputStream()) : new Whole(fs, path, overwrite);
     } catch (IOException error) {
       throw thrown(error);
     }
@@ -100,6 +107,7 @@ public class CheckpointFiles implements CheckpointFileManager {
   public void delete(Path path) {
     try {
       checkLease(path);
+      justWritten(fs, path);
       if (isEntry(path) && renaming == null) remove(fs, path);
       else fs.delete(path, true);
     } catch (FileNotFoundException gone) {
@@ -143,6 +151,7 @@ public class CheckpointFiles implements CheckpointFileManager {
   /** Writes a file, in place of one that is there: readers see one of them, whole. */
   public static void write(FileSystem fs, Path path, String text) throws IOException {
     checkLease(path);
+    justWritten(fs, path); // no longer what is there
     if (isObjectStore(fs)) put(new Whole(fs, path, true), text);
     else putAndRename(fs, path, text, Options.Rename.OVERWRITE);
   }
@@ -179,6 +188,7 @@ public class CheckpointFiles implements CheckpointFileManager {
 
   /** Renames a file, in place of one that is there: that is never missing meanwhile. */
   public static void rename(FileSystem fs, Path from, Path to) throws IOException {
+    justWritten(fs, to);
     FileContext context = FileContext.getFileContext(fs.getUri(), fs.getConf());
     context.rename(from, to, new Options.Rename[] {Options.Rename.OVERWRITE});
   }
@@ -228,6 +238,19 @@ public class CheckpointFiles implements CheckpointFileManager {
   /** Lets a folder be written to for so many ms from now on; 0: no longer. */
   public static void lease(String folder, long ms) {
     leases.put(folder, Long.valueOf(System.nanoTime() + ms * 1000000L));
+    if (ms > 0) return;
+    for (Iterator each = entries.keySet().iterator(); each.hasNext(); )
+      if (each.next().toString().startsWith(folder + "/")) each.remove();
+  }
+
+  /**
+   * What this process has just written to an entry of a log, if that is in an object store: to read it would take two
+   * calls. Gives it once, as others may write the file anew later; null: it isn't known.
+   */
+  public static String justWritten(FileSystem fs, Path path) {
+    Path full = fs.makeQualified(path);
+    Entry last = (Entry) entries.get(full.getParent());
+    return last != null && last.path.equals(full) && entries.remove(full.getParent(), last) ? last.text : null;
   }
 
   private static void checkLease(Path path) throws IOException {
@@ -285,28 +308,46 @@ public class CheckpointFiles implements CheckpointFileManager {
     }
   }
 
+  private static class Entry {
+    final Path path;
+    final String text;
+
+    Entry(Path path, byte[] bytes) {
+      this.path = path;
+      this.text = new String(bytes, StandardCharsets.UTF_8);
+    }
+  }
+
   /** A file of a store of objects: it appears when it is closed, and not at all if it is given up before that. */
   private static class Whole extends CheckpointFileManager$CancellableFSDataOutputStream {
     private final FSDataOutputStream stream;
     private final FileSystem fs;
     private final Path path;
     private final String writer;
+    private final ByteArrayOutputStream kept;
     private boolean ended;
 
     Whole(FileSystem fs, Path path, boolean overwrite) throws IOException {
-      this(fs, path, overwrite, UUID.randomUUID().toString());
+      this(fs, path, overwrite, UUID.randomUUID().toString(), null);
     }
 
-    private Whole(FileSystem fs, Path path, boolean overwrite, String writer) throws IOException {
-      this(fs, path, writer, opened(fs, path, overwrite, writer));
+    /** One that must be new, and whose content is remembered: an entry of a log. */
+    Whole(FileSystem fs, Path path, ByteArrayOutputStream kept) throws IOException {
+      this(fs, path, false, UUID.randomUUID().toString(), kept);
     }
 
-    private Whole(FileSystem fs, Path path, String writer, FSDataOutputStream stream) {
-      super(stream);
+    private Whole(FileSystem fs, Path path, boolean overwrite, String writer, ByteArrayOutputStream kept)
+        throws IOException {
+      this(fs, path, writer, opened(fs, path, overwrite, writer), kept);
+    }
+
+    private Whole(FileSystem fs, Path path, String writer, FSDataOutputStream stream, ByteArrayOutputStream kept) {
+      super(kept == null ? (OutputStream) stream : new TeeOutputStream(stream, kept));
       this.fs = fs;
       this.path = path;
       this.writer = writer;
       this.stream = stream;
+      this.kept = kept;
     }
 
     private static FSDataOutputStream opened(FileSystem fs, Path path, boolean overwrite, String writer)
@@ -333,6 +374,8 @@ public class CheckpointFiles implements CheckpointFileManager {
         // The store may have taken it, and its answer been lost: then what is there is ours.
         if (!isOurs()) throw new FileAlreadyExistsException(path + " is there already");
       }
+      Path full = fs.makeQualified(path);
+      if (kept != null) entries.put(full.getParent(), new Entry(full, kept.toByteArray()));
     }
 
     public synchronized void cancel() {

@@ -95,6 +95,13 @@ class FarFiles:
         """The text of a file."""
         return str(self._class.read(self._fs, path))
 
+    def just_written(self, path: Any) -> str | None:
+        """The text of an entry of a log in an object store that this JVM has written, without a call to the store. It
+        is given once: later the file may be written anew. None: it isn't known.
+        """
+        text = self._class.justWritten(self._fs, path)
+        return None if text is None else str(text)
+
     def rename(self, path: Any, to: Any) -> None:
         """Rename a file, replacing any existing one."""
         self._class.rename(self._fs, path, to)
