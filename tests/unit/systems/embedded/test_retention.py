@@ -222,21 +222,23 @@ def test_a_lane_that_was_closed_and_forgotten_meanwhile_stays_stopped(log: Log, 
 
 
 def test_control_records_outlive_their_entries_one_of_each_lane(log: Log, clock: Clock) -> None:
-    writers = {lane: LaneWriter(log, "job", lane, 1) for lane in ("a", "b")}
+    writers = {lane: LaneWriter(log, "job", lane, 1) for lane in ("a", "b", "ended")}
     for batch in range(3):
         for lane, writer in writers.items():
+            if lane == "ended" and batch:
+                continue
             ref = [segment(log, "s", 0, [b"x"])]
             writer.publish("s", 0, batch, ref, control={"lane": lane, "watermark": batch})
         clock.ms += DAY
-    whole, _ = log.controls("s", 0, -1, 6)
+    whole, _ = log.controls("s", 0, -1, 7)
     log.retain("s", Retention(ms=2 * DAY))
-    assert log.expire("s") == 2
+    assert log.expire("s") == 3
     log.retain("s", Retention(ms=DAY))
     assert log.expire("s") == 2
-    told, cursor = log.controls("s", 0, -1, 6)
+    told, cursor = log.controls("s", 0, -1, 7)
     assert told == whole[2:], "the last of each before the start, and all after that"
-    assert log.controls("s", 0, cursor, 6) == ([], cursor)
-    assert log.controls("s", 0, 1, 6) == (told, cursor), "a cursor that was overtaken"
+    assert log.controls("s", 0, cursor, 7) == ([], cursor)
+    assert log.controls("s", 0, 1, 7) == (told, cursor), "a cursor that was overtaken"
 
 
 def test_an_intermediate_stream_is_purged_up_to_what_was_read(log: Log, clock: Clock) -> None:
