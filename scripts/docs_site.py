@@ -240,6 +240,9 @@ def _type(schema: dict[str, Any]) -> str:
         return " or ".join(filter(None, map(_type, schema["anyOf"])))
     if "enum" in schema:
         return " or ".join(f"`{value}`" for value in schema["enum"])
+    if "prefixItems" in schema:
+        kinds = [_type(kind) or "any" for kind in schema["prefixItems"]]
+        return f"array of {len(kinds)}: {', '.join(kinds)}"
     if schema.get("type") == "array":
         return f"array of {_type(schema.get('items', {})) or 'any'}"
     if schema.get("type") == "object" and isinstance(schema.get("additionalProperties"), dict):

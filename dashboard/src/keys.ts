@@ -50,8 +50,10 @@ function act(key: string): boolean {
       useZone(zone.value === "UTC" ? "" : "UTC");
       return true;
     case "t": {
-      const name = route.value.path[2] === "matrix" ? "view" : "plots";
-      setQuery({ [name]: route.value.query[name] === "table" ? "" : "table" }, true);
+      const [, , page] = route.value.path;
+      const name = page === "matrix" || page === "lanes" ? "view" : "plots";
+      const other = page === "lanes" ? "timeline" : "table"; // the table of lanes is what comes first
+      setQuery({ [name]: route.value.query[name] === other ? "" : other }, true);
       return true;
     }
     default:

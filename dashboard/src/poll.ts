@@ -31,6 +31,7 @@ export class Resource<T> {
   private timer: number | undefined;
   private failures = 0;
   private asking: AbortController | null = null;
+  private again = false;
 
   constructor(
     readonly path: string,
@@ -54,6 +55,7 @@ export class Resource<T> {
   /** Ask now, and not only when it is time. */
   readonly ask = async (): Promise<void> => {
     clearTimeout(this.timer);
+    this.again = this.asking !== null; // what is under way may have been answered before what one asks for
     if (this.asking || this.users === 0 || needsToken.peek()) return;
     const asking = new AbortController();
     this.asking = asking;
@@ -73,7 +75,8 @@ export class Resource<T> {
       this.failed(error);
     }
     this.asking = null;
-    this.plan();
+    if (this.again) void this.ask();
+    else this.plan();
   };
 
   private failed(error: unknown): void {

@@ -360,6 +360,46 @@ export interface History {
   values: Record<string, Record<string, (number | null)[]>>;
 }
 
+export interface StageMoves {
+  stage: string;
+  buckets: number;
+  seats: string[];
+  racks: (string | null)[];
+  partitions: string[];
+  /** Partition, seat, buckets there afterwards. */
+  cells: [number, number, number][];
+  /** Partition, seat before, seat after (-1: none), buckets. */
+  moves: [number, number, number, number][];
+}
+
+export interface Moves {
+  at: number;
+  deployment: number;
+  generation: number;
+  former: [number, number];
+  stages: StageMoves[];
+}
+
+export interface LaneTimes {
+  at: number;
+  since: number;
+  until: number;
+  knownSince: number | null;
+  lanes: Columns;
+  marks: Columns;
+  omitted: number;
+}
+
+export interface EarlyOutput {
+  at: number;
+  streams: string[];
+  stream: string;
+  rows: { partition: number; offset: Num; at: number; key: Content | null; value: Content | null }[];
+  total: number;
+  lookedAt: number;
+  partly: boolean;
+}
+
 export interface DeadLetters {
   at: number;
   streams: string[];

@@ -11,7 +11,7 @@ from anabranch import drain_progress
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.protocol.status import JobStatus, LaneStatus
 
-__all__ = ["CONTENT_TYPE", "exposition"]
+__all__ = ["CONTENT_TYPE", "exposition", "families"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -50,8 +50,13 @@ _DRAINS = {
 def exposition(jobs: Iterable[JobStatus], invalid_heartbeats: int, leads: bool) -> bytes:
     """Everything in Prometheus's text format. For jobs that nobody serves, only the state is included."""
     registry = CollectorRegistry()
-    registry.register(_Collected([*_of_coordinator(invalid_heartbeats, leads), *_of_jobs(list(jobs))]))
+    registry.register(_Collected(families(jobs, invalid_heartbeats, leads)))
     return generate_latest(registry)
+
+
+def families(jobs: Iterable[JobStatus] = (), invalid_heartbeats: int = 0, leads: bool = True) -> list[Metric]:
+    """All metrics. Without jobs it has the same families, without samples."""
+    return [*_of_coordinator(invalid_heartbeats, leads), *_of_jobs(list(jobs))]
 
 
 class _Collected:

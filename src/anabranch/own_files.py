@@ -5,9 +5,10 @@ data.
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
-__all__ = ["is_shared", "make_file", "make_folder"]
+__all__ = ["copy", "is_shared", "make_file", "make_folder"]
 
 _OTHERS = 0o077
 
@@ -26,6 +27,16 @@ def make_folder(folder: Path) -> None:
 def make_file(path: Path) -> None:
     """Create an empty file, if it doesn't exist. Raises OSError if it can't be created."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a file's content to a file that doesn't exist. Raises OSError if that fails, and then leaves nothing."""
+    with source.open("rb") as of, os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as to:
+        try:
+            shutil.copyfileobj(of, to, 1 << 20)
+        except OSError:
+            target.unlink(missing_ok=True)
+            raise
 
 
 def is_shared(folder: Path) -> bool:

@@ -11,11 +11,29 @@ from typing import Any
 import pytest
 
 from tests.acceptance.harness import INPUT, JOB, Workspace, flights
+from tests.support import collector as collectors
 from tests.support.calm import until_calm
+from tests.support.collector import Collector
 
 pytestmark = pytest.mark.acceptance
 
 FLIGHTS = flights(seed=5, count=8000)
+
+
+def check_exported(collector: Collector, records: int) -> None:
+    """Spans of all batches, and the metrics of a coordinator."""
+    found = [collectors.values(span.attributes) for span in collector.spans if span.name == "batch"]
+    assert {each["anabranch.job"] for each in found} == {JOB}
+    rows = [(each["anabranch.stage"], each["anabranch.rows"]) for each in found]
+    assert sum(int(str(count)) for stage, count in rows if stage == "0") == records, rows
+    assert {each["service.name"] for each in collector.resources} == {JOB}
+    assert {"anabranch_lane_lag_records", "anabranch_job_containers"} <= {each.name for each in collector.metrics}
+
+
+def check_log(text: str) -> None:
+    events = [json.loads(line) for line in text.splitlines()]
+    assert {"event", "level", "timestamp"} <= set.intersection(*map(set, events))
+    assert JOB in {each.get("job") for each in events}
 
 
 def at_a_boundary(workspace: Workspace) -> bool:
@@ -48,13 +66,21 @@ def test_seen_stopped_and_resumed(workspace: Workspace, tmp_path: Path) -> None:
     assert (its["state"], its["served"]) == ("stopped", False)
 
     read = workspace.lane("0-").read
-    process = workspace.start("run", "delays.py", job__max_rows_per_batch=10_000)
-    process.until("more to be read", lambda: workspace.lane("0-").read > read)
-    put(workspace, second, tmp_path / "second.jsonl")
-    process.until("all to be read", lambda: workspace.lane("1-").read == len(first) + len(second))
-    until_calm(workspace.client(workspace.url), JOB, workspace.whole_ends(INPUT), process.until)
-    workspace.call("stop", JOB)
-    assert process.wait() == 0, process.stderr
+    with collectors.running() as collector:
+        exported = {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+            "OTEL_METRIC_EXPORT_INTERVAL": "1000",
+            "ANABRANCH_LOG_FORMAT": "json",
+        }
+        process = workspace.start("run", "delays.py", env=exported, job__max_rows_per_batch=10_000)
+        process.until("more to be read", lambda: workspace.lane("0-").read > read)
+        put(workspace, second, tmp_path / "second.jsonl")
+        process.until("all to be read", lambda: workspace.lane("1-").read == len(first) + len(second))
+        until_calm(workspace.client(workspace.url), JOB, workspace.whole_ends(INPUT), process.until)
+        workspace.call("stop", JOB)
+        assert process.wait() == 0, process.stderr
+    check_exported(collector, len(FLIGHTS) - read)
+    check_log(process.stderr)
     assert at_a_boundary(workspace)
     assert workspace.status()["state"] == "stopped"
     workspace.check_outputs(FLIGHTS)

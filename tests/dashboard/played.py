@@ -16,7 +16,7 @@ from anabranch.coordinator.api import listening, server
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.grouping import groupers
-from anabranch.model.lane import Lane
+from anabranch.model.lane import Lane, LaneState
 from anabranch.planning import plan as planning
 from anabranch.protocol.container import Heartbeat, Registration
 from anabranch.protocol.deployment import Program, StartRequest
@@ -103,7 +103,8 @@ class Played:
         self.beat()
 
     def listen(self) -> None:
-        app: ASGIApp = self.between(server.app(self.coordinator, **self.of_server))
+        never_reused = {"clock": itertools.count(step=1_000_000).__next__}
+        app: ASGIApp = self.between(server.app(self.coordinator, **{**never_reused, **self.of_server}))
         if TRUSTING:
             app = trusting(app)
         if MUTANT:
@@ -129,10 +130,18 @@ class Played:
             container.beat(*(report for its, report in reports if its == str(seat)))
         self.coordinator.tick()
 
+    def until_running(self) -> None:
+        """The containers do what the coordinator wants of them, until a change is over."""
+        for _ in range(20):
+            self.beat()
+            if self.coordinator.status("delays").state == "running":
+                return
+        raise AssertionError(self.coordinator.status("delays"))
+
     def report(self, lane: Lane, **fields: Any) -> LaneReport:
         wholes = sorted({str(ssp.whole) for ssp in lane.ssps})
         given = {
-            "phase": LanePhase.RUNNING,
+            "phase": LanePhase.ENDED if lane.state is LaneState.CLOSING else LanePhase.RUNNING,
             "begun": True,
             "folder_epoch": lane.epoch,
             "batch": self.batch,

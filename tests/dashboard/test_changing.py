@@ -103,7 +103,12 @@ def test_who_may_only_read_is_offered_nothing_else(tmp_path: Path, visit: Visit)
         changing = {(m, path) for path, ms in described["paths"].items() for m in ms if m != "get"}
         private = {path for method, path in refused if method == "get"}
         assert set(refused) >= changing
-        assert private == {"/jobs/{job}/running", "/jobs/{job}/dead-letters", "/artifacts/{sha256}"}
+        assert private == {
+            "/jobs/{job}/running",
+            "/jobs/{job}/dead-letters",
+            "/jobs/{job}/early-output",
+            "/artifacts/{sha256}",
+        }
 
         page = visit(f"{played.url}#/login?token=only+read&next=%2F")
         for address in PAGES:

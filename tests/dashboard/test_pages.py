@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Request, expect
 
 from tests.dashboard.conftest import PAGES, SLOWEST, Visit, settled, until
 from tests.dashboard.played import EVENT_TIME, Played
@@ -123,12 +123,12 @@ def test_a_refresh_moves_nothing_that_a_reader_has_set(played: Played, visit: Vi
 
 
 def test_rows_that_change_places_keep_who_has_the_focus(played: Played, visit: Visit) -> None:
-    """Over twenty refreshes in which the lanes overtake each other."""
+    """Over thirty refreshes in which the lanes overtake each other."""
     page = visit(f"{played.url}#/jobs/delays/lanes?sort=-lag")
     settled(page)
     first, second = (lane.id for lane in played.lanes)
     page.locator(f"[data-row='{first}'] a").focus()
-    for turn in range(20):
+    for turn in range(30):
         names = [sorted({str(ssp.whole) for ssp in lane.ssps}) for lane in played.lanes]
         ends = (dict.fromkeys(its, 90000 + turn) for its in names)
         played.fields = {turn % 2: {"ends": list(ends)[turn % 2]}}
@@ -143,9 +143,15 @@ def test_whatever_is_chosen_is_the_same_in_another_browser(played: Played, visit
     lane, other = (each.id for each in played.lanes)
     dice = random.Random(5)
     choices: dict[str, dict[str, list[str]]] = {
-        "lanes": {"find": [lane[-4:], "nothing"], "sort": ["-id", "seat", "-lag"], "seat": ["0", "1"]},
+        "lanes": {
+            "view": ["timeline"],
+            "span": ["6 h"],
+            "find": [lane[-4:], "nothing"],
+            "sort": ["-id", "seat", "-lag"],
+            "seat": ["0", "1"],
+        },
         "partitions": {"by": ["ssp", "lane"], "find": ["flights/3"], "lane": [lane, other], "wsort": ["-lane"]},
-        "matrix": {"view": ["table"], "by": ["busy"], "find": ["Partition_1"], "sort": ["-seat"]},
+        "matrix": {"view": ["table"], "by": ["busy", "moves"], "find": ["Partition_1"], "sort": ["-seat"]},
         "events": {"kind": ["state", "seat"], "find": ["running", "lane"], "to": ["2026-01-01T00:00:00Z"]},
         "changes/new": {"kind": ["scale", "rewind", "stop"], "factor": ["8", "16"], "containers": ["3"], "now": ["1"]},
     }
@@ -155,15 +161,20 @@ def test_whatever_is_chosen_is_the_same_in_another_browser(played: Played, visit
             query = {each: dice.choice(values) for each, values in filters.items() if dice.random() < 0.7}
             addresses.append(f"#/jobs/delays/{name}{'?' if query else ''}{urlencode(query)}")
     page = visit(f"{played.url}#/")
+    under_way: set[Request] = set()
+    page.on("request", lambda each: under_way.update({each}))  # a builtin function can't be given
+    for event in ("requestfinished", "requestfailed"):
+        page.on(event, lambda each: under_way.difference_update({each}))  # type: ignore[call-overload]
     shown = []
     for address in addresses:
         settled(page, address)
-        shown.append(_at_rest(page))
+        shown.append(_at_rest(page, under_way))
+    again = visit("about:blank")
     for address, before in zip(addresses, shown, strict=True):
-        again = visit(f"{played.url}{address}")
+        again.goto("about:blank")
+        again.goto(f"{played.url}{address}")
         settled(again)
         until(lambda: _controls(again) == before)  # noqa: B023
-        again.context.close()
     for address, before in list(zip(addresses, shown, strict=True))[-2::-1]:
         page.go_back()
         until(lambda: page.url.endswith(address) and _controls(page) == before)  # noqa: B023
@@ -171,13 +182,15 @@ def test_whatever_is_chosen_is_the_same_in_another_browser(played: Played, visit
     until(lambda: page.url.endswith(addresses[1]) and _controls(page) == shown[1])
 
 
-def _at_rest(page: Page) -> list[str]:
-    """The same, once all of the page has come: it has been so for a second."""
-    seen = _controls(page)
-    for _ in range(int(SLOWEST / 1000)):
-        page.wait_for_timeout(1_000)
+def _at_rest(page: Page, under_way: set[Request]) -> list[str]:
+    """What :func:`_controls` gives once all of the page has come: nothing is asked for, and it stays as it is."""
+    seen, same = _controls(page), 0
+    for _ in range(SLOWEST // 100):
+        page.wait_for_timeout(100)
         before, seen = seen, _controls(page)
-        if len(seen) > 1 and seen == before:
+        waits = bool(under_way) or page.get_by_text("planning …").count() > 0
+        same = same + 1 if len(seen) > 1 and seen == before and not waits else 0
+        if same == 3:
             break
     return seen
 

@@ -1,7 +1,16 @@
 """What a process logs, and what it takes to."""
 
+from __future__ import annotations
+
+import json
+import os
 import subprocess
 import sys
+from datetime import datetime, timedelta
+
+import pytest
+
+ANABRANCH = [sys.executable, "-m", "anabranch"]
 
 SAYS = """
 import sys
@@ -43,3 +52,60 @@ def test_a_verb_that_only_asks_imports_nothing_to_log_with() -> None:
     found = f"{asks}; print([name for name in ('structlog', 'sqlalchemy', 'pyspark') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", found], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+JSON = 'logs.to_stderr("info", "json")'
+EVENTS = """
+import threading
+from anabranch.cli import progress
+logs.bind(job="delays")
+def lane():
+    logs.bind(job="delays", lane="0-a", epoch=4)
+    logs.bind(batch=7)
+    log.warning("what is odd", lane="0-b", path="/ü", error='two\\nlines "quoted"')
+thread = threading.Thread(target=lane); thread.start(); thread.join()
+progress.say("warning: two\\nlines")
+progress.say("started")
+logs.say("lane 0-a failed:\\nTraceback", level="error")
+try:
+    secret = "hunter2"
+    raise ValueError("no")
+except ValueError:
+    log.exception("it failed")
+log.debug("not shown")
+"""
+
+
+def test_json_is_one_object_a_line_and_knows_lane_batch_and_epoch() -> None:
+    run = [sys.executable, "-c", f"from anabranch import logs\n{JSON}\nlog = logs.get_logger()\n{EVENTS}"]
+    done = subprocess.run(run, capture_output=True, text=True, check=True)
+    events = [json.loads(line) for line in done.stderr.splitlines()]
+    for each in events:
+        assert datetime.fromisoformat(each.pop("timestamp")).utcoffset() == timedelta()
+    trace = events[4].pop("exception")
+    assert trace.endswith("ValueError: no")
+    assert "hunter2" not in done.stderr
+    odd = {"event": "what is odd", "level": "warning", "path": "/ü", "error": 'two\nlines "quoted"'}
+    assert events == [
+        {**odd, "job": "delays", "lane": "0-b", "epoch": 4, "batch": 7},
+        {"job": "delays", "event": "two\nlines", "level": "warning"},
+        {"job": "delays", "event": "started", "level": "info"},
+        {"job": "delays", "event": "lane 0-a failed:\nTraceback", "level": "error"},
+        {"job": "delays", "event": "it failed", "level": "error"},
+    ]
+
+
+def test_a_verb_that_fails_says_so_in_json() -> None:
+    env = {**os.environ, "ANABRANCH_LOG_FORMAT": "JSON"}
+    done = subprocess.run([*ANABRANCH, "run", "gone.py"], capture_output=True, text=True, check=False, env=env)
+    (event,) = map(json.loads, done.stderr.splitlines())
+    assert (done.returncode, event["level"]) == (3, "error")
+    assert "gone.py" in event["event"]
+
+
+@pytest.mark.parametrize("variable", ["ANABRANCH_LOG", "ANABRANCH_LOG_FORMAT"])
+def test_a_level_or_format_that_there_is_not_is_refused(variable: str) -> None:
+    env = {**os.environ, variable: "loud"}
+    done = subprocess.run([*ANABRANCH, "jobs"], capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {variable} is loud\n  set it to one of ")

@@ -115,7 +115,7 @@ function nameOf(of: Letter): string {
   return `${of.operator}: ${of.error.split("\n")[0]?.slice(0, 120) ?? ""}`;
 }
 
-function Bytes({ name, of }: { name: string; of: Content | null }) {
+export function Bytes({ name, of }: { name: string; of: Content | null }) {
   const [hex, setHex] = useState(false);
   if (of === null) return <div class="dim">no {name}</div>;
   const isBinary = of.text === undefined || of.text === null;

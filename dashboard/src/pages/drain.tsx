@@ -4,8 +4,9 @@ import { Bar, Command, Empty, Loaded, Panel, Status, Text } from "../parts/basic
 import { jobPath, liveOf } from "../data";
 import { count, percent } from "../format";
 import { PERIOD, useResource } from "../poll";
-import { link } from "../router";
+import { link, route, setQuery } from "../router";
 import { mayChange } from "../session";
+import { Early } from "./early";
 import type { DrainProgress, JobStatus, LaneReport } from "../types";
 
 type Row = JobStatus["lanes"][0];
@@ -45,12 +46,14 @@ function left(report: LaneReport, until: DrainProgress["ends"]): number {
 export function Drain({ job }: { job: string }) {
   const live = liveOf(job);
   const status = useResource<JobStatus>(jobPath(job), PERIOD);
+  const { early = "" } = route.value.query;
   return (
     <>
       <h1>Drain</h1>
       <Loaded of={live}>
-        {({ drain, state }) =>
-          drain === null ? (
+        {({ drain, state }) => (
+          <>
+            {drain === null ? (
             <Panel title={state === "drained" ? "The job is drained" : "No drain is under way"}>
               <Empty>
                 {state === "drained"
@@ -66,8 +69,18 @@ export function Drain({ job }: { job: string }) {
             </Panel>
           ) : (
             <Loaded of={status}>{(found) => <Progress job={job} drain={drain} lanes={found.lanes} />}</Loaded>
-          )
-        }
+            )}
+            {early === "1" || state === "drained" || drain?.last ? (
+              <Early job={job} />
+            ) : (
+              <p>
+                <button type="button" onClick={() => setQuery({ early: "1" }, true)}>
+                  what came out early in the last drain
+                </button>
+              </p>
+            )}
+          </>
+        )}
       </Loaded>
     </>
   );

@@ -6,6 +6,7 @@ import { jobPath, liveOf } from "../data";
 import { brief, count, counted, percent, rate, seconds } from "../format";
 import { useResource } from "../poll";
 import { link, route, setQuery } from "../router";
+import { Timeline } from "./timeline";
 import type { JobEvent, JobStatus, Lane, LiveLane } from "../types";
 
 /** `troubled`: whether any lane has an error to show. */
@@ -25,11 +26,28 @@ const columns = (job: string, troubled: boolean): Column<LiveLane>[] => [
 ];
 
 export function Lanes({ job }: { job: string }) {
-  const live = liveOf(job);
-  const { stage = "", state = "", seat = "" } = route.value.query;
+  const { stage = "", state = "", seat = "", view = "table" } = route.value.query;
   return (
     <>
       <h1>Lanes</h1>
+      <div class="tools">
+        <label>
+          show as{" "}
+          <select value={view} onChange={(event) => setQuery({ view: event.currentTarget.value === "table" ? "" : event.currentTarget.value }, true)}>
+            <option value="table">table</option>
+            <option value="timeline">timeline</option>
+          </select>
+        </label>
+      </div>
+      {view === "timeline" ? <Timeline job={job} /> : <Now job={job} stage={stage} state={state} seat={seat} />}
+    </>
+  );
+}
+
+function Now({ job, stage, state, seat }: { job: string; stage: string; state: string; seat: string }) {
+  const live = liveOf(job);
+  return (
+    <>
       <Loaded of={live}>
         {(data) => (
           <Panel title="Open lanes" note="each is one streaming query, with a folder and fixed tasks of its own">

@@ -1,7 +1,8 @@
 // The matrix: who has what? Partitions by containers, containers by rack.
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { Facts, Loaded, Panel, Text } from "../parts/basics";
+import type { ComponentChildren } from "preact";
+import { Empty, Facts, Loaded, Panel, Text } from "../parts/basics";
 import { clamped, coloursOf, draw, hit, LEFT, TOP, type View, width } from "../parts/canvas";
 import { Table } from "../parts/table";
 import { jobPath, liveOf } from "../data";
@@ -9,8 +10,9 @@ import { count, counted, percent, shown } from "../format";
 import { useResource } from "../poll";
 import { route, setQuery } from "../router";
 import { colours } from "../session";
-import type { JobModel, Live } from "../types";
-import { type Placement, placement } from "./placement";
+import type { JobModel, Live, StageMoves } from "../types";
+import { MovesTable, sentenceOf, WithMoves } from "./moves";
+import { type Placement, placement, placementAfter } from "./placement";
 
 export function Matrix({ job }: { job: string }) {
   const live = liveOf(job);
@@ -20,47 +22,85 @@ export function Matrix({ job }: { job: string }) {
   return (
     <>
       <h1>Matrix</h1>
-      <Loaded of={model}>{(data) => <Stage model={data} live={of} />}</Loaded>
+      <Loaded of={model}>{(data) => (route.value.query.by === "moves" && of !== null ? <Moving job={job} model={data} live={of} /> : <Stage model={data} live={of} />)}</Loaded>
     </>
+  );
+}
+
+/** The same picture with what a plan would move, or a change has moved, over it. */
+function Moving({ job, model, live }: { job: string; model: JobModel; live: Live }) {
+  const { stage = "", view = "picture" } = route.value.query;
+  return (
+    <WithMoves job={job} live={live}>
+      {(stages, sentence) => {
+        const of = stages.find((each) => each.stage === stage) ?? stages.find((each) => each.moves.length > 0) ?? stages[0];
+        if (!of) return <Empty>It has no stages.</Empty>;
+        return (
+          <Panel title={`Moves in stage ${shown(of.stage)}`} note={sentenceOf(of)}>
+            <Tools stages={stages.map((each) => each.stage)} stage={of.stage} by="moves" view={view} />
+            <p>{sentence}</p>
+            {view === "table" ? <MovesTable of={of} /> : <MovesPicture of={of} model={model} live={live} />}
+          </Panel>
+        );
+      }}
+    </WithMoves>
+  );
+}
+
+function MovesPicture({ of, model, live }: { of: StageMoves; model: JobModel; live: Live }) {
+  const racks = racksOf(live);
+  const place = useMemo(() => placementAfter(of, racks), [of, [...racks].join()]);
+  return <Picture place={place} sentence={sentenceOf(of)} busy={null} model={model} key={of.stage} />;
+}
+
+function Tools({ stages, stage, by, view }: { stages: string[]; stage: string; by: string; view: string }) {
+  return (
+    <div class="tools">
+      <label>
+        stage{" "}
+        <select value={stage} onChange={(event) => setQuery({ stage: event.currentTarget.value }, true)}>
+          {stages.map((each) => (
+            <option key={each}>{each}</option>
+          ))}
+        </select>
+      </label>
+      <label>
+        cell{" "}
+        <select value={by} onChange={(event) => setQuery({ by: event.currentTarget.value, kind: "", deployment: "", generation: "" }, true)}>
+          <option value="buckets">buckets</option>
+          <option value="busy">how busy the container's lanes are</option>
+          <option value="moves">what a change moves</option>
+        </select>
+      </label>
+      <label>
+        show as{" "}
+        <select value={view} onChange={(event) => setQuery({ view: event.currentTarget.value }, true)}>
+          <option value="picture">picture</option>
+          <option value="table">table</option>
+        </select>
+      </label>
+      {by === "moves" ? (
+        <span class="legend" aria-hidden="true">
+          <i class="scale-1" /> stays <i class="leaves" /> leaves <i class="arrives" /> arrives
+        </span>
+      ) : (
+        <span class="legend" aria-hidden="true">
+          <i class="scale-1" /> a quarter <i class="scale-2" /> half <i class="scale-3" /> three quarters <i class="scale-4" /> all
+        </span>
+      )}
+    </div>
   );
 }
 
 function Stage({ model, live }: { model: JobModel; live: Live | null }) {
   const { stage = model.stages[0]?.stage ?? "", by = "buckets", view = "picture" } = route.value.query;
-  const racks = (live?.containers ?? []).filter((each) => each.gone === null);
-  const known = racks.map((each) => `${each.seat} ${each.rack}`).join();
-  const place = useMemo(() => placement(model, stage, new Map(racks.map((each) => [each.seat, each.rack]))), [model, stage, known]);
+  const racks = racksOf(live);
+  const place = useMemo(() => placement(model, stage, racks), [model, stage, [...racks].join()]);
   const spread = place.cells.reduce((sum, row) => sum + row.length / 2, 0) / Math.max(1, place.partitions.length);
   const sentence = `${counted(place.seats.length, "container")} · ${counted(place.tasks, "task")} · ${counted(place.partitions.length, "partition")}, each in ${spread === 1 ? "one" : `${spread.toFixed(2)} on average`}`;
   return (
     <Panel title={`Stage ${shown(place.stage)}`} note={sentence}>
-      <div class="tools">
-        <label>
-          stage{" "}
-          <select value={place.stage} onChange={(event) => setQuery({ stage: event.currentTarget.value }, true)}>
-            {model.stages.map((each) => (
-              <option key={each.stage}>{each.stage}</option>
-            ))}
-          </select>
-        </label>
-        <label>
-          cell{" "}
-          <select value={by} onChange={(event) => setQuery({ by: event.currentTarget.value }, true)}>
-            <option value="buckets">buckets</option>
-            <option value="busy">how busy the container's lanes are</option>
-          </select>
-        </label>
-        <label>
-          show as{" "}
-          <select value={view} onChange={(event) => setQuery({ view: event.currentTarget.value }, true)}>
-            <option value="picture">picture</option>
-            <option value="table">table</option>
-          </select>
-        </label>
-        <span class="legend" aria-hidden="true">
-          <i class="scale-1" /> a quarter <i class="scale-2" /> half <i class="scale-3" /> three quarters <i class="scale-4" /> all
-        </span>
-      </div>
+      <Tools stages={model.stages.map((each) => each.stage)} stage={place.stage} by={by} view={view} />
       {view === "table" ? (
         <AsTable place={place} />
       ) : (
@@ -68,6 +108,11 @@ function Stage({ model, live }: { model: JobModel; live: Live | null }) {
       )}
     </Panel>
   );
+}
+
+/** The racks of the containers that have seats now. */
+function racksOf(live: Live | null): Map<string, string | null> {
+  return new Map((live?.containers ?? []).filter((each) => each.gone === null).map((each) => [each.seat, each.rack]));
 }
 
 function busiest(place: Placement, live: Live | null): (number | null)[] {
@@ -227,11 +272,25 @@ function Cell({ place, at: [row, column], model, busy }: { place: Placement; at:
         ["partition", <Text of={partition} />],
         ["seat", <Text of={seat.seat} />],
         ["rack", seat.rack === null ? "not known" : <Text of={seat.rack} />],
-        ["buckets here", `${here} of ${place.factor}`],
+        [place.moves ? "buckets here afterwards" : "buckets here", `${here} of ${place.factor}`],
+        ...(place.moves ? ([["what moves here", whatMoves(place, row, column)]] as [string, string][]) : []),
         ["all of it", all.map(([each, buckets]) => `seat ${each}: ${buckets}`).join(", ")],
-        ["tasks here", <Text of={tasks.slice(0, 32).join(", ") + (tasks.length > 32 ? ` and ${tasks.length - 32} more` : "")} />],
+        ...(place.moves ? [] : ([["tasks here", <Text of={tasks.slice(0, 32).join(", ") + (tasks.length > 32 ? ` and ${tasks.length - 32} more` : "")} />]] as [string, ComponentChildren][])),
         ...(busy ? ([["busiest lane of the seat", percent(busy[column] ?? null)]] as [string, string][]) : []),
       ]}
     />
   );
+}
+
+/** What leaves and what arrives in a cell, in words. */
+function whatMoves(place: Placement, row: number, column: number): string {
+  const its = place.moves?.get(row) ?? [];
+  const name = (at: number) => (at < 0 ? "nowhere" : `seat ${place.seats[at]!.seat}`);
+  const said: string[] = [];
+  for (let each = 0; each < its.length; each += 3) {
+    const [from, to, buckets] = [its[each]!, its[each + 1]!, its[each + 2]!];
+    if (from === column) said.push(`${counted(buckets, "bucket")} to ${name(to)}`);
+    if (to === column) said.push(`${counted(buckets, "bucket")} from ${name(from)}`);
+  }
+  return said.join(", ") || "nothing";
 }

@@ -1,6 +1,6 @@
 // Who has what: the job model by partition and seat. Pure, so that tests and drawing share it.
 
-import type { JobModel } from "../types";
+import type { JobModel, StageMoves } from "../types";
 
 export interface Seat {
   seat: string;
@@ -16,6 +16,31 @@ export interface Placement {
   /** For each of them: seat and number of buckets, by turns. */
   cells: Uint32Array[];
   tasks: number;
+  /** For each partition of which something moves: the seat before and after (-1: none) and how many buckets, by turns. */
+  moves?: Map<number, number[]>;
+}
+
+/** A stage as it is after a change, with what moves; seats by rack, as ever. */
+export function placementAfter(of: StageMoves, racks: Map<string, string | null>): Placement {
+  const order = of.seats.map((seat, at) => ({ seat, rack: racks.get(seat) ?? of.racks[at] ?? null, at })).sort(inOrder);
+  const places = new Map(order.map(({ at }, place) => [at, place]));
+  const cells: number[][] = of.partitions.map(() => []);
+  for (const [partition, seat, buckets] of of.cells) cells[partition]!.push(places.get(seat)!, buckets);
+  const moves = new Map<number, number[]>();
+  for (const [partition, from, to, buckets] of of.moves) {
+    const its = moves.get(partition) ?? [];
+    its.push(places.get(from) ?? -1, places.get(to) ?? -1, buckets);
+    moves.set(partition, its);
+  }
+  return {
+    stage: of.stage,
+    factor: of.buckets,
+    seats: order.map(({ seat, rack }) => ({ seat, rack })),
+    partitions: of.partitions,
+    cells: cells.map((each) => Uint32Array.from(each)),
+    tasks: of.partitions.length * of.buckets,
+    moves,
+  };
 }
 
 /** The task at factor 1 that a virtual task was cut from: Partition_3 for Partition_3-1-8. */

@@ -7,10 +7,10 @@ import { Facts, Moment, Panel, Problem, Status, Text } from "../parts/basics";
 import { Table } from "../parts/table";
 import { jobPath } from "../data";
 import { count, counted, seconds } from "../format";
-import { askAll } from "../poll";
-import { go, link } from "../router";
+import { askAll, useResource } from "../poll";
+import { go, link, route } from "../router";
 import { randomId } from "../session";
-import { type Columns, type Num, records, type Traffic } from "../types";
+import { type Columns, type JobStatus, type Num, records, type Traffic } from "../types";
 
 export interface Plan {
   generation?: number;
@@ -83,6 +83,7 @@ export function Review({ job, kind, plan, at, wanted, current, again }: { job: s
   const request = useRef(randomId());
   const { state, error, ask } = useApply(job, kind);
   const outline = plan.outline;
+  const query = route.value.query;
   const closing = outline?.closing.length ?? plan.closing?.length ?? 0;
   const starting = outline?.starting.length ?? plan.lanes?.length ?? 0;
   const nothing = kind !== "drain" && closing === 0 && starting === 0;
@@ -95,8 +96,13 @@ export function Review({ job, kind, plan, at, wanted, current, again }: { job: s
     });
   return (
     <Panel title="The plan" note={<>planned <Moment ms={at} day={false} /> <button type="button" onClick={again}>plan again</button></>}>
-      {kind === "drain" ? <DrainPlan of={plan} /> : <LanePlan of={plan} closing={closing} starting={starting} nothing={nothing} />}
+      {kind === "drain" ? <DrainPlan job={job} of={plan} /> : <LanePlan of={plan} closing={closing} starting={starting} nothing={nothing} />}
       {outline && <Affected job={job} of={outline} />}
+      {MOVES.has(kind) && !nothing && (
+        <p>
+          <a href={link(["jobs", job, "matrix"], { by: "moves", kind, factor: query.factor, containers: query.containers })}>matrix of moves</a>
+        </p>
+      )}
       {!bound && <p class="dim">This coordinator can't tie a change to its plan, so it can't be applied here: use the command line.</p>}
       {final && <Typed job={job} value={typed} onInput={setTyped} />}
       <p>
@@ -110,6 +116,9 @@ export function Review({ job, kind, plan, at, wanted, current, again }: { job: s
     </Panel>
   );
 }
+
+/** The kinds of plans that say which buckets they move. */
+const MOVES = new Set(["scale", "expand", "assign"]);
 
 function across(of: Traffic | null | undefined): string {
   if (!of) return "–";
@@ -142,11 +151,18 @@ function LanePlan({ of, closing, starting, nothing }: { of: Plan; closing: numbe
   );
 }
 
-function DrainPlan({ of }: { of: Plan }) {
+function DrainPlan({ job, of }: { job: string; of: Plan }) {
+  const status = useResource<JobStatus>(jobPath(job), 0).data.value;
+  const rows = status?.lanes.reduce((sum, { report }) => sum + (report?.windows ?? 0), 0) ?? null;
   if (of.ignored) return <p><Status of="attention" /> <Text of={of.ignored} /></p>;
   return (
     <>
-      <Facts of={[["takes about", seconds(of.seconds)]]} />
+      <Facts
+        of={[
+          ["takes about", seconds(of.seconds)],
+          ["comes out early", rows === null ? "not known" : rows === 0 ? "nothing: no window is open" : `${counted(rows, "row")} of state: windows that aren't complete`],
+        ]}
+      />
       <ol>
         {Object.entries(of.stages ?? {}).map(([stage, lanes]) => (
           <li key={stage}>

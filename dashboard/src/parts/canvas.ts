@@ -16,6 +16,7 @@ export interface Colours {
   cells: string[];
   mark: string;
   back: string;
+  leaves: string;
 }
 
 export const LEFT = 132;
@@ -30,6 +31,7 @@ export function coloursOf(element: Element): Colours {
     cells: ["--scale-1", "--scale-2", "--scale-3", "--scale-4"].map(of),
     mark: of("--accent"),
     back: of("--panel"),
+    leaves: of("--orange"),
   };
 }
 
@@ -84,15 +86,44 @@ export function draw(
       rects[shade(cells[each + 1]!, of.factor, heat ? heat(cells[each]!) : null)]!.push([x, TOP + row * view.cell - view.y]);
     }
   }
+  if (of.moves) {
+    rects[0] = rects.flat(); // what stays is pale, however much it is
+    rects.length = 1;
+  }
   rects.forEach((list, level) => {
     context.fillStyle = colours.cells[level]!;
     for (const [x, y] of list) context.fillRect(x, y, across - gap, tall);
   });
+  if (of.moves) overlay(context, of, view, { first, last, wide, across: across - gap, tall }, colours);
   labels(context, of, view, { wide, high }, colours, first, last);
   if (at) {
     context.strokeStyle = colours.mark;
     context.lineWidth = 2;
     context.strokeRect(LEFT + at[1] * across - view.x, TOP + at[0] * view.cell - view.y, across, Math.max(3, view.cell));
+  }
+}
+
+/** What moves: hollow where buckets leave, filled where they arrive; where cells are too small for that, in two colours. */
+function overlay(
+  context: CanvasRenderingContext2D,
+  of: Placement,
+  view: View,
+  { first, last, wide, across, tall }: { first: number; last: number; wide: number; across: number; tall: number },
+  colours: Colours,
+): void {
+  context.lineWidth = 2;
+  for (let row = first; row < last; row += 1) {
+    const its = of.moves?.get(row) ?? [];
+    const y = TOP + row * view.cell - view.y;
+    for (let each = 0; each < its.length; each += 3) {
+      for (const [seat, arrives] of [[its[each]!, false], [its[each + 1]!, true]] as const) {
+        const x = LEFT + seat * width(view) - view.x;
+        if (seat < 0 || x + across < LEFT || x > wide) continue;
+        context.fillStyle = context.strokeStyle = arrives ? colours.mark : colours.leaves;
+        if (arrives || tall < 5) context.fillRect(x, y, across, tall);
+        else context.strokeRect(x + 1, y + 1, across - 2, tall - 2);
+      }
+    }
   }
 }
 

@@ -9,6 +9,8 @@ import { Empty } from "./basics";
 export interface Column<R> {
   id: string;
   title: string;
+  /** Stands in the heading in place of the title. */
+  head?: ComponentChildren;
   cell: (row: R) => ComponentChildren;
   /** What it is sorted by; none: it can't be. */
   by?: (row: R) => number | string | null | undefined;
@@ -115,7 +117,7 @@ function Heading<R>({ column, sort, prefix, first }: { column: Column<R>; sort: 
   if (!column.by) {
     return (
       <th scope="col" class={column.number ? "number" : ""}>
-        {column.title}
+        {column.head ? <><span class="unseen">{column.title}</span>{column.head}</> : column.title}
       </th>
     );
   }

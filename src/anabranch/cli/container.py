@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 import uuid
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from anabranch import cache_dir, own_files
+from anabranch import cache_dir, logs, own_files
 from anabranch import config as configuration
 from anabranch.cli import connect, options, progress, waiting
 from anabranch.cli.warm_up import WarmUp
@@ -34,6 +33,7 @@ from anabranch.model.graph import Graph
 from anabranch.protocol.container import Registration, RegistrationResponse
 from anabranch.protocol.deployment import RunningDeployment
 from anabranch.tables import opening
+from anabranch.telemetry import exporting
 
 if TYPE_CHECKING:
     from anabranch.cli.replacing import Replacer
@@ -105,7 +105,11 @@ def _run(
     progress.say(f"starting Spark for a container of job {running.job} ...")
     cores = running.program.cores
     try:
-        with replacer.session(settings, file.home, None, cores, ended) as spark:
+        logs.bind(job=running.job)
+        with (
+            exporting.traces(running.job, progress.say),
+            replacer.session(settings, file.home, None, cores, ended) as spark,
+        ):
             executors.ready(spark, settings, file.graph, cores, progress.say, leaving.asked)
             schemas = resolution.restored(running.program.schemas)
             made = Container(
@@ -126,7 +130,7 @@ def _trace(lane: str, error: BaseException) -> None:
     """Write all details of a failure to this process's log."""
     from anabranch.container import root_cause
 
-    sys.stderr.write(f"lane {lane} failed:\n{root_cause.text_of(error)}\n")
+    logs.say(f"lane {lane} failed:\n{root_cause.text_of(error)}", level="error")
 
 
 def _code(client: Client, sha256: str, in_image: bool) -> Path:

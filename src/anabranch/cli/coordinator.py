@@ -16,8 +16,10 @@ from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import typer
+from prometheus_client.core import Metric
 
 from anabranch import config as configuration
+from anabranch import metrics
 from anabranch.cli import options, progress
 from anabranch.clocks import boottime
 from anabranch.config import CoordinatorSettings, secrets
@@ -36,6 +38,7 @@ from anabranch.coordinator.retention import Retain
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConfigError, UsageError
 from anabranch.event_time import durations
+from anabranch.telemetry import exporting
 
 PORT = 8480
 
@@ -86,6 +89,7 @@ def coordinator(
         Leadership(served, store, settings.store, election, reached, fencing.fence, launches) as leading,
         InputMonitor(served),
         closing(audit.Audit(requests, lambda event: store.note([event]))) as trail,
+        exporting.metrics("anabranch-coordinator", lambda: _metrics(served, leading), metrics.families(), progress.say),
     ):
         routes = server_api.app(served, leading, token, read_token=tokens.read, hosts=names, trail=trail)
         server = listening.Server(routes, listener, trust)
@@ -93,6 +97,10 @@ def coordinator(
         _greet(settings, store, reached, local)
         ended.wait()
         server.close()
+
+
+def _metrics(served: Coordinator, leading: Leadership) -> list[Metric]:
+    return metrics.families(served.jobs(), served.membership.invalid_heartbeats, leading.leads)
 
 
 def _greet(settings: CoordinatorSettings, store: Store, url: str, local: bool) -> None:

@@ -13,6 +13,7 @@ import os
 import pkgutil
 import sys
 import threading
+from collections.abc import Collection
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -20,7 +21,7 @@ import typer.main
 from typer.core import TyperGroup
 
 from anabranch import cli, logs
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, ConfigError
 
 _ORDER = [
     "init",
@@ -137,6 +138,7 @@ def _anabranch(
 
 
 _INTERRUPTED = 130
+_FORMAT = "ANABRANCH_LOG_FORMAT"
 started_with: list[str] = []
 """The interpreter's arguments, if this process is the command line's, and not somebody else's who has imported it."""
 
@@ -150,15 +152,15 @@ def main() -> NoReturn:
 def called() -> int:
     """Run the command line, and return the exit code."""
     code = 1
-    logs.to_stderr(os.environ.get("ANABRANCH_LOG", "warning"))
     try:
+        logs.to_stderr(_chosen("ANABRANCH_LOG", "warning", logs.LEVELS), _chosen(_FORMAT, "text", logs.FORMATS))
         code = app(standalone_mode=False) or 0
     except AnabranchError as error:
-        sys.stderr.write(f"error: {error}\n")
+        logs.say(f"error: {error}")
         code = error.exit_code
     except typer.TyperException as error:  # a verb, an option or an argument that isn't known or allowed
         if message := error.format_message():
-            sys.stderr.write(f"error: {message}\n  see anabranch --help\n")
+            logs.say(f"error: {message}\n  see anabranch --help")
         code = error.exit_code
     except (typer.Abort, KeyboardInterrupt):
         code = _INTERRUPTED
@@ -166,6 +168,13 @@ def called() -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     return code
+
+
+def _chosen(variable: str, default: str, known: Collection[str]) -> str:
+    value = os.environ.get(variable, default).strip().lower() or default
+    if value not in known:
+        raise ConfigError(f"{variable} is {value}", f"set it to one of {', '.join(known)}")
+    return value
 
 
 def _end(code: int) -> NoReturn:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from anabranch import drain_progress, own_files
+from anabranch import drain_progress, logs, own_files
 from anabranch.config import Settings
 from anabranch.coordinator.store import address
 from anabranch.model.job_model import JobModel
@@ -20,7 +19,7 @@ _WORTH_TELLING = 0.01
 
 def say(line: str) -> None:
     """A line of progress."""
-    print(line, file=sys.stderr, flush=True)
+    logs.say(line)
 
 
 def shared(store: str) -> None:

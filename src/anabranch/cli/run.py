@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import uuid
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from prometheus_client.core import Metric
 
+from anabranch import logs, metrics
 from anabranch.cli import haste, options, progress, tables
 from anabranch.config import Settings, secrets
 from anabranch.coordinator import endpoint, token_file
@@ -38,6 +40,7 @@ from anabranch.protocol.container import Registration
 from anabranch.protocol.status import JobStatus
 from anabranch.systems.folders import writable
 from anabranch.systems.systems import Systems
+from anabranch.telemetry import exporting
 
 if TYPE_CHECKING:
     from anabranch.cli.replacing import Replacer
@@ -89,6 +92,7 @@ def execute(
 
     replacer = replacer or replacing.Replacer(may=False)
     store_url, name = settings.coordinator.store, file.graph.job
+    logs.bind(job=name)
     plan, drained = _planned(file, settings, reset_state)
     with endpoint.RunLock(store_url, name), ExitStack() as served:
         store = Store(store_url)
@@ -109,6 +113,8 @@ def execute(
                 replacer.is_done(_RESET_STATE)
                 requests = token_file.sibling(token_file.of(settings.coordinator), ".audit")
                 trail = served.enter_context(closing(Audit(requests, lambda event: store.note([event]))))
+                served.enter_context(exporting.traces(name, progress.say))
+                served.enter_context(_measured(coordinator, name))
                 with InputMonitor(coordinator):
                     return _serve(prepared, coordinator, spark, show, served, replacer, printed, trail)
         finally:
@@ -212,6 +218,15 @@ def _serve(
         raise JobFailedError(f"job {name} failed: {status.error}")
     signals.check()
     return status
+
+
+def _measured(coordinator: Coordinator, name: str) -> AbstractContextManager[None]:
+    """Exports the job's metrics, if that is asked for."""
+
+    def collect() -> list[Metric]:
+        return metrics.families([coordinator.status(name)], coordinator.membership.invalid_heartbeats)
+
+    return exporting.metrics(name, collect, metrics.families(), progress.say)
 
 
 def _trace(printed: Path, lane: str, error: BaseException) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -15,6 +17,7 @@ from anabranch.cli import connect, output, tables
 from anabranch.cli.options import Config, Job, Json
 from anabranch.coordinator.api.operations import Operations
 from anabranch.model.document import Document
+from anabranch.views.dead_letters import Content
 
 app = typer.Typer(no_args_is_help=True, help="Show one part of what is known of jobs.")
 
@@ -128,6 +131,68 @@ def changes(
 
 
 @app.command()
+def moves(
+    job: Job,
+    deployment: Annotated[int, typer.Option(help="Its number; 0: the last one.")] = 0,
+    generation: Annotated[int, typer.Option(help="Its number; 0: the last one.")] = 0,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Which buckets got another container when a generation of a job began."""
+    view = _read(config, job, lambda asked: asked.moves(job, deployment, generation))
+    if json:
+        output.as_json(view)
+        return
+    typer.echo(
+        f"generation {view.generation} of deployment {view.deployment}, after generation {view.former[1]} "
+        f"of deployment {view.former[0]}"
+    )
+    for stage in view.stages:
+        names = {-1: None, **dict(enumerate(stage.seats))}
+        rows = [
+            {"partition": stage.partitions[at], "from": names[source], "to": names[target], "buckets": count}
+            for at, source, target, count in stage.moves
+        ]
+        typer.echo(f"stage {stage.stage}: {len(stage.partitions):,} partitions of {stage.buckets} bucket(s)")
+        if rows:
+            _draw(("partition", "from", "to", "buckets"), rows)
+        else:
+            typer.echo("  nothing moved")
+
+
+@app.command("lane-times")
+def lane_times(
+    job: Job,
+    hours: Annotated[float, typer.Option(help="Of the last hours.")] = 1.0,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """When the lanes of a job ran, and what happened to them."""
+    since = time.time() - 3600 * hours
+    view = _read(config, job, lambda asked: asked.lane_times(job, since))
+    if json:
+        output.as_json(view)
+        return
+    rows = [
+        {**lane, "predecessors": ", ".join(lane["predecessors"]), "runs": ", ".join(map(_run, lane["runs"]))}
+        for lane in view.lanes.records()
+    ]
+    _draw(("id", "stage", "seat", "state", "factor", "epoch", "runs", "predecessors"), rows)
+    for mark in view.marks.records():
+        why = f": {mark['why']}" if mark["why"] else ""
+        typer.echo(f"{_moment(mark['at'])} lane {mark['lane']} {mark['summary']}{why}")
+
+
+def _moment(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _run(run: Sequence[float | None]) -> str:
+    begin, end = run
+    return f"{_moment(begin or 0.0)} to {'now' if end is None else _moment(end)}"
+
+
+@app.command()
 def history(
     job: Job,
     series: Annotated[str, typer.Option(help="Which figures, separated by commas.")] = "lag,rows,arriving",
@@ -176,6 +241,30 @@ def dead_letters(
                 typer.echo(f"  {name}: {content.text if content.text is not None else content.base64}")
     if found.stream and not found.letters:
         typer.echo(f"there are none in {found.stream}")
+
+
+@app.command("early-output")
+def early_output(
+    job: Job,
+    stream: Annotated[str, typer.Option(help="One of its output streams.")] = "",
+    limit: Annotated[int, typer.Option(help="How many of the latest to show.")] = 20,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """The rows of windows that a drain cut, from the newest records of one of a job's output streams."""
+    view = _read(config, job, lambda asked: asked.early_output(job, stream, limit))
+    if json:
+        output.as_json(view)
+        return
+    for row in view.rows:
+        texts = [_shown(content) for content in (row.key, row.value)]
+        typer.echo(f"{view.stream}/{row.partition}, offset {row.offset}: {' '.join(texts)}")
+    older = "; older ones weren't looked at" if view.partly else ""
+    typer.echo(f"{view.total:,} of the newest {view.looked_at:,} records of {view.stream or 'no stream'}{older}")
+
+
+def _shown(content: Content | None) -> str:
+    return "-" if content is None else content.text if content.text is not None else content.base64 or ""
 
 
 @app.command()

@@ -6,20 +6,21 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar, cast
+from collections.abc import Callable, Collection, Sequence
+from typing import ParamSpec, TypeVar, cast
 
 import msgspec
 
 from anabranch.clocks import boottime
-from anabranch.coordinator import commands, input_monitor, queries
+from anabranch.coordinator import commands, input_monitor, past, queries
 from anabranch.coordinator.api.operation import Operation
 from anabranch.coordinator.api.operations import Operations
 from anabranch.coordinator.commands import assign, autoscale, expand
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.dead_letters import DeadLetterReader, LetterRange
+from anabranch.coordinator.early_output import EarlyOutputReader
 from anabranch.coordinator.event_kinds import LoggedEvent
+from anabranch.coordinator.fencing import Fence
 from anabranch.coordinator.jobs import seats
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.launch_policy import Demand
@@ -38,14 +39,16 @@ from anabranch.protocol.deployment import RunningDeployment
 from anabranch.protocol.status import Assignment, JobStatus, LaunchStatus, Sizing
 from anabranch.systems.systems import Systems
 from anabranch.views.about import CoordinatorInfo, DeploymentInfo, GraphView, Partitions, Placement
-from anabranch.views.changes import ChangeRecord
+from anabranch.views.changes import ChangeRecord, Moves
 from anabranch.views.dead_letters import DeadLetters
+from anabranch.views.early_output import EarlyOutput
 from anabranch.views.findings import Finding
 from anabranch.views.history import History
+from anabranch.views.lane_times import LaneTimes
 from anabranch.views.live import Live
 from anabranch.views.overview import Overview
 
-__all__ = ["MOST_WAIT", "Coordinator", "Fence"]
+__all__ = ["MOST_WAIT", "Coordinator"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,14 +59,6 @@ _LAST_ID = 2**62
 _LOOK_AGAIN = 1.0
 _LOST_SHOWN = 5
 """How many processes that have lost their seats are shown."""
-
-
-@dataclass(frozen=True)
-class Fence:
-    """A lane whose former process must be stopped permanently at the outputs, under the lane's epoch."""
-
-    lane: Lane
-    settings: Mapping[str, Any]
 
 
 class Coordinator(Operations):
@@ -104,6 +99,7 @@ class Coordinator(Operations):
         self._store = store
         self._retention = Retention(store, retain or Retain(), clock)
         self._dead_letters = DeadLetterReader(store, systems, now)
+        self._early_output = EarlyOutputReader(store, systems, now)
         self._context = Context(self.registry, systems, counting, locating)
 
     def call(self, operation: Operation[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -204,6 +200,14 @@ class Coordinator(Operations):
         """See :meth:`Reads.changes`."""
         return self.reads.changes(job, limit, before)
 
+    def moves(self, job: str, deployment: int = 0, generation: int = 0) -> Moves:
+        """See :func:`anabranch.coordinator.past.moves`."""
+        return past.moves(self._store, job, self.registry.now(), deployment, generation)
+
+    def lane_times(self, job: str, since: float = 0.0, until: float = 0.0) -> LaneTimes:
+        """See :func:`anabranch.coordinator.past.times_of_lanes`."""
+        return past.times_of_lanes(self._store, job, self.registry.now(), since, until)
+
     def history(
         self, job: str, series: str = "lag,rows,arriving", by: str = "stage", since: float = 0.0, until: float = 0.0
     ) -> History:
@@ -254,6 +258,10 @@ class Coordinator(Operations):
     ) -> DeadLetters:
         """See :meth:`DeadLetterReader.newest`; an empty ``partition`` stands for all."""
         return self._dead_letters.newest(job, stream, LetterRange.of(partition, before, limit))
+
+    def early_output(self, job: str, stream: str = "", limit: int = 100) -> EarlyOutput:
+        """See :meth:`EarlyOutputReader.newest`."""
+        return self._early_output.newest(job, stream, limit)
 
     def known_formats(self, job: str) -> dict[str, Format]:
         """The formats stored for a job, by stream; empty for a job that never ran."""

@@ -16,11 +16,12 @@ from anabranch.coordinator import queries
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError, NotFoundError, UsageError
 from anabranch.model.lane import Lane
+from anabranch.protocol.deployment import Program
 from anabranch.systems.contract import System
 from anabranch.systems.systems import Systems
 from anabranch.views.dead_letters import Content, DeadLetter, DeadLetters, Origin
 
-__all__ = ["MOST", "DeadLetterReader", "LetterRange", "letter", "streams_of"]
+__all__ = ["MOST", "DeadLetterReader", "LetterRange", "content_of", "letter", "streams_of", "systems_of"]
 
 MOST = 1_000
 _SHOWN_BYTES = 4_096
@@ -88,14 +89,7 @@ class DeadLetterReader:
         found = DeadLetters(at=self._now(), job=job, streams=tuple(streams), stream=chosen, letters=())
         if not chosen:
             return found
-        systems = self._systems
-        if systems is None:
-            if its.program is None:
-                raise ConflictError(
-                    f"job {job!r} ran in one process, and its settings aren't here",
-                    f"read them where it runs: anabranch stream cat {chosen}",
-                )
-            systems = Systems(Settings(**its.program.settings), job)
+        systems = self._systems or systems_of(job, its.program, chosen)
         if not self._busy.acquire(blocking=False):
             raise ConflictError("dead letters are read for somebody else now", "ask again in a moment")
         try:
@@ -141,6 +135,16 @@ class DeadLetterReader:
         return newest, before, left <= 0 or self._clock() >= until
 
 
+def systems_of(job: str, program: Program | None, stream: str) -> Systems:
+    """The systems that a job's settings name. Raises ConflictError if it ran in one process, so they aren't here."""
+    if program is None:
+        raise ConflictError(
+            f"job {job!r} ran in one process, and its settings aren't here",
+            f"read them where it runs: anabranch stream cat {stream}",
+        )
+    return Systems(Settings(**program.settings), job)
+
+
 def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
     """The dead-letter streams of a job's lanes, open and closed, in order, each with the system of the stream whose
     records it takes; unless settings say otherwise, the dead-letter stream is in the same system.
@@ -163,8 +167,8 @@ def letter(partition: int, offset: int, row: Mapping[str, Any]) -> DeadLetter:
         error=ours.get("error", ""),
         operator=ours.get("operator", ""),
         origin=_origin(ours),
-        key=_content(row["key"]),
-        value=_content(row["value"]),
+        key=content_of(row["key"]),
+        value=content_of(row["value"]),
         headers={name: _text(value) for name, value in headers.items() if not name.startswith(_PREFIX)},
     )
 
@@ -177,7 +181,8 @@ def _origin(ours: Mapping[str, str]) -> Origin | None:
     return Origin(stream=ours["stream"], partition=int(ours["partition"]), offset=int(ours["offset"]))
 
 
-def _content(value: bytes | None) -> Content | None:
+def content_of(value: bytes | None) -> Content | None:
+    """A key or a value as it is shown: its beginning, if it is long."""
     if value is None:
         return None
     part, cut = value[:_SHOWN_BYTES], len(value) > _SHOWN_BYTES

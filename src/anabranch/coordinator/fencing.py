@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from anabranch.config import Settings
 from anabranch.model.lane import Lane
 from anabranch.systems.systems import Systems
 
-__all__ = ["fence"]
+__all__ = ["Fence", "fence"]
+
+
+@dataclass(frozen=True)
+class Fence:
+    """A lane whose former process must be stopped permanently at the outputs, under the lane's epoch."""
+
+    lane: Lane
+    settings: Mapping[str, Any]
 
 
 def fence(lane: Lane, settings: Mapping[str, Any]) -> None:

@@ -77,6 +77,8 @@ class Launcher:
             self.processes.end(job, execution)
         for execution in plan.kill:
             self.processes.kill(job, execution)
+        for member in crew.members:
+            self.processes.trim(job, member.execution)
         for _ in range(plan.start):
             execution = self.processes.start(job)
             crew, again = launch_policy.joined(crew, execution, now)

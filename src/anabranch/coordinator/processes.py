@@ -22,9 +22,11 @@ from anabranch.coordinator.launch_policy import ProcessEnd
 from anabranch.coordinator.naming import check_name
 from anabranch.errors import UsageError
 
-__all__ = ["Processes"]
+__all__ = ["LOG_BYTES", "Processes"]
 
 _KEPT = 20
+LOG_BYTES = 64_000_000
+"""A process has up to twice as much in its log and the one before it."""
 _MADE, _NONE = "%Y%m%dT%H%M%S", "19700101T000000"
 _STAMP = "[0-9]" * 8 + "T" + "[0-9]" * 6
 _TAIL_BYTES, _TAIL_LINES, _TAIL_CHARACTERS = 4096, 3, 300
@@ -170,6 +172,24 @@ class Processes:
             return None
         return int(pid) if host == socket.gethostname() and pid.isdecimal() and int(pid) > 1 else None
 
+    def trim(self, job: str, execution: str) -> None:
+        """If a process's log has grown large, move what it has to ``.log.1``, in place of what was there.
+
+        The process keeps its file open, so that is copied and then emptied; what it writes in between is lost.
+        """
+        path = self.log_of(job, execution)
+        try:
+            if path.stat().st_size <= LOG_BYTES:
+                return
+            older = _older(path)
+            older.unlink(missing_ok=True)
+            own_files.copy(path, older)
+            os.truncate(path, 0)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            log.warning("a container's log can't be cut", file=str(path), error=str(error))
+
     def _tail(self, job: str, execution: str) -> str:
         """The last lines of the process's log as one line, or the error if the log has one."""
         try:
@@ -189,6 +209,11 @@ class Processes:
             if not self.lives(folder.name, path.stem):
                 path.with_suffix(".lock").unlink(missing_ok=True)
                 path.unlink(missing_ok=True)
+                _older(path).unlink(missing_ok=True)
+
+
+def _older(path: Path) -> Path:
+    return path.with_suffix(".log.1")
 
 
 def _exists(pid: int) -> bool:

@@ -25,6 +25,7 @@ __all__ = [
     "known_formats",
     "known_lanes",
     "model",
+    "model_of",
     "running",
     "status",
 ]
@@ -61,8 +62,13 @@ def status(store: Store, job: str) -> JobStatus:
 
 def model(store: Store, job: str) -> JobModel:
     """The present generation of the job's last deployment."""
-    its = deployment(store, job)
-    return store.model(job, its.id, its.generation)
+    return model_of(store, job, None)
+
+
+def model_of(store: Store, job: str, number: int | None) -> JobModel:
+    """The last generation of the job's last deployment, or of the one with a number."""
+    record = deployment(store, job, number)
+    return store.model(job, record.id, record.generation)
 
 
 def events(store: Store, job: str, limit: int) -> list[Event]:

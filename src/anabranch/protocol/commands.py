@@ -6,6 +6,7 @@ import enum
 
 from anabranch.model.document import Document
 from anabranch.model.lane import Lane
+from anabranch.model.moves import StageMoves
 from anabranch.model.outline import Basis, Outline
 from anabranch.model.traffic import Traffic
 
@@ -42,6 +43,8 @@ class ScaleRequest(Document, frozen=True, kw_only=True):
     """Don't wait for batches that write at least once: their output is written twice then."""
     brief: bool = False
     """Give the result as an outline, without whole lanes."""
+    moves: bool = False
+    """With ``dry``: also say which buckets get another seat."""
     expect: Basis | None = None
     """What the change was planned for. If the job has changed since, nothing is changed."""
 
@@ -53,6 +56,7 @@ class ExpandRequest(Document, frozen=True, kw_only=True):
     dry: bool = False
     now: bool = False
     brief: bool = False
+    moves: bool = False
     expect: Basis | None = None
 
 
@@ -63,6 +67,7 @@ class AssignRequest(Document, frozen=True, kw_only=True):
     dry: bool = False
     now: bool = False
     brief: bool = False
+    moves: bool = False
     expect: Basis | None = None
 
 
@@ -94,6 +99,8 @@ class ScaleResult(Document, frozen=True, kw_only=True):
     """Why racks aren't taken into account although the settings ask for it."""
     moved: int = 0
     """The tasks that get another seat, if nothing else changes."""
+    moves: tuple[StageMoves, ...] = ()
+    """Which buckets get another seat, by stage, if the request asked for ``moves``."""
 
 
 class RewindRequest(Document, frozen=True, kw_only=True):

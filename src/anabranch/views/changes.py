@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 from anabranch.model.document import Document
+from anabranch.model.moves import StageMoves
 
-__all__ = ["ChangeKind", "ChangeRecord", "Outcome"]
+__all__ = ["ChangeKind", "ChangeRecord", "Moves", "Outcome"]
 
 ChangeKind = Literal["scale", "assign", "expand", "rewind", "deploy", "rollback", "undo"]
 Outcome = Literal["open", "done", "undone", "failed"]
@@ -36,3 +37,16 @@ class ChangeRecord(Document, frozen=True, kw_only=True):
     predicted_pause: float | None = None
     measured_pause: float | None = None
     reason: str = ""
+
+
+class Moves(Document, frozen=True, kw_only=True):
+    """Which buckets got another seat when a ``generation`` began. ``at``: seconds since 1970, by the coordinator's
+    clock. ``former``: the deployment and generation before it.
+    """
+
+    at: float
+    job: str
+    deployment: int
+    generation: int
+    former: tuple[int, int]
+    stages: tuple[StageMoves, ...]

@@ -5,19 +5,21 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.paths import ROOT
 
-__all__ = ["MUTANTS", "Mutant", "seen"]
+__all__ = ["MUTANTS", "PATIENCE_MS", "Mutant", "seen"]
 
 _SOURCES = ROOT / "dashboard"
-_PATIENCE_MS = 8_000
+PATIENCE_MS = 8_000
 """A page that is broken is waited for in vain."""
 
 
@@ -44,11 +46,18 @@ class Mutant:
         subprocess.run(["node", "bundle.mjs", str(page)], cwd=made, check=True, capture_output=True)
         return page
 
+    @property
+    def function(self) -> Callable[..., object]:
+        """The check itself."""
+        module, _, name = self.check.partition("::")
+        found: Callable[..., object] = getattr(importlib.import_module(f"tests.dashboard.{module}"), name)
+        return found
+
 
 def seen(mutant: Mutant, folder: Path) -> str:
     """Run the check of a mutant; gives what is wrong with it: empty if it fails, as it must."""
     changed = {"ANABRANCH_TEST_PAGE": str(mutant.build(folder))} if mutant.file else {"ANABRANCH_TEST_TRUSTING": "1"}
-    environment = {**os.environ, "ANABRANCH_TEST_PATIENCE": str(_PATIENCE_MS), **changed}
+    environment = {**os.environ, "ANABRANCH_TEST_PATIENCE": str(PATIENCE_MS), **changed}
     module, _, name = mutant.check.partition("::")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--no-header"]
     run = subprocess.run(
@@ -194,5 +203,26 @@ MUTANTS = (
         "pages/events.tsx",
         "navigator.clipboard?.writeText(made)",
         "navigator.clipboard.writeText(made)",
+    ),
+    Mutant(
+        "lanes that all began at the left",
+        "test_looking_back::test_lanes_are_drawn_when_they_ran_and_out_of_which_they_came",
+        "parts/bars.tsx",
+        "const left = place(from, span);",
+        "const left = place(span[0], span);",
+    ),
+    Mutant(
+        "who leaves arrives",
+        "test_looking_back::test_what_a_plan_moves_is_laid_over_the_matrix_and_nothing_is_done",
+        "parts/canvas.ts",
+        "[[its[each]!, false], [its[each + 1]!, true]]",
+        "[[its[each]!, true], [its[each + 1]!, false]]",
+    ),
+    Mutant(
+        "all that was looked at came early",
+        "test_looking_back::test_what_a_drain_emitted_early_is_shown_and_foretold",
+        "pages/early.tsx",
+        '{counted(of.total, "row")} of the newest',
+        '{counted(of.lookedAt, "row")} of the newest',
     ),
 )

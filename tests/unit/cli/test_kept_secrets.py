@@ -57,7 +57,7 @@ VERBS: dict[str, list[list[str]]] = {
     "describe": [["delays"], ["nobody"]],
     "events": [["delays"], ["delays", "--json"], ["nobody"]],
     "why": [["delays"], ["nobody"]],
-    "show": [["overview"], ["live", "delays"], ["live", "nobody"]],
+    "show": [["overview"], ["live", "delays"], ["live", "nobody"], ["early-output", "delays"], ["moves", "delays"]],
     "dashboard": [["delays"], ["delays", "--print"], ["nobody"]],
     "check": [["delays"], ["nobody"]],
     "fence": [["delays:0:1"], ["nobody:0:1"]],

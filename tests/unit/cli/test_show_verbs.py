@@ -18,7 +18,7 @@ from tests.unit.coordinator.figures import with_figures
 from tests.unit.coordinator.helpers import Clock
 from tests.unit.coordinator.workers import JOB
 
-PARTS = ("live", "partitions", "placement", "graph", "deployments", "changes", "history")
+PARTS = ("live", "partitions", "placement", "graph", "deployments", "changes", "history", "moves", "lane-times")
 
 
 @pytest.fixture(params=["served", "at rest"])

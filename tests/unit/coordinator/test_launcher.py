@@ -168,6 +168,37 @@ def test_a_number_of_logs_is_kept_and_those_of_the_living_always(
     assert sorted(path.stem for path in (tmp_path / JOB).glob("*.lock")) == logs
 
 
+CHATTERS = """
+import os, pathlib, time
+older = pathlib.Path(os.readlink("/proc/self/fd/1") + ".1")
+for number in range(40):
+    while number == 20 and not older.exists():
+        time.sleep(0.01)
+    print(number, "x" * 1000, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_log_that_grows_large_is_moved_aside_while_the_process_writes(
+    make: Callable[[str], Processes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anabranch.coordinator.processes.LOG_BYTES", 19_000)
+    processes = make(CHATTERS)
+    execution = processes.start(JOB)
+    path = processes.log_of(JOB, execution)
+    until(lambda: path.read_text().count("\n") == 20)
+    processes.trim(JOB, execution)
+    older = path.with_suffix(".log.1")
+    assert older.read_text().count("\n") == 20
+    assert older.stat().st_mode & 0o077 == 0
+    until(lambda: "\n39 " in path.read_text())
+    assert path.stat().st_size < 21_000, "it is as long as it was, with a hole"
+    assert path.read_text()[0] != "\0"
+    processes.trim(JOB, execution)
+    assert older.read_text().split()[-2] == "39"
+    processes.trim(JOB, "20260101T000000-none")
+
+
 def test_what_can_t_be_started_has_failed(tmp_path: Path) -> None:
     processes = Processes(tmp_path, lambda job: ["/no/such/python"], {})
     found = processes.ended(JOB, processes.start(JOB))

@@ -9,7 +9,7 @@ from time import monotonic
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from anabranch import crash_points
+from anabranch import crash_points, logs
 from anabranch.container.batch_size_memory import Memory
 from anabranch.container.checkpoint.output_ends import Outputs
 from anabranch.container.idleness import Idleness
@@ -104,6 +104,7 @@ class Monitor:
         self._rows += ran.rows
         self._late_groups += ran.late_groups
         self._seen_batch = ran.number
+        logs.bind(batch=ran.number)
         self._take_pace(ran)
         self._reporter.batch_ended(
             self._attempt.current.workers.take_busy(),

@@ -14,6 +14,7 @@ from anabranch.container.lane.live_report import Live
 from anabranch.model.lane import Lane
 from anabranch.protocol.lane_report import LanePhase, LaneReport
 from anabranch.spark.query.query import LaneQuery
+from anabranch.telemetry import batches
 
 __all__ = ["Reporter"]
 
@@ -53,6 +54,8 @@ class Reporter:
     def conclude(self, phase: Literal[LanePhase.ENDED, LanePhase.FAILED], **changes: Any) -> None:
         """Make the last report. It isn't shown before the lane's state says that it has ended."""
         self._last = self._with(phase=phase, **changes)
+        if phase is LanePhase.FAILED:
+            batches.failed(self._lane, self._last)
 
     def shown(self, query: LaneQuery | None, state: LaneState) -> LaneReport:
         """The report that others see, with what the query is doing now."""
@@ -71,7 +74,9 @@ class Reporter:
 
         ``worked``: the seconds of functions, by bucket.
         """
+        before = self.current.rows
         self.update(**{**changes, **self._live.ran(self._with(**changes), worked)})
+        batches.committed(self._lane, self.current, self.current.rows - before)
 
     def no_batch_ended(self) -> None:
         self.update(**self._live.idled(self.current))

@@ -137,6 +137,8 @@ class LaneRunner:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        lane = self._attempt.lane
+        logs.bind(job=lane.job, lane=lane.id, epoch=self._attempt.epoch)
         result: Event | None = events.AttemptStarted()
         while result is not None:
             result = self._perform_all(self.life.tell(result))

@@ -28,10 +28,12 @@ from anabranch.protocol.deployment import DeployRequest, DeployResult, RollbackR
 from anabranch.protocol.drain import DrainAccepted, DrainNotification
 from anabranch.protocol.status import Assignment, JobStatus, Sizing
 from anabranch.views.about import CoordinatorInfo, DeploymentInfo, GraphView, Partitions, Placement
-from anabranch.views.changes import ChangeRecord
+from anabranch.views.changes import ChangeRecord, Moves
 from anabranch.views.dead_letters import DeadLetters
+from anabranch.views.early_output import EarlyOutput
 from anabranch.views.findings import Finding
 from anabranch.views.history import History
+from anabranch.views.lane_times import LaneTimes
 from anabranch.views.live import Live
 from anabranch.views.overview import Overview
 
@@ -100,6 +102,10 @@ class Operations(Caller):
     def changes(self, job: str, limit: int = 50, before: int = 0) -> list[ChangeRecord]:
         """Its latest changes, newest first: predictions and measurements"""
 
+    @operation("GET", "/jobs/{job}/moves", private=False)
+    def moves(self, job: str, deployment: int = 0, generation: int = 0) -> Moves:
+        """Which buckets got another container when a generation began; by default the last one"""
+
     @operation("GET", "/jobs/{job}/history", fresh_for=1.0, private=False)
     def history(
         self,
@@ -131,6 +137,15 @@ class Operations(Caller):
     def known_lanes(self, job: str) -> dict[str, Lane]:
         """All lanes that it has ever had"""
 
+    @operation("GET", "/jobs/{job}/lane-times", fresh_for=1.0, private=False)
+    def lane_times(
+        self,
+        job: str,
+        since: Annotated[float, Query("from")] = 0.0,
+        until: Annotated[float, Query("to")] = 0.0,
+    ) -> LaneTimes:
+        """When its lanes ran, and what happened to them; by default in the last hour"""
+
     @operation("GET", "/jobs/{job}/events", field="events", waits="wait", private=False)
     def events(
         self,
@@ -160,6 +175,10 @@ class Operations(Caller):
         """The newest records that it could not process, newest first: from one of its dead-letter streams, optionally
         from one partition and before an offset
         """
+
+    @operation("GET", "/jobs/{job}/early-output", asks_systems=True)
+    def early_output(self, job: str, stream: Annotated[str, Query(longest=300)] = "", limit: int = 100) -> EarlyOutput:
+        """The rows of windows that a drain cut, newest first: from the newest records of one of its output streams"""
 
     @operation("POST", "/jobs/{job}/start", field="deployment", changes=True)
     def resume(self, job: str) -> int:

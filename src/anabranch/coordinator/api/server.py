@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import math
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from importlib import metadata
@@ -89,6 +90,7 @@ def app(
     read_token: str | None = None,
     hosts: Iterable[str] = (),
     trail: AuditTrail | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Starlette:
     """The routes of a coordinator. Errors are ``{"error", "cure", "kind"}``, status 400, 401, 403, 404, 408, 409, 413,
     415, 429, 500 or 503.
@@ -100,8 +102,9 @@ def app(
         hosts: names by which requests may address the coordinator, besides the address at which they arrive and
             loopback's.
         trail: records who changed something, got something private, or was refused.
+        clock: seconds, for how long answers are reused.
     """
-    endpoints = _Endpoints(coordinator, AlwaysLeads(coordinator) if leader is None else leader)
+    endpoints = _Endpoints(coordinator, AlwaysLeads(coordinator) if leader is None else leader, ResponseCache(clock))
     tokens, names = Tokens(token, read_token), Names.of(hosts)
     access = Middleware(Access, tokens=tokens, names=names, operations=OPERATIONS, trail=trail)
     return Starlette(
@@ -114,7 +117,7 @@ def app(
 class _Endpoints:
     """Carries out the operations: with the coordinator's method of the same name, or with one of these."""
 
-    def __init__(self, coordinator: Coordinator, leader: Leader) -> None:
+    def __init__(self, coordinator: Coordinator, leader: Leader, kept: ResponseCache) -> None:
         self._coordinator = coordinator
         self._leader = leader
         self._heartbeats = ThreadPoolExecutor(_HEARTBEATS, "anabranch-beat")
@@ -128,7 +131,7 @@ class _Endpoints:
             "heartbeat": self._heartbeat,
             "events": self._events,
         }
-        self._kept = ResponseCache()
+        self._kept = kept
         # An ETag of a generation is made without its content, so it holds only as long as this process.
         self._instance = secrets.token_hex(4)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import msgspec
+
 from anabranch.config import Settings
 from anabranch.coordinator.input_monitor import Counting, Locating
 from anabranch.coordinator.jobs import racks
@@ -12,6 +14,7 @@ from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
 from anabranch.errors import AnabranchError
+from anabranch.model import moves
 from anabranch.model.job_model import Matched
 from anabranch.planning import patterns
 from anabranch.planning.transition import expand
@@ -67,7 +70,9 @@ def enter(
     """Enter a generation, unless only the plan is requested, and return the result. None: everything stays as it is."""
     if planned is None:
         return ScaleResult(generation=present.generation, factor=present.factor, containers=present.containers)
+    assert isinstance(planned.result, ScaleResult)
     if not request.dry:
         registry.change(running_job, planned, request.now)
-    assert isinstance(planned.result, ScaleResult)
+    elif request.moves:
+        return msgspec.structs.replace(planned.result, moves=moves.compared(present.model, planned.model))
     return planned.result

@@ -8,7 +8,8 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
 from anabranch import logs
-from anabranch.coordinator.coordinator import Coordinator, Fence
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.fencing import Fence
 from anabranch.coordinator.launcher import Launcher
 from anabranch.coordinator.leadership.election import Election
 from anabranch.coordinator.leadership.job_locks import JobLocks

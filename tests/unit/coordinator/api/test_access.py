@@ -76,7 +76,7 @@ def asked(server: listening.Server, method: str, path: str, token: str | None, *
     return httpx.request(method, f"{server.url}{filled(path)}", headers=headers, trust_env=False, timeout=60, **more)
 
 
-PRIVATE = {"running", "dead_letters", "artifact"}
+PRIVATE = {"running", "dead_letters", "early_output", "artifact"}
 """Settings, records of users, and code."""
 FOR_OPERATORS = {
     "RunningDeployment",

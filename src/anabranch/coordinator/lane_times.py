@@ -1,0 +1,130 @@
+"""When lanes ran, reconstructed from a job's events. Pure.
+
+Events of older stores are understood, too, whichever coordinator was leading at the time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from anabranch.coordinator.store import Event
+from anabranch.model.lane import Lane, LaneState
+from anabranch.views.lane_times import LANES, MARKS, LaneTimes
+from anabranch.views.table import Table
+
+__all__ = ["MOST_CLOSED", "MOST_EVENTS", "PATTERNS", "Span", "lane_times"]
+
+MOST_EVENTS = 10_000
+MOST_CLOSED = 2_000
+_SHOWN = 300
+"""Characters of a reason: an error may have many."""
+PATTERNS = ("lane %",)
+"""SQL LIKE patterns of the events that say something about a lane."""
+
+MarkKind = Literal["started", "ended", "failed", "retried", "fenced", "other"]
+_EVENT = re.compile(r"^lane (?P<lane>\S+) (?P<summary>.*)$", re.DOTALL)
+_KINDS: Sequence[tuple[MarkKind, re.Pattern[str]]] = [
+    ("started", re.compile(r"^runs$")),
+    ("retried", re.compile(r"^failed and is tried again")),
+    ("failed", re.compile(r"^failed$")),
+    ("ended", re.compile(r"^(ended|never began)$")),
+    ("fenced", re.compile(r"^is fenced$")),
+]
+_ENDS = frozenset({"ended", "failed", "fenced"})
+
+
+@dataclass(frozen=True)
+class Span:
+    """From ``since`` to ``until``, in seconds since 1970. ``stopped``: when the job stopped running; None: it runs."""
+
+    now: float
+    since: float
+    until: float
+    stopped: float | None = None
+
+
+@dataclass
+class _Runs:
+    """The runs of a lane: [from, to], "to" None while it runs."""
+
+    runs: list[list[float | None]] = field(default_factory=list)
+
+    def take(self, kind: MarkKind, at: float) -> None:
+        running = bool(self.runs) and self.runs[-1][1] is None
+        if running and kind in {*_ENDS, "started"}:
+            self.runs[-1][1] = at
+        if kind == "started":
+            self.runs.append([at, None])
+
+    def until(self, end: float | None) -> list[list[float | None]]:
+        if end is not None and self.runs and self.runs[-1][1] is None:
+            begin = self.runs[-1][0] or 0.0
+            return [*self.runs[:-1], [begin, max(begin, end)]]
+        return self.runs
+
+
+def lane_times(
+    job: str, lanes: Mapping[str, Lane], events: Iterable[Event], span: Span, most_closed: int = MOST_CLOSED
+) -> LaneTimes:
+    """The lanes that were open in a span of time.
+
+    Args:
+        lanes: all lanes that the job ever had, by id, in the order in which they were planned.
+        events: about lanes, oldest first, up to now.
+        most_closed: how many closed lanes are shown, the last ones.
+    """
+    known_since: float | None = None
+    runs: dict[str, _Runs] = {}
+    marks: list[tuple[Any, ...]] = []
+    for event in events:
+        matched = _EVENT.search(event.what)
+        if matched is None or matched["lane"] not in lanes:
+            continue
+        known_since = event.at if known_since is None else known_since
+        kind = _kind(matched["summary"])
+        runs.setdefault(matched["lane"], _Runs()).take(kind, event.at)
+        if span.since <= event.at < span.until:
+            marks.append((matched["lane"], event.at, kind, matched["summary"], event.why[:_SHOWN]))
+    rows: list[tuple[Any, ...]] = []
+    closed = omitted = 0
+    for lane in reversed(list(lanes.values())):
+        if lane.state is LaneState.CLOSED:
+            times = runs.get(lane.id, _Runs()).until(span.now)
+            if not any(_overlaps(one, span) for one in times):
+                continue
+            if closed >= most_closed:
+                omitted += 1
+                continue
+            closed += 1
+        else:
+            times = runs.get(lane.id, _Runs()).until(span.stopped)
+            if times and not any(_overlaps(one, span) for one in times):
+                continue
+        rows.append(_row(lane, times))
+    return LaneTimes(
+        at=span.now,
+        job=job,
+        since=span.since,
+        until=span.until,
+        known_since=known_since,
+        lanes=Table.of(LANES, reversed(rows)),
+        marks=Table.of(MARKS, marks),
+        omitted=omitted,
+    )
+
+
+def _kind(summary: str) -> MarkKind:
+    return next((kind for kind, pattern in _KINDS if pattern.search(summary)), "other")
+
+
+def _overlaps(run: Sequence[float | None], span: Span) -> bool:
+    begin, end = run
+    return (begin or 0.0) < span.until and (end is None or end >= span.since)
+
+
+def _row(lane: Lane, runs: list[list[float | None]]) -> tuple[Any, ...]:
+    known = (lane.id, lane.stage, lane.group, lane.seat, lane.state.value)
+    return (*known, lane.deployment, lane.factor, lane.epoch, lane.predecessors, runs)

@@ -1,0 +1,38 @@
+"""Where the lanes of this process report their batches, for whoever wants to follow them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from anabranch.model.lane import Lane
+from anabranch.protocol.lane_report import LaneReport
+
+__all__ = ["Observer", "committed", "failed", "observed_by"]
+
+
+class Observer(Protocol):
+    """Called in the threads of lanes: it must neither wait nor raise."""
+
+    def committed(self, lane: Lane, report: LaneReport, rows: int) -> None:
+        """A lane has committed a batch of so many records."""
+
+    def failed(self, lane: Lane, report: LaneReport) -> None:
+        """A lane has failed."""
+
+
+_observers: list[Observer] = []
+
+
+def observed_by(observer: Observer | None) -> None:
+    """From now on, this one is told; None: nobody is."""
+    _observers[:] = [] if observer is None else [observer]
+
+
+def committed(lane: Lane, report: LaneReport, rows: int) -> None:
+    for each in _observers:
+        each.committed(lane, report, rows)
+
+
+def failed(lane: Lane, report: LaneReport) -> None:
+    for each in _observers:
+        each.failed(lane, report)

@@ -1,0 +1,163 @@
+"""Starts and ends the export of traces and metrics in a process, if OpenTelemetry's variables ask for it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client.core import Metric
+
+from anabranch.errors import AnabranchError, ConfigError
+from anabranch.telemetry import asked, batches
+from anabranch.telemetry.asked import Signal
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.resources import Resource
+
+__all__ = ["metrics", "traces"]
+
+_SERVICE = "anabranch"
+_INSTALL = "pip install 'anabranch[opentelemetry]', or unset OTEL_{}_EXPORTER and OTEL_EXPORTER_OTLP_ENDPOINT"
+_ENDS_WITHIN = 5.0
+"""Seconds that the last figures have to be exported."""
+_QUIET_FOR = 600.0
+"""Seconds after a warning in which no other follows."""
+
+
+@contextmanager
+def traces(service: str, say: Callable[[str], None]) -> Iterator[None]:
+    """Export a span of each batch of this process's lanes.
+
+    Args:
+        service: the name of the service that the spans are from, unless OTEL_SERVICE_NAME is set.
+        say: told why nothing is exported although the variables ask for it. The job goes on.
+    """
+    with ExitStack() as until:
+        _started("traces", say, lambda wanted: _trace(wanted, service, until))
+        yield
+
+
+@contextmanager
+def metrics(
+    service: str,
+    collect: Callable[[], Sequence[Metric]],
+    names: Sequence[Metric],
+    say: Callable[[str], None],
+) -> Iterator[None]:
+    """Export metrics, every OTEL_METRIC_EXPORT_INTERVAL milliseconds. ``service`` and ``say`` as above.
+
+    Args:
+        collect: computes the present metrics.
+        names: all families that it may return; their samples don't matter.
+    """
+    with ExitStack() as until:
+        _started("metrics", say, lambda wanted: _measure(wanted, service, collect, names, until))
+        yield
+
+
+class _Troubles(logging.Handler):
+    """Says what keeps OpenTelemetry from exporting, but not each time that it tries."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._say = say
+        self._quiet_until = 0.0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if time.monotonic() >= self._quiet_until:
+            self._quiet_until = time.monotonic() + _QUIET_FOR
+            self._say(f"warning: OpenTelemetry: {record.getMessage()}")
+
+
+def _hear(say: Callable[[str], None]) -> None:
+    """Say what OpenTelemetry logs from now on, unless somebody has set up Python's logging, or hears it already."""
+    logger = logging.getLogger("opentelemetry")
+    if not logger.hasHandlers():
+        logger.addHandler(_Troubles(say))
+        logger.propagate = False
+
+
+def _started(signal: Signal, say: Callable[[str], None], start: Callable[[Sequence[str]], None]) -> None:
+    try:
+        wanted = asked.exporters(signal, os.environ)
+        if wanted:
+            _hear(say)
+            try:
+                start(wanted)
+            except ImportError as error:
+                raise ConfigError(f"{error.name} isn't installed", _INSTALL.format(signal.upper())) from error
+            except ValueError as error:
+                raise ConfigError(f"OpenTelemetry refuses a variable: {error}", "correct the OTEL_ variable") from error
+    except AnabranchError as error:
+        say(f"warning: {signal} aren't exported: {error}")
+
+
+def _trace(wanted: Sequence[str], service: str, until: ExitStack) -> None:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
+
+    from anabranch.telemetry.spans import BatchSpans
+
+    exporters: list[SpanExporter] = []
+    if "otlp" in wanted:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+        exporters.append(OTLPSpanExporter())
+    if "console" in wanted:
+        exporters.append(ConsoleSpanExporter())
+    provider = TracerProvider(resource=_resource(service), shutdown_on_exit=False)
+    for each in exporters:
+        provider.add_span_processor(BatchSpanProcessor(each))
+    batches.observed_by(BatchSpans(provider.get_tracer(_SERVICE)))
+    until.callback(_end, provider)
+    until.callback(batches.observed_by, None)
+
+
+def _measure(
+    wanted: Sequence[str],
+    service: str,
+    collect: Callable[[], Sequence[Metric]],
+    names: Sequence[Metric],
+    until: ExitStack,
+) -> None:
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import (
+        ConsoleMetricExporter,
+        MetricExporter,
+        PeriodicExportingMetricReader,
+    )
+
+    from anabranch.telemetry import gauges
+
+    exporters: list[MetricExporter] = []
+    if "otlp" in wanted:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+
+        exporters.append(OTLPMetricExporter())
+    if "console" in wanted:
+        exporters.append(ConsoleMetricExporter())
+    readers = [PeriodicExportingMetricReader(each) for each in exporters]
+    provider = MeterProvider(readers, resource=_resource(service), shutdown_on_exit=False)
+    gauges.observe(provider.get_meter(_SERVICE), collect, names)
+    until.callback(_end, provider)
+
+
+def _resource(service: str) -> Resource:
+    from importlib.metadata import version
+
+    from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, OTELResourceDetector, Resource
+
+    ours = Resource({SERVICE_NAME: service, SERVICE_VERSION: version("anabranch")})
+    return Resource.create().merge(ours).merge(OTELResourceDetector().detect())
+
+
+def _end(provider: Any) -> None:
+    """Export what is left. A collector that is away is no reason to wait long, or to fail."""
+    ending = threading.Thread(target=provider.shutdown, name="exports the last figures", daemon=True)
+    ending.start()
+    ending.join(_ENDS_WITHIN)

@@ -1,0 +1,53 @@
+"""OpenTelemetry instruments for the metrics that a coordinator also gives to Prometheus, under the same names."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
+from prometheus_client.core import CounterMetricFamily, Metric
+
+__all__ = ["observe"]
+
+_FRESH = 1.0
+"""Seconds for which all instruments see the same figures."""
+
+
+def observe(meter: Meter, collect: Callable[[], Sequence[Metric]], names: Sequence[Metric]) -> None:
+    """Make an instrument for each family of metrics.
+
+    Args:
+        collect: computes the present metrics. If it raises, nothing is reported this time.
+        names: all families that it may return; their samples don't matter.
+    """
+    present = _Present(collect)
+    for family in names:
+        make = meter.create_observable_counter if _counts(family) else meter.create_observable_gauge
+        make(family.name, callbacks=[_callback(present, family.name)], description=family.documentation)
+
+
+def _counts(family: Metric) -> bool:
+    return isinstance(family, CounterMetricFamily)
+
+
+def _callback(present: _Present, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    return lambda _: present.of(name)
+
+
+class _Present:
+    def __init__(self, collect: Callable[[], Sequence[Metric]]) -> None:
+        self._collect = collect
+        self._lock = threading.Lock()
+        self._families: Mapping[str, Metric] = {}
+        self._at = float("-inf")
+
+    def of(self, name: str) -> list[Observation]:
+        with self._lock:
+            if time.monotonic() > self._at + _FRESH:
+                self._families = {}
+                self._families = {each.name: each for each in self._collect()}
+                self._at = time.monotonic()
+            family = self._families.get(name)
+        return [] if family is None else [Observation(float(each.value), each.labels) for each in family.samples]
