@@ -68,7 +68,7 @@ def test_what_was_read_may_be_deleted_and_a_new_lane_begins_with_what_there_is(s
 
     job = Job("another")
     job.read("in", schema="n int").where("n >= 0").write("all")
-    ssp, systems = SSP("embedded", "in", 0), Systems(deployed.settings, "j")
+    ssp, systems = SSP.parse("embedded/in/0"), Systems(deployed.settings, "j")
     another = site.deployed(job)
     another.starting = {ssp: site.system.starts("in")[0]}
     another.ran()
