@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.harness import INPUT, JOB, Workspace, flights
+from tests.acceptance.harness import INPUT, JOB, LATE, TABLE, Workspace, flights
 from tests.support import collector as collectors
 from tests.support.calm import until_calm
 from tests.support.collector import Collector
@@ -28,6 +28,13 @@ def check_exported(collector: Collector, records: int) -> None:
     assert sum(int(str(count)) for stage, count in rows if stage == "0") == records, rows
     assert {each["service.name"] for each in collector.resources} == {JOB}
     assert {"anabranch_lane_lag_records", "anabranch_job_containers"} <= {each.name for each in collector.metrics}
+
+
+def check_lineage(events: list[dict[str, Any]], streams: Path) -> None:
+    assert [each["eventType"] for each in events] == ["START", "COMPLETE"]
+    for each in events:
+        assert [(one["namespace"], one["name"]) for one in each["inputs"]] == [("file", str(streams / INPUT))]
+        assert {one["name"] for one in each["outputs"]} == {str(streams / LATE), str(streams / TABLE)}
 
 
 def check_log(text: str) -> None:
@@ -68,6 +75,7 @@ def test_seen_stopped_and_resumed(workspace: Workspace, tmp_path: Path) -> None:
     read = workspace.lane("0-").read
     with collectors.running() as collector:
         exported = {
+            "OPENLINEAGE_URL": collector.url,
             "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
             "OTEL_METRIC_EXPORT_INTERVAL": "1000",
             "ANABRANCH_LOG_FORMAT": "json",
@@ -80,6 +88,7 @@ def test_seen_stopped_and_resumed(workspace: Workspace, tmp_path: Path) -> None:
         workspace.call("stop", JOB)
         assert process.wait() == 0, process.stderr
     check_exported(collector, len(FLIGHTS) - read)
+    check_lineage(collector.lineage, workspace.system.log.root)
     check_log(process.stderr)
     assert at_a_boundary(workspace)
     assert workspace.status()["state"] == "stopped"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -19,16 +21,22 @@ __all__ = ["Collector", "running", "values"]
 
 
 class Collector:
-    """``spans`` and ``metrics``: what came; ``resources``: the attributes of those that sent it."""
+    """``spans`` and ``metrics``: what came; ``resources``: the attributes of those that sent it; ``lineage``: events of
+    OpenLineage, which come by the same port. ``refuses``: it takes nothing, and answers 403.
+    """
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.spans: list[Span] = []
         self.metrics: list[Metric] = []
         self.resources: list[dict[str, object]] = []
+        self.lineage: list[dict[str, Any]] = []
+        self.refuses = False
 
     def take(self, path: str, body: bytes) -> None:
-        if path == "/v1/traces":
+        if path == "/api/v1/lineage":
+            self.lineage.append(json.loads(body))
+        elif path == "/v1/traces":
             for sent in ExportTraceServiceRequest.FromString(body).resource_spans:
                 self.resources.append(values(sent.resource.attributes))
                 self.spans += [span for scope in sent.scope_spans for span in scope.spans]
@@ -54,8 +62,12 @@ def running() -> Iterator[Collector]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            collector.take(self.path, gzip.decompress(body) if self.headers["Content-Encoding"] == "gzip" else body)
-            self.send_response(200)
+            if collector.refuses:
+                self.send_response(403)
+            else:
+                packed = self.headers["Content-Encoding"] == "gzip"
+                collector.take(self.path, gzip.decompress(body) if packed else body)
+                self.send_response(200)
             self.send_header("Content-Length", "0")
             self.end_headers()
 

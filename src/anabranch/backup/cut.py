@@ -23,12 +23,12 @@ Place = tuple[str, int]
 
 
 class MovedOnError(Exception):
-    """What was copied doesn't fit together: the job went on too far meanwhile. Copied once more, it may."""
+    """The copies don't fit together, because the job progressed too far while they were made. A new copy may fit."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The batch that a lane goes on from; ``pending``: it has to be run again. -1: the lane has planned none."""
+    """The batch from which a lane continues, -1 if the lane has planned none. ``pending``: it must be run again."""
 
     number: int
     pending: bool

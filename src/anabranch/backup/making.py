@@ -1,4 +1,4 @@
-"""Makes a backup of a job, which may run meanwhile.
+"""Makes a backup of a job, even while the job runs.
 
 In this order:
 

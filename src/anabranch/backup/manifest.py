@@ -1,4 +1,4 @@
-"""What makes files a whole backup: the list of them with their sums. It is written last, and read first."""
+"""The manifest of a backup: a list of its files and their checksums. It is written last and read first."""
 
 from __future__ import annotations
 

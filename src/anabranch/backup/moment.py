@@ -1,4 +1,4 @@
-"""What the store says of a job at one moment: whether it can be backed up then, and what belongs to it."""
+"""The store's rows of a job at one moment: whether it can be backed up then, and which folders and streams it has."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Moment:
 
     @property
     def folders(self) -> list[tuple[Lane, int]]:
-        """The folders that the job goes on from, each with the epoch under which it was made."""
+        """The folders from which the job continues, each with the epoch under which it was made."""
         needed = maintenance.needed_folders(self.lanes) | {(lane.id, lane.folder_epoch) for lane in self.taking_part}
         return [(self.lanes[lane], epoch) for lane, epoch in sorted(needed) if epoch]
 

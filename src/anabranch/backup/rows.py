@@ -70,7 +70,7 @@ def at_rest(rows: JobRows, places: Mapping[str, Any], why: str) -> JobRows:
 
 
 def last_program(rows: JobRows) -> Program | None:
-    """What containers need to run the last deployment; None: it was run in one process."""
+    """The program that containers need to run the last deployment; None if it ran in one process."""
     last = max(rows["deployments"], key=lambda row: int(row["id"]))
     return None if last["program"] is None else decode(last["program"], Program)
 

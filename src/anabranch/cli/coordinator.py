@@ -33,12 +33,13 @@ from anabranch.coordinator.input_monitor import InputMonitor
 from anabranch.coordinator.launcher import Launcher
 from anabranch.coordinator.leadership.election import Election
 from anabranch.coordinator.leadership.leadership import Leadership
+from anabranch.coordinator.lineage_source import ServedJobs
 from anabranch.coordinator.processes import Processes
 from anabranch.coordinator.retention import Retain
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConfigError, UsageError
 from anabranch.event_time import durations
-from anabranch.telemetry import exporting
+from anabranch.telemetry import exporting, lineage
 
 PORT = 8480
 
@@ -78,7 +79,7 @@ def coordinator(
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
-    served = Coordinator(store, lease=lease, grace=grace, retain=Retain.of(settings))
+    served = Coordinator(store, lease=lease, grace=grace, retain=Retain.of(settings), links=settings.links)
     election = Election(store, reached, boottime, lease, grace)
     local = (launcher or settings.launcher) == "local"
     launches = launcher_of(settings, settings.url or reached, config) if local else None
@@ -89,6 +90,7 @@ def coordinator(
         Leadership(served, store, settings.store, election, reached, fencing.fence, launches) as leading,
         InputMonitor(served),
         closing(audit.Audit(requests, lambda event: store.note([event]))) as trail,
+        lineage.reported(ServedJobs(served, lambda: leading.leads), progress.say),
         exporting.metrics("anabranch-coordinator", lambda: _metrics(served, leading), metrics.families(), progress.say),
     ):
         routes = server_api.app(served, leading, token, read_token=tokens.read, hosts=names, trail=trail)

@@ -41,12 +41,13 @@ def doctor(
     settings = configuration.load(config)
     if fix:
         _fix(settings)
-    results = list(_results(settings))
+    results = []
+    for name, ok, found in _results(settings):
+        results.append((name, ok, found))
+        if not json:
+            typer.echo(f"{'ok  ' if ok else 'FAIL'} {name}: {found}")
     if json:
         typer.echo(msgspec.json.encode([{"check": n, "ok": ok, "found": f} for n, ok, f in results]).decode())
-    else:
-        for name, ok, found in results:
-            typer.echo(f"{'ok  ' if ok else 'FAIL'} {name}: {found}")
     if not all(ok for _, ok, _ in results):
         raise AnabranchError(
             "some checks failed", "fix what is marked FAIL" + ("" if fix else "; anabranch doctor --fix fetches jars")

@@ -160,7 +160,9 @@ def called() -> int:
         code = error.exit_code
     except typer.TyperException as error:  # a verb, an option or an argument that isn't known or allowed
         if message := error.format_message():
-            logs.say(f"error: {message}\n  see anabranch --help")
+            context = getattr(error, "ctx", None)
+            verb = context.command_path if context is not None else "anabranch"
+            logs.say(f"error: {message}\n  see {verb} --help")
         code = error.exit_code
     except (typer.Abort, KeyboardInterrupt):
         code = _INTERRUPTED

@@ -30,8 +30,7 @@ from anabranch.coordinator.api.client import Client
 from anabranch.errors import UsageError
 from anabranch.launch import loading, preparation
 from anabranch.planning.plan import Plan
-from anabranch.protocol.commands import RewindResult, ScaleResult
-from anabranch.protocol.deployment import DeployResult
+from anabranch.protocol.commands import ChangeResult, RewindResult, ScaleResult
 from anabranch.protocol.status import JobStatus
 
 _SCALE, _REWIND, _EXPAND, _ASSIGN, _DRAIN, _DEPLOY = "scale", "rewind", "expand", "assign", "drain", "deploy"
@@ -59,8 +58,10 @@ def plan(
         Path | None, typer.Option(help="Also write a page, with pictures of the traffic between racks.")
     ] = None,
 ) -> None:
-    """Show what a run would do: plan JOB.py; or what a change would do to a running job: plan scale JOB, plan
-    rewind JOB, plan expand JOB, plan assign JOB, plan drain JOB, plan deploy JOB.py. Changes nothing."""
+    """Show what a run (plan JOB.py) or a change (plan scale JOB, for example) would do. Changes nothing.
+
+    The changes are scale, rewind, expand, assign and drain, each followed by a job's name, and deploy JOB.py.
+    """
     asked = _PlanOptions(factor, containers, to, state, tuple(drop_state or ()), config, json, html)
     if asked.drop_state and job != _DEPLOY:
         raise UsageError("--drop-state is for plan deploy", "anabranch plan deploy JOB.py --drop-state NAME")
@@ -260,7 +261,7 @@ def _deploy(running: str | None, asked: _PlanOptions) -> None:
     console.print(f"output pauses for about {told.pause:.1f} s, and as long as its containers take to be there")
 
 
-def _print_lanes(console: Console, change: ScaleResult | RewindResult | DeployResult, status: JobStatus) -> None:
+def _print_lanes(console: Console, change: ChangeResult, status: JobStatus) -> None:
     reports = {each.lane.id: each.report for each in status.lanes}
     closed = Table(title="lanes that are closed", title_justify="left")
     for column in ("lane", "stage", "container", "runs", "tasks", "last batch took"):

@@ -79,7 +79,7 @@ def _troubles(lane: LaneStatus) -> list[str]:
 
 
 def idle(report: LaneReport) -> str:
-    """How many inputs are idle of a lane without a watermark; empty for none."""
+    """The number of idle inputs of a lane without a watermark, for a line; empty if there are none."""
     return f"none, {len(report.idle)} idle" if report.idle else ""
 
 

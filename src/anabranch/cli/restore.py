@@ -53,7 +53,7 @@ def place(uri: str) -> str:
 
 
 def as_json(found: Manifest) -> dict[str, Any]:
-    """What is told of a backup; the files only as sums."""
+    """A backup as JSON, with the number and total size of its files instead of a list."""
     return {
         "id": found.id,
         "job": found.job,

@@ -27,6 +27,7 @@ from anabranch.coordinator.api import dashboard, listening
 from anabranch.coordinator.api.audit import Audit, AuditTrail
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.input_monitor import InputMonitor
+from anabranch.coordinator.lineage_source import ServedJobs
 from anabranch.coordinator.retention import Retain
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import AnabranchError, ConflictError, JobFailedError
@@ -40,7 +41,7 @@ from anabranch.protocol.container import Registration
 from anabranch.protocol.status import JobStatus
 from anabranch.systems.folders import writable
 from anabranch.systems.systems import Systems
-from anabranch.telemetry import exporting
+from anabranch.telemetry import exporting, lineage
 
 if TYPE_CHECKING:
     from anabranch.cli.replacing import Replacer
@@ -96,7 +97,8 @@ def execute(
     plan, drained = _planned(file, settings, reset_state)
     with endpoint.RunLock(store_url, name), ExitStack() as served:
         store = Store(store_url)
-        coordinator = Coordinator(store, systems=Systems(settings, name), retain=Retain.of(settings.coordinator))
+        retain, links = Retain.of(settings.coordinator), settings.coordinator.links
+        coordinator = Coordinator(store, systems=Systems(settings, name), retain=retain, links=links)
         new, formats = _checked(file, settings, plan, coordinator, drained)
         from anabranch.container import executors
         from anabranch.spark.session import session
@@ -115,6 +117,7 @@ def execute(
                 trail = served.enter_context(closing(Audit(requests, lambda event: store.note([event]))))
                 served.enter_context(exporting.traces(name, progress.say))
                 served.enter_context(_measured(coordinator, name))
+                served.enter_context(lineage.reported(ServedJobs(coordinator), progress.say))
                 with InputMonitor(coordinator):
                     return _serve(prepared, coordinator, spark, show, served, replacer, printed, trail)
         finally:

@@ -47,8 +47,8 @@ class Preparations(Generic[T]):
                 self._begun[key].start()
 
     def under_way(self, coming: Iterable[Lane]) -> bool:
-        """Whether one of these lanes has been in preparation for only a short time: its predecessors should run
-        meanwhile.
+        """Whether one of these lanes has been in preparation for only a short time, so that its predecessors should
+        keep running.
         """
         begun = [self._begun.get((lane.id, lane.epoch)) for lane in coming]
         return any(each is not None and each.is_under_way for each in begun)

@@ -44,7 +44,6 @@ from anabranch.spark.query.query import LaneQuery
 from anabranch.systems.systems import Systems
 
 _PERIOD = 0.1
-_FORGET_EVERY = 60.0
 ENDS_WITHIN = 30.0
 
 log = logs.get_logger()
@@ -177,7 +176,7 @@ class Container:
                 yield each
 
     def _close_prepared(self) -> None:
-        """Close lanes whose successors have been prepared meanwhile."""
+        """Close lanes whose successors are now prepared."""
         held, self._closing = self._closing, []
         for each, following in held:
             if self._preparations.under_way(following):

@@ -70,8 +70,8 @@ class Restarts:
 
 
 class ProcessBrokenError(AnabranchError):
-    """Lanes fail in this process whatever is tried; in a new one they go on. ``restarts``: what the new process must
-    know.
+    """No retry helps the lanes in this process, but a new process can continue them. ``restarts`` is passed on to the
+    new process.
     """
 
     def __init__(self, restarts: Restarts) -> None:

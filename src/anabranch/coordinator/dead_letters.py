@@ -1,4 +1,4 @@
-"""Reads the newest dead letters of a job from its systems. No job is held meanwhile."""
+"""Reads the newest dead letters of a job from its systems, without locking the job."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class LetterRange:
 
 
 class DeadLetterReader:
-    """Reads for one user at a time; meanwhile others are refused, so that reading costs a coordinator little.
+    """Reads for one user at a time and refuses others until it is done, so that reading costs a coordinator little.
 
     Args:
         systems: the systems of the only job, which runs in this process; None: each job's settings name them.

@@ -1,4 +1,4 @@
-"""Maintenance of a stopped job that nobody starts meanwhile: the folders of its lanes may be replaced."""
+"""Maintenance of a stopped job, which can't be started until it is done: the folders of its lanes may be replaced."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class FactorNeed:
 
 
 def need_of(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> FactorNeed:
-    """What a lane needs, given what was ``seen`` of other factors."""
+    """The factor that a lane needs, estimated from its load and from the speeds ``seen`` at other factors."""
     now = lane_load.catch_up(load, load.factor, 0.0, seen)
     used = lane_load.utilisation(load, load.factor, seen)
     late = load.behind and now > aim.lag

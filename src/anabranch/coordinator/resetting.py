@@ -77,7 +77,7 @@ def losses(store: Store, job: str) -> Losses:
 def forget(
     store: Store, systems: Systems, job: str, at: float, fence: Callable[[Lane], None], remove: Callable[[], None]
 ) -> None:
-    """Reset a job that nobody serves, and that nobody starts meanwhile.
+    """Reset a job that no process serves. The caller makes sure that none starts it before this returns.
 
     Args:
         at: now, in seconds since 1970.

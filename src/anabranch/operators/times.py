@@ -37,7 +37,7 @@ def declared(node: Node, _time: EventTime) -> EventTime:
 
 
 def as_key(effect: keys.Effect) -> Effect:
-    """What an operator does to key columns, it also does to this one."""
+    """The effect on an event-time column of an operator that treats it like a key column."""
 
     def run(node: Node, time: EventTime) -> EventTime:
         if not time.column:

@@ -20,8 +20,8 @@ _MEMORY = 6
 _FIXED = 3
 """How many estimates of the fixed time are kept, and how many batches it can't exceed."""
 _OLD = 8
-"""After this many batches of about the same size, the fixed time must be estimated again: it may have changed
-meanwhile.
+"""After this many batches of about the same size, the fixed time is out of date and must be estimated
+again.
 """
 _FASTEST = 10.0
 """The largest factor by which a batch grows,"""

@@ -1,4 +1,4 @@
-"""What is remembered about how many records a batch may have: by factor, for a group of operators."""
+"""Remembered batch sizes, in records, of a group of operators at each factor."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 __all__ = ["FIRST_PART", "Speed", "first", "from_builtins", "to_builtins"]
 
 FIRST_PART = 4
-"""Records may have become slower meanwhile: a batch begins with one part in this many of the remembered number, and
-reaches it after one batch.
+"""Records may have become slower to process since a size was remembered. So the first batch has the remembered size
+divided by this number, and the next one may have all of it.
 """
 
 

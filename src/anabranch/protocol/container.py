@@ -50,7 +50,7 @@ class RegistrationResponse(Document, frozen=True, kw_only=True):
     done: bool = False
     """No seat will become free: the job doesn't run, or another deployment of it does."""
     copies: tuple[StandbyOrder, ...] = ()
-    """The standbys to keep meanwhile."""
+    """The standbys to keep until then."""
 
 
 class Heartbeat(Document, frozen=True, kw_only=True):

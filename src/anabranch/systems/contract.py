@@ -138,6 +138,12 @@ class System(Protocol):
         """
         ...
 
+    def dataset(self, stream: str) -> tuple[str, str]:
+        """The namespace and the name by which others know a stream, which needn't exist:
+        https://openlineage.io/docs/spec/naming/
+        """
+        return self.name, stream
+
     # Streams and their offsets
 
     @abstractmethod

@@ -58,7 +58,7 @@ class Kill:
         """Callback of :func:`crash_points.watched`, on the lane's own thread.
 
         Raises:
-            KilledError: the job has died meanwhile.
+            KilledError: the job has died.
         """
         if step != crash_points.PUBLISHED or lane not in self._lanes:
             return

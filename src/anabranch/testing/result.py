@@ -1,4 +1,4 @@
-"""What a job wrote in a test, as values or as whole records, and what each KILL left behind."""
+"""The output of a job in a test, as values or as whole records, and the state of the job at each KILL."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Interruptions:
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """A signal that arrives meanwhile takes effect at the end."""
+        """A signal that arrives inside this context takes effect at its end."""
         self._deferring += 1
         try:
             yield
@@ -168,7 +168,7 @@ class Processes:
         return self._started[-1]
 
     def run(self, *words: str, meanwhile: Callable[[], object] = lambda: None) -> str:
-        """Run a verb to its end, and return its output. ``meanwhile`` is called repeatedly.
+        """Run a verb to its end, and return its output. ``meanwhile`` is called repeatedly until then.
 
         Raises:
             AnabranchError: it failed; the message has its output.

@@ -73,7 +73,7 @@ class Screen:
         self._print(f"     lag {lag:>6,} {bar:<{_BAR}} {text}")
 
     def table(self, rows: Sequence[tuple[str, str, bool]]) -> None:
-        """What was promised, what was measured, and whether they agree."""
+        """A table of promises and measurements, with whether they agree."""
         table = Table(width=self._width, show_lines=True)
         table.add_column("promised", ratio=4)
         table.add_column("measured", ratio=5)

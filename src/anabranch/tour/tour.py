@@ -27,8 +27,8 @@ _LOOK = 0.1
 _SHOW_EVERY = 1.0
 _KEEP = "to look at the logs, keep them: anabranch demo --folder FOLDER"
 _LATER = 80.0
-"""Flights per second once the job has been scaled: enough for some to arrive during everything that follows, and few to
-drain.
+"""Flights per second once the job has been scaled: enough that some arrive during every later step, and few enough that
+the drain is short.
 """
 _WATCHED = 5
 """Seconds for which the lag is watched before anything is done about it."""

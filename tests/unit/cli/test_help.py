@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from click.testing import CliRunner
 
 from anabranch import cli
 from anabranch.cli.coordinator import PORT, default_port
-from anabranch.cli.main import app
+from anabranch.cli.main import app, called
 
 VERBS: Any = typer.main.get_command(app)
 
@@ -28,6 +29,18 @@ def test_no_setting_is_taken_for_markup(verb: str) -> None:
             check(inner, [*words, name])
 
     check(VERBS.get_command(None, verb), [verb])
+
+
+@pytest.mark.parametrize(
+    ("words", "verb"),
+    [("stream create orders", "stream create"), ("scale", "scale"), ("run job.py --no-such", "run"), ("no-such", "")],
+)
+def test_a_mistake_in_a_command_points_to_the_help_of_its_verb(
+    words: str, verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["anabranch", *words.split()])
+    assert called() == 2
+    assert capsys.readouterr().err.endswith(f"\n  see {' '.join(filter(None, ('anabranch', verb, '--help')))}\n")
 
 
 @pytest.mark.parametrize(

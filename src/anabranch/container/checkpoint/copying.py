@@ -75,7 +75,7 @@ def _beside(folder: Folder) -> str:
 
 
 def refresh(folder: Folder, standby: Folder) -> int:
-    """Bring a standby of the folder up to date; the folder's lane may run meanwhile. Returns the last batch in the
+    """Bring a standby of the folder up to date, even while the folder's lane runs. Returns the last batch in the
     standby.
     """
     filesystem.update(folder.tree, standby.tree, ORDER, lives=True)

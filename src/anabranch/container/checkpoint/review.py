@@ -43,7 +43,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class LaneFiles:
-    """A lane with its folder. ``uri``: the folder's; ``files`` None: the folder is gone."""
+    """A lane and its folder. ``uri`` is the folder's URI; ``files`` is None if the folder is gone."""
 
     lane: Lane
     uri: str

@@ -32,7 +32,7 @@ class Boundary:
 
     def reach(self, started: StreamingQuery, turn: Callable[[], None] | None = None) -> None:
         """Let the running batch end without another one beginning; a batch that is just being planned is still
-        finished. ``turn`` is called meanwhile; None: only check that the batch makes progress.
+        finished. ``turn`` is called repeatedly until then; None: only check that the batch makes progress.
         """
         attempt, query, life = self._attempt, self._attempt.current, self._life
         ending = self._breaking(turn is None)

@@ -17,7 +17,7 @@ log = logs.get_logger()
 
 
 def has_caught_up(attempt: Attempt) -> bool:
-    """Whether nothing is left to do, as far as known."""
+    """Whether the lane has nothing left to do; False if that can't be determined."""
     try:
         return _has_read_all(attempt) and _has_told_time(attempt)
     except AnabranchError as error:

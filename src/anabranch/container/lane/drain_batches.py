@@ -31,7 +31,7 @@ Offsets = Mapping[SSP, int]
 
 @dataclass(frozen=True)
 class Outcome:
-    """``drained``: the lane has ended permanently; otherwise it goes on as before, or must leave."""
+    """``drained``: the lane has ended permanently; otherwise it runs as before, or must leave."""
 
     drained: bool
 

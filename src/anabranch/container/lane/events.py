@@ -38,7 +38,7 @@ class Leave:
 
 @dataclass(frozen=True)
 class Drain:
-    """None: it goes on as before."""
+    """None: it runs as before."""
 
     order: DrainOrder | None
 

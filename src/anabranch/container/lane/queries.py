@@ -57,7 +57,7 @@ class Queries:
         self._analyzed: LaneQuery | None = None
 
     def begin_analysis(self) -> None:
-        """Let Spark analyze the query meanwhile. Errors in it are reported when it starts."""
+        """Let Spark analyze the query in the background. Its errors are reported when the query starts."""
 
         def analyze() -> None:
             with suppress(Exception):
@@ -148,7 +148,6 @@ class Queries:
         """Make the query that was started ahead the lane's query."""
         prestarted, self.prestarted = self.prestarted, None
         assert prestarted is not None
-        self._monitor.prestarted = prestarted
         query = self._made()
         self._monitor.carry_idle(-1, query.job.settings.job.idle_seconds)
         self._attempt.reporter.update(begun=True)

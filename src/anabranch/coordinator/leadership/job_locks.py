@@ -1,4 +1,5 @@
-"""The locks of jobs that a coordinator serves from a store in SQLite: ``anabranch run`` can't serve them meanwhile."""
+"""The locks of jobs that a coordinator serves from a store in SQLite. While it holds one, ``anabranch run`` refuses
+the job."""
 
 from __future__ import annotations
 

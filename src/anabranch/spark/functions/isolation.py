@@ -114,7 +114,7 @@ class _Fork:
             self._pid = host.fork(theirs)
 
     def ask(self, request: object, begin: Begin, seconds: float, answer: Callable[[Any], Any]) -> Any:
-        """The result of a request. ``answer``: answers what the process asks meanwhile.
+        """The result of a request. ``answer``: answers what the process asks before it has the result.
 
         Raises LostError if the process is gone.
         """

@@ -39,7 +39,7 @@ _asking: set[object] = set()
 
 @contextmanager
 def noted() -> Iterator[None]:
-    """Record lines meanwhile, in all threads: a user's function makes columns."""
+    """Record lines inside this context, in all threads: a user's function makes columns."""
     who = object()
     with _lock:
         _asking.add(who)

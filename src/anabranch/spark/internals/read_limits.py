@@ -88,7 +88,7 @@ class ReadLimits:
             self._set(limits)
 
     def release(self) -> None:
-        """Restore the earlier limits, or those that were set meanwhile."""
+        """Restore the earlier limits, or those that were set since."""
         with self._lock:
             limits, self._before = self._before, None
             if limits is not None:

@@ -131,7 +131,7 @@ def idle_at(path: Path) -> dict[str, int]:
 
 
 def forget(path: Path) -> None:
-    """Remove the clock at that path, and the file next to it."""
+    """Delete the clock file and the file with the idle SSPs next to it."""
     for each in (path, path.with_suffix(_IDLE)):
         each.unlink(missing_ok=True)
 

@@ -43,7 +43,7 @@ def newest(spark: SparkSession, query: StreamingQuery) -> str:
 
 
 def since(spark: SparkSession, query: StreamingQuery, batch: int) -> list[BatchRun]:
-    """The batches that a query has completed after the given one, oldest first, as far as it remembers them."""
+    """The batches that a query has completed after the given one, oldest first, of those that it remembers."""
     found: list[BatchRun] = []
     for text in query_progress.recent(spark, query):
         told = json.loads(text)

@@ -48,7 +48,7 @@ def foreseen(query: LaneQuery) -> PreanalyzedQuery | None:
 
 
 def is_as_foreseen(announced: Lane, lane: Lane) -> bool:
-    """Whether only a lane's start has become known meanwhile, and all buckets of each partition begin at the same
+    """Whether nothing but a lane's start has become known since, and all buckets of each partition begin at the same
     offset (otherwise the query would need a filter).
     """
     if msgspec.structs.replace(announced, **_KNOWN_LATER) != msgspec.structs.replace(lane, **_KNOWN_LATER):

@@ -90,6 +90,9 @@ save calls that maintain folders, which S3 doesn't have.
 SPARKS_OWN = {_MANAGER: f"{_CHECKPOINTING}.FileContextBasedCheckpointFileManager"}
 """Spark's own choice, in place of ``LOCAL_SETTINGS``."""
 
+_INCUBATOR = "jdk.incubator.vector"
+"""The module of Java that Spark's launcher asks for and that isn't in every Java."""
+
 # PySpark prints every error of analysis as a page of JSON, also those that we explain or expect.
 _SAID_BY_US = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
@@ -209,7 +212,7 @@ def opened(builder: SparkSession.Builder, master: str, packages: str = "", cure:
         packages: Maven packages that Spark fetches; ``cure``: how else it gets them.
 
     Raises:
-        AnabranchError: they can't be fetched, or the cluster doesn't take the application.
+        AnabranchError: they can't be fetched, Java ends, or the cluster doesn't take the application.
     """
     try:
         return builder.getOrCreate()
@@ -220,6 +223,8 @@ def opened(builder: SparkSession.Builder, master: str, packages: str = "", cure:
                 f"where that doesn't have them: {cure}" if cure else "name others in [formats]",
             ) from error
         if not cluster.is_cluster(master):
+            if "JAVA_GATEWAY_EXITED" in str(error):
+                raise _java_ended() from error
             raise
         lines = str(error).strip().splitlines()
         why = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0])
@@ -227,6 +232,24 @@ def opened(builder: SparkSession.Builder, master: str, packages: str = "", cure:
             f"{master} has not taken the application: {why}",
             f"see that it is a master of Spark {pyspark.__version__}, what Spark has printed, and [spark] conf",
         ) from error
+
+
+def _java_ended() -> AnabranchError:
+    """Why the JVM of a session on this machine ended before Spark had started, as far as can be found out."""
+    java, _ = java_version()
+    tried = subprocess.run(
+        [java, f"--add-modules={_INCUBATOR}", "-version"], capture_output=True, text=True, check=False
+    )
+    if _INCUBATOR in tried.stdout + tried.stderr and tried.returncode:
+        return AnabranchError(
+            f"{java} lacks the module {_INCUBATOR}, without which Spark doesn't start",
+            "it is only a part of Java, as jlink makes it: set JAVA_HOME to a complete Java 17 or 21",
+        )
+    return AnabranchError(
+        "Java ended before Spark had started; what it has printed says why",
+        f"see that {java} starts with the options in JAVA_TOOL_OPTIONS and JDK_JAVA_OPTIONS, if they are set, and that "
+        "this machine has the memory of [spark] memory",
+    )
 
 
 def for_schemas(settings: Settings, home: str) -> SparkSession:
@@ -274,7 +297,7 @@ def carry(functions: Mapping[int, Any]) -> None:
 
 @contextmanager
 def _printing_to(output: Path | None) -> Iterator[None]:
-    """The output of processes that are started meanwhile goes to the file for as long as they live."""
+    """Processes that are started inside this context write their output to the file for as long as they live."""
     if output is None:
         yield
         return

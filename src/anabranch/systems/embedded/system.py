@@ -47,6 +47,9 @@ class EmbeddedSystem(System):
     def __str__(self) -> str:
         return str(self.log.root)
 
+    def dataset(self, stream: str) -> tuple[str, str]:
+        return "file", str(self.log.root.absolute() / stream)
+
     def streams(self) -> list[str]:
         return self.log.streams()
 

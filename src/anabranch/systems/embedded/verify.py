@@ -15,7 +15,7 @@ __all__ = ["faults"]
 
 
 def faults(log: Log, stream: str) -> list[StreamFault]:
-    """Everything that is wrong with a stream. Others may write to it meanwhile.
+    """Everything that is wrong with a stream, which others may be writing to.
 
     Raises:
         NotFoundError: there is no such stream.

@@ -82,6 +82,9 @@ class KafkaSystem(System):
         """The topic of a stream."""
         return self._topics.topic(stream)
 
+    def dataset(self, stream: str) -> tuple[str, str]:
+        return f"kafka://{self.settings.bootstrap_servers.split(',')[0].strip()}", self.topic(stream)
+
     def streams(self) -> list[str]:
         return self._topics.names()
 

@@ -133,7 +133,24 @@ def test_a_session_that_a_master_does_not_take_names_it(text: str, why: str) -> 
     builder: Any = SimpleNamespace(getOrCreate=failing)
     with pytest.raises(AnabranchError, match=f"^{MASTER} has not taken the application: {why}\n"):
         session.opened(builder, MASTER)
-    with pytest.raises(RuntimeError):
+
+
+def test_what_no_master_is_to_blame_for_stays_as_it_is() -> None:
+    builder: Any = SimpleNamespace(getOrCreate=lambda: {}["spark"])
+    with pytest.raises(KeyError):
+        session.opened(builder, "local[2]")
+
+
+def test_a_java_that_spark_does_not_start_with_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing() -> None:
+        raise RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number")
+
+    builder: Any = SimpleNamespace(getOrCreate=failing)
+    with pytest.raises(AnabranchError, match=r"Java ended before Spark had started; .*\n.* \[spark\] memory"):
+        session.opened(builder, "local[2]")
+    subprocess.run(["jlink", "--add-modules", "java.base", "--output", tmp_path / "part"], check=True)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "part"))
+    with pytest.raises(AnabranchError, match=r"java lacks the module jdk.incubator.vector, .*\n.* JAVA_HOME"):
         session.opened(builder, "local[2]")
 
 

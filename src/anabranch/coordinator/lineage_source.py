@@ -1,0 +1,48 @@
+"""What a coordinator tells :mod:`anabranch.telemetry.lineage` about the jobs that it serves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from anabranch.config import Settings
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.errors import NotFoundError
+from anabranch.protocol.status import JobStatus
+from anabranch.telemetry import datasets
+from anabranch.telemetry.datasets import Datasets
+
+__all__ = ["ServedJobs"]
+
+
+class ServedJobs:
+    """Args:
+    leads: whether the coordinator leads; while it doesn't, it serves no jobs.
+    """
+
+    def __init__(self, coordinator: Coordinator, leads: Callable[[], bool] = lambda: True) -> None:
+        self._coordinator = coordinator
+        self._leads = leads
+
+    def jobs(self, also: Collection[str]) -> list[JobStatus] | None:
+        """The jobs that are served, and those in ``also``, if they exist. None: another coordinator leads."""
+        if not self._leads():
+            return None
+        with self._coordinator.registry.locked_as_seen():
+            served = set(self._coordinator.registry.jobs)
+        found = []
+        for job in sorted(served | set(also)):
+            try:
+                found.append(self._coordinator.status(job))
+            except NotFoundError:  # it was removed from the store
+                continue
+        return found
+
+    def datasets(self, status: JobStatus) -> Datasets:
+        """What a served job reads and writes. Raises NotFoundError if it isn't served any more."""
+        registry = self._coordinator.registry
+        with registry.locked_as_seen():
+            running_job = registry.jobs.get(status.job)
+            if running_job is None:
+                raise NotFoundError(f"job {status.job} isn't served here any more")
+            graph, given = registry.present(running_job).graph, running_job.settings.given
+        return datasets.of_job(graph, Settings(**given), status.inputs)

@@ -1,0 +1,88 @@
+"""What a job reads and writes, under the names that OpenLineage gives it: https://openlineage.io/docs/spec/naming/."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from anabranch.config import OutputSettings, Settings
+from anabranch.model.graph import Graph
+from anabranch.operators.rules import is_boundary
+from anabranch.planning import stages
+from anabranch.systems.systems import Systems
+
+__all__ = ["Dataset", "Datasets", "of_job"]
+
+_PORT = 5432
+
+
+@dataclass(frozen=True, order=True)
+class Dataset:
+    """A stream or a table."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Datasets:
+    """What a job reads and writes; without the streams between its stages, and those for dead letters."""
+
+    inputs: tuple[Dataset, ...]
+    outputs: tuple[Dataset, ...]
+
+
+def of_job(graph: Graph, settings: Settings, seen: Iterable[str] = ()) -> Datasets:
+    """The datasets of a job.
+
+    Args:
+        seen: streams, as ``system/stream``, that the job is known to read: those that match its patterns.
+    """
+    systems = Systems(settings, graph.job)
+    of = stages.systems(graph, systems.bound(), settings.systems.default)
+    own = {stages.stream_of(graph, node) for node in graph.nodes if is_boundary(node)}
+    read = {node.args["stream"] for node in graph.nodes if node.kind == "read"} - settings.patterns.keys()
+    inputs = {systems.named(of[stream]).dataset(stream) for stream in read}
+    for each in seen:
+        system, _, stream = each.partition("/")
+        if stream not in own:
+            inputs.add(systems.named(system).dataset(stream))
+    outputs = set()
+    for stream in (node.args["stream"] for node in graph.nodes if node.kind == "write"):
+        if systems.is_table(stream):
+            outputs.add(_table(stream, settings.outputs[stream]))
+        else:
+            outputs.add(systems.named(of[stream]).dataset(stream))
+    return Datasets(_sorted(inputs), _sorted(outputs))
+
+
+def _sorted(names: Iterable[tuple[str, str]]) -> tuple[Dataset, ...]:
+    return tuple(sorted(Dataset(*each) for each in names))
+
+
+def _table(output: str, settings: OutputSettings) -> tuple[str, str]:
+    options = settings.options
+    if "path" in options:
+        return _file(str(options["path"]))
+    table = str(options.get("table", output))
+    if settings.to == "postgresql":
+        url = urlsplit(str(options["url"]))
+        schema = table if "." in table else f"public.{table}"
+        return f"postgres://{url.hostname}:{url.port or _PORT}", f"{url.path.strip('/')}.{schema}"
+    if "uri" in (catalog := dict(options.get("catalog", {}))):
+        return _without_login(str(catalog["uri"])), table
+    return settings.to, table
+
+
+def _file(path: str) -> tuple[str, str]:
+    url = urlsplit(path)
+    if not url.scheme or url.scheme == "file":
+        return "file", url.path or path
+    scheme = "s3" if url.scheme in ("s3a", "s3n") else url.scheme
+    return f"{scheme}://{url.netloc}", url.path.strip("/") if scheme == "s3" else url.path
+
+
+def _without_login(uri: str) -> str:
+    url = urlsplit(uri)
+    return url._replace(netloc=url.netloc.rpartition("@")[2], query="", fragment="").geturl()

@@ -1,0 +1,195 @@
+"""OpenLineage events: when a job runs, what it reads and writes, and how it ended."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Protocol
+
+from anabranch.errors import AnabranchError, ConfigError
+from anabranch.model.deployment_state import DeploymentState
+from anabranch.protocol.status import JobStatus
+from anabranch.telemetry.datasets import Dataset, Datasets
+
+if TYPE_CHECKING:
+    from openlineage.client.event_v2 import RunEvent
+
+__all__ = ["Jobs", "is_wanted", "reported"]
+
+EVERY = 2.0
+"""Seconds between two looks at the jobs."""
+_ENDS_WITHIN = 5.0
+_MOST_PENDING = 1_000
+_QUIET_FOR = 600.0
+_PRODUCER = "https://pypi.org/project/anabranch"
+_ELSEWHERE = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT__TYPE")
+_INSTALL = f"pip install 'anabranch[openlineage]', or unset {_ELSEWHERE[0]}"
+
+
+class Jobs(Protocol):
+    """Where jobs are looked up."""
+
+    def jobs(self, also: Collection[str]) -> list[JobStatus] | None:
+        """The jobs that are served here, and those in ``also``. None: they are somebody else's to report.
+
+        Raises:
+            AnabranchError: they aren't known now.
+        """
+        ...
+
+    def datasets(self, status: JobStatus) -> Datasets:
+        """What a served job reads and writes. Raises AnabranchError."""
+        ...
+
+
+def is_wanted(environment: Mapping[str, str]) -> bool:
+    """Whether OpenLineage's variables say where events should go."""
+    disabled = environment.get("OPENLINEAGE_DISABLED", "").strip().lower() == "true"
+    return not disabled and any(environment.get(name, "").strip() for name in _ELSEWHERE)
+
+
+@contextmanager
+def reported(jobs: Jobs, say: Callable[[str], None]) -> Iterator[None]:
+    """Report the runs of jobs in a thread, if OpenLineage's variables ask for it.
+
+    Args:
+        say: told why nothing is reported although it is wanted. The jobs go on.
+    """
+    if not is_wanted(os.environ):
+        yield
+        return
+    try:
+        reporter = _reporter(jobs, say)
+    except AnabranchError as error:
+        say(f"warning: lineage isn't reported: {error}")
+        yield
+        return
+    with reporter:
+        yield
+
+
+def _reporter(jobs: Jobs, say: Callable[[str], None]) -> _Reporter:
+    try:
+        from openlineage.client import OpenLineageClient
+    except ImportError as error:
+        raise ConfigError(f"{error.name} isn't installed", _INSTALL) from error
+    try:
+        client = OpenLineageClient()
+    except Exception as error:  # a transport of anybody's
+        raise ConfigError(f"OpenLineage refuses its settings: {error}", "correct the OPENLINEAGE_ variable") from error
+    return _Reporter(jobs, client.emit, say)
+
+
+@dataclass
+class _Run:
+    """``id``: OpenLineage's id of the run."""
+
+    id: str
+    deployment: int
+    datasets: Datasets
+
+
+class _Reporter:
+    """Compares the states of jobs with those that it saw before."""
+
+    def __init__(self, jobs: Jobs, emit: Callable[[RunEvent], None], say: Callable[[str], None]) -> None:
+        self._jobs = jobs
+        self._emit = emit
+        self._say = say
+        self._runs: dict[str, _Run] = {}
+        self._pending: deque[RunEvent] = deque(maxlen=_MOST_PENDING)
+        self._quiet_until = 0.0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="lineage", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join(_ENDS_WITHIN)
+
+    def _watch(self) -> None:
+        over = False
+        while not over:
+            over = self._over.wait(EVERY)
+            try:
+                self._look()
+                while self._pending:
+                    self._emit(self._pending[0])
+                    self._pending.popleft()
+            except Exception as error:  # a transport of anybody's; what is pending is tried again
+                self._warn(error)
+
+    def _look(self) -> None:
+        found = self._jobs.jobs(self._runs)
+        if found is None:
+            self._runs.clear()
+        for status in found or ():
+            try:
+                self._see(status)
+            except Exception as error:  # of this job, such as settings of another version
+                self._warn(error)
+
+    def _see(self, status: JobStatus) -> None:
+        run = self._runs.get(status.job)
+        if run is not None and (not status.state.active or status.deployment != run.deployment):
+            del self._runs[status.job]
+            failed = status.state is DeploymentState.FAILED and status.deployment == run.deployment
+            self._note("FAIL" if failed else "COMPLETE", status, run)
+            run = None
+        if status.served and status.state.runs:
+            datasets = self._jobs.datasets(status)
+            if run is None:
+                run = self._runs[status.job] = _Run(_new_id(), status.deployment, datasets)
+                self._note("START", status, run)
+            elif datasets != run.datasets:
+                run.datasets = datasets
+                self._note("RUNNING", status, run)
+
+    def _note(self, kind: str, status: JobStatus, run: _Run) -> None:
+        from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
+        from openlineage.client.facet_v2 import RunFacet, error_message_run, job_type_job, processing_engine_run
+
+        ours = version("anabranch")
+        facets: dict[str, RunFacet] = {
+            "processing_engine": processing_engine_run.ProcessingEngineRunFacet(version=ours, name="anabranch")
+        }
+        if kind == "FAIL":
+            facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(status.error or "", "PYTHON")
+        job_type = job_type_job.JobTypeJobFacet("STREAMING", "ANABRANCH", "JOB")
+        namespace = os.environ.get("OPENLINEAGE_NAMESPACE", "").strip() or "default"
+        self._pending.append(
+            RunEvent(
+                eventType=RunState[kind],
+                eventTime=datetime.now(UTC).isoformat(),
+                run=Run(runId=run.id, facets=facets),
+                job=Job(namespace=namespace, name=status.job, facets={"jobType": job_type}),
+                inputs=[InputDataset(*_named(each)) for each in run.datasets.inputs],
+                outputs=[OutputDataset(*_named(each)) for each in run.datasets.outputs],
+                producer=f"{_PRODUCER}/{ours}",
+            )
+        )
+
+    def _warn(self, error: Exception) -> None:
+        if time.monotonic() >= self._quiet_until:
+            self._quiet_until = time.monotonic() + _QUIET_FOR
+            told = error.what if isinstance(error, AnabranchError) else f"{type(error).__name__}: {error}"
+            self._say(f"warning: lineage can't be reported now: {told}")
+
+
+def _new_id() -> str:
+    from openlineage.client.uuid import generate_new_uuid
+
+    return str(generate_new_uuid())
+
+
+def _named(dataset: Dataset) -> tuple[str, str]:
+    return dataset.namespace, dataset.name

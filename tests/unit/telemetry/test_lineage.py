@@ -1,0 +1,197 @@
+"""What OpenLineage is told, read at the other end of the wire."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from anabranch.config import Settings
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.lineage_source import ServedJobs
+from anabranch.coordinator.store import Store
+from anabranch.model.graph import Graph, Node
+from anabranch.telemetry import datasets, lineage
+from anabranch.telemetry.datasets import Dataset
+from tests.support import collector as collectors
+from tests.support.collector import Collector
+from tests.unit.coordinator.helpers import FIRST, SECOND, Clock, Seat, plan, report
+
+ROOT = "/srv/streams"
+EMBEDDED = {"systems": {"embedded": {"root": ROOT}}}
+
+
+GRAPH = Graph(
+    job="delays",
+    nodes=(
+        Node(id=0, kind="read", name="flights", args={"stream": "flights"}),
+        Node(id=1, kind="partition_by", name="by-plane", inputs=(0,), args={"via": "stream"}),
+        Node(id=2, kind="write", name="late", inputs=(1,), args={"stream": "late"}),
+    ),
+)
+
+
+@pytest.fixture(autouse=True)
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    with collectors.running() as found:
+        monkeypatch.setenv("OPENLINEAGE_URL", found.url)
+        monkeypatch.setattr(lineage, "EVERY", 0.05)
+        yield found
+
+
+@pytest.fixture
+def coordinator() -> Coordinator:
+    return Coordinator(Store("sqlite://"), Clock(), now=lambda: 7.0)
+
+
+def started(coordinator: Coordinator, **fields: Any) -> Seat:
+    coordinator.start(msgspec.structs.replace(plan(settings=EMBEDDED), graph=GRAPH, **fields))
+    return Seat(coordinator)
+
+
+def names(of: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(each["namespace"], each["name"]) for each in of]
+
+
+def test_a_run_of_a_job_begins_and_ends(coordinator: Coordinator, collector: Collector) -> None:
+    with lineage.reported(ServedJobs(coordinator), print):
+        seat = started(coordinator)
+        collector.wait(lambda: len(collector.lineage) == 1)
+        coordinator.stop("delays")
+        seat.beat(report(FIRST, "ended", 5), report(SECOND, "ended", 5))
+        assert not coordinator.status("delays").state.active
+        collector.wait(lambda: len(collector.lineage) == 2)
+        started(coordinator)
+        collector.wait(lambda: len(collector.lineage) == 3)
+    assert [each["eventType"] for each in collector.lineage] == ["START", "COMPLETE", "START"]
+    one, other = {each["run"]["runId"] for each in collector.lineage[:2]}, collector.lineage[2]["run"]["runId"]
+    assert len(one) == 1
+    assert other not in one
+    event = collector.lineage[0]
+    assert (event["job"]["namespace"], event["job"]["name"]) == ("default", "delays")
+    assert event["job"]["facets"]["jobType"]["processingType"] == "STREAMING"
+    assert names(event["inputs"]) == [("file", f"{ROOT}/flights")]
+    assert names(event["outputs"]) == [("file", f"{ROOT}/late")]
+
+
+def test_a_failure_has_its_error(
+    coordinator: Coordinator, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENLINEAGE_NAMESPACE", "staging")
+    with lineage.reported(ServedJobs(coordinator), print):
+        seat = started(coordinator)
+        collector.wait(lambda: collector.lineage)
+        seat.beat(report(FIRST, "failed", error="disk full: /data"), report(SECOND, "failed", error="disk full: /data"))
+        collector.wait(lambda: len(collector.lineage) == 2)
+    failure = collector.lineage[1]
+    assert (failure["eventType"], failure["job"]["namespace"]) == ("FAIL", "staging")
+    assert "disk full: /data" in failure["run"]["facets"]["errorMessage"]["message"]
+
+
+def test_a_coordinator_that_ends_or_does_not_lead_reports_no_end(
+    coordinator: Coordinator, collector: Collector
+) -> None:
+    leads = [True]
+    with lineage.reported(ServedJobs(coordinator, lambda: leads[0]), print):
+        started(coordinator)
+        collector.wait(lambda: collector.lineage)
+        leads[0] = False
+        time.sleep(0.3)
+    assert [each["eventType"] for each in collector.lineage] == ["START"]
+    with lineage.reported(ServedJobs(coordinator), print):
+        collector.wait(lambda: len(collector.lineage) == 2)
+    assert [each["eventType"] for each in collector.lineage] == ["START", "START"]
+
+
+def test_events_that_are_refused_are_told_once_and_tried_again(coordinator: Coordinator, collector: Collector) -> None:
+    said: list[str] = []
+    collector.refuses = True
+    with lineage.reported(ServedJobs(coordinator), said.append):
+        started(coordinator)
+        time.sleep(1)
+        (line,) = said
+        assert line.startswith("warning: lineage can't be reported now: HTTPError: 403")
+        collector.refuses = False
+        collector.wait(lambda: collector.lineage)
+    assert [each["eventType"] for each in collector.lineage] == ["START"]
+
+
+def test_who_is_away_delays_the_end_by_little(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("OPENLINEAGE_URL", f"http://127.0.0.1:{closed.getsockname()[1]}")
+        begun = time.monotonic()
+        with lineage.reported(ServedJobs(coordinator), print):
+            started(coordinator)
+            time.sleep(0.5)
+        assert time.monotonic() - begun < 15
+
+
+def test_what_is_missing_is_told_and_nothing_fails(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openlineage.client", None)
+    said: list[str] = []
+    with lineage.reported(ServedJobs(coordinator), said.append):
+        started(coordinator)
+    (line,) = said
+    assert line.startswith("warning: lineage isn't reported: openlineage.client isn't installed\n  pip install ")
+
+
+def test_one_job_that_cannot_be_described_hides_no_other(coordinator: Coordinator, collector: Collector) -> None:
+    coordinator.start(plan("a-job", settings={"systems": {"default": "gone"}}))
+    with lineage.reported(ServedJobs(coordinator), lambda _: None):
+        started(coordinator)
+        collector.wait(lambda: collector.lineage)
+    assert {each["job"]["name"] for each in collector.lineage} == {"delays"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "wanted"),
+    [
+        ({}, False),
+        ({"OPENLINEAGE_NAMESPACE": "x"}, False),
+        ({"OPENLINEAGE_URL": "http://marquez"}, True),
+        ({"OPENLINEAGE_URL": "http://marquez", "OPENLINEAGE_DISABLED": "True"}, False),
+        ({"OPENLINEAGE__TRANSPORT__TYPE": "console"}, True),
+        ({"OPENLINEAGE_CONFIG": "openlineage.yml"}, True),
+    ],
+)
+def test_nothing_is_reported_unless_it_is_asked_for(environment: dict[str, str], wanted: bool) -> None:
+    assert lineage.is_wanted(environment) is wanted
+
+
+KAFKA = {"systems": {"default": "kafka", "kafka": {"bootstrap_servers": "one:9092, two:9092"}}}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, [("kafka://one:9092", "late")]),
+        ({"streams": {"late": {"topic": "eu.late"}}}, [("kafka://one:9092", "eu.late")]),
+        ({"outputs": {"late": {"to": "parquet", "path": "/data/late"}}}, [("file", "/data/late")]),
+        ({"outputs": {"late": {"to": "delta", "path": "s3a://lake/late"}}}, [("s3://lake", "late")]),
+        ({"outputs": {"late": {"to": "parquet", "path": "hdfs://nn:8020/late"}}}, [("hdfs://nn:8020", "/late")]),
+        (
+            {"outputs": {"late": {"to": "postgresql", "url": "postgresql://me:secret@db/shop", "table": "late"}}},
+            [("postgres://db:5432", "shop.public.late")],
+        ),
+        (
+            {
+                "outputs": {
+                    "late": {"to": "iceberg", "table": "shop.late", "catalog": {"uri": "http://me:secret@c/?a=b"}}
+                }
+            },
+            [("http://c/", "shop.late")],
+        ),
+        ({"outputs": {"late": {"to": "mine:Table"}}}, [("mine:Table", "late")]),
+    ],
+)
+def test_names_are_those_that_others_use(given: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+    found = datasets.of_job(GRAPH, Settings(**KAFKA, **given), ["kafka/flights-2", "kafka/delays-by-plane-1"])
+    assert found.outputs == tuple(Dataset(*each) for each in expected)
+    assert {each.name for each in found.inputs} >= {"flights", "flights-2"}
+    assert "secret" not in str(found)
