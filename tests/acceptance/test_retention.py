@@ -22,30 +22,6 @@ def starts(workspace: Workspace, stream: str) -> int:
     return sum(each["start"] for each in described(workspace, stream)["partitions"])
 
 
-def test_a_retention_is_set_shown_and_applied(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path)
-    workspace.call("stream", "create", "s", "--partitions", "2", "--retain-for", "7 days")
-    assert described(workspace, "s")["retention"] == {"ms": 604_800_000, "bytes": None}
-    lines = workspace.folder / "lines"
-    lines.write_text("".join(f'{{"n": {n}}}\n' for n in range(100)))
-    for _ in range(3):
-        workspace.call("stream", "put", "s", "--file", str(lines))
-    said = workspace.call("stream", "describe", "s").stdout
-    assert "s: 2 partitions, 300 records, keeps records for 7 days" in said
-    said = workspace.call("stream", "retain", "s", "--retain-bytes", "1").stderr
-    assert "s: keeps 1 bytes of each partition; 200 records deleted" in said
-    assert "0\t100 to 150" in workspace.call("stream", "describe", "s").stdout
-    assert len(workspace.call("stream", "cat", "s").stdout.splitlines()) == 100
-    said = workspace.call("stream", "retain", "s", "--forever").stderr
-    assert "s: keeps all records; 0 records deleted" in said
-    for words, text in {
-        ("--retain-bytes", "many"): "'many' is no size",
-        ("--retain-for", "a while"): "is no duration",
-        ("--forever", "--retain-bytes", "1GB"): "--forever excludes the other options",
-    }.items():
-        assert text in workspace.call("stream", "retain", "s", *words, code=2).stderr
-
-
 @pytest.mark.long
 def test_a_job_stays_exact_while_what_it_has_read_is_deleted(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
