@@ -22,6 +22,8 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any
 
+import msgspec
+
 from anabranch import crash_points, logs, own_files
 from anabranch.backup import cut, manifest, rows
 from anabranch.backup.cut import Batch, LaneCopy, MovedOnError, PartitionCopy, Place
@@ -224,7 +226,10 @@ def _decided(
     yet."""
     partitions: dict[Place, PartitionCopy] = {}
     for stream, (_, archive) in streams.items():
-        batches, later = archive.batches(stream, cuts[stream]), archive.later(stream, cuts[stream])
+        try:
+            batches, later = archive.batches(stream, cuts[stream]), archive.later(stream, cuts[stream])
+        except LogError as error:
+            raise MovedOnError(f"stream {stream}: {error}") from error
         for number, end in enumerate(cuts[stream].ends):
             partitions[stream, number] = PartitionCopy(end, batches[number], later[number])
     lanes = [_lane_copy(each, partitions) for each in copies if each.is_open]
@@ -237,8 +242,23 @@ def _decided(
             if count := taken[stream, number]:
                 final = partitions[stream, number].later[count - 1]
                 entries[number], offsets[number] = final.number, final.end
-        ends[stream] = StreamCut(id=before.id, last=tuple(entries), ends=tuple(offsets))
+        ends[stream] = msgspec.structs.replace(before, last=tuple(entries), ends=tuple(offsets))
+    for lane in lanes:
+        _check_kept(lane, found[lane.lane], cuts)
     return ends, found
+
+
+def _check_kept(lane: LaneCopy, batch: Batch, cuts: Mapping[str, StreamCut]) -> None:
+    """Raises MovedOnError if the streams no longer keep what a lane still has to read, once it is taken back."""
+    if not any(cut.starts for cut in cuts.values()):
+        return
+    done = batch.number - 1 if batch.pending else batch.number
+    for (stream, number), offset in (lane.ends(done) if done >= 0 else {}).items():
+        starts = cuts[stream].starts
+        if starts and offset < starts[number]:
+            raise MovedOnError(
+                f"lane {lane.lane} has read {stream}/{number} up to {offset}, and that now begins at {starts[number]}"
+            )
 
 
 def _lane_copy(copied: _Copied, partitions: Mapping[Place, PartitionCopy]) -> LaneCopy:
@@ -299,4 +319,5 @@ def _copy_streams(tree: Tree, streams: _Streams, cuts: Mapping[str, StreamCut]) 
             copy_all(tree.other(f"file://{archive.folder}"), place, [*archive.files(stream, cuts[stream])])
         except (LogError, FileNotFoundError) as error:
             raise MovedOnError(f"stream {stream}: {error}") from error
-        place.write(*archive.description(stream, cuts[stream]))
+        for name, text in archive.descriptions(stream, cuts[stream]).items():
+            place.write(name, text)

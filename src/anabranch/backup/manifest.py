@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 
+from anabranch.backup import parallel
 from anabranch.container.checkpoint import leftovers
 from anabranch.container.checkpoint.filesystem import Tree
 from anabranch.errors import ConflictError, DamagedError, NotFoundError
@@ -31,7 +31,6 @@ _UNFINISHED = "unfinished.json"
 """It is there from the first step until the backup is whole."""
 LANES = "lanes"
 STORE = "store.db"
-_AT_ONCE = 8
 
 
 class FileSum(Document, frozen=True, kw_only=True):
@@ -134,9 +133,8 @@ def of_files(tree: Tree) -> dict[str, FileSum]:
     """All files of a backup that is being made, each durable."""
     files = {name: file.size for name, file in tree.files("").items() if name not in (_NAME, _UNFINISHED)}
     files = {name: size for name, size in files.items() if not _is_checksum_of(name, files, (_NAME, _UNFINISHED))}
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="sums") as pool:
-        sums = pool.map(lambda name: tree.sha256(name, durable=True), files)
-        return {name: FileSum(size=size, sha256=each) for (name, size), each in zip(files.items(), sums, strict=True)}
+    sums = parallel.mapped(lambda name: tree.sha256(name, durable=True), files)
+    return {name: FileSum(size=size, sha256=each) for (name, size), each in zip(files.items(), sums, strict=True)}
 
 
 def verify(tree: Tree, manifest: Manifest) -> None:
@@ -150,10 +148,9 @@ def verify(tree: Tree, manifest: Manifest) -> None:
     cut = [name for name, file in manifest.files.items() if name in there and there[name].size != file.size]
     if gone or cut:
         raise _damaged(tree, (gone + cut)[0], "is missing" if gone else "has another size than when it was written")
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="sums") as pool:
-        for name, found in zip(manifest.files, pool.map(tree.sha256, manifest.files), strict=True):
-            if found != manifest.files[name].sha256:
-                raise _damaged(tree, name, "isn't what was written: its SHA-256 is another one")
+    for name, sha256 in zip(manifest.files, parallel.mapped(tree.sha256, manifest.files), strict=True):
+        if sha256 != manifest.files[name].sha256:
+            raise _damaged(tree, name, "isn't what was written: its SHA-256 is another one")
 
 
 def _is_checksum_of(name: str, files: Iterable[str], of: Iterable[str]) -> bool:

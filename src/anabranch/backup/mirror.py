@@ -4,14 +4,12 @@ later."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
+from anabranch.backup import parallel
 from anabranch.container.checkpoint import leftovers
 from anabranch.container.checkpoint.filesystem import File, Tree
 
 __all__ = ["Mirror", "copy_all"]
-
-_AT_ONCE = 8
 
 
 class Mirror:
@@ -47,9 +45,7 @@ class Mirror:
 
 def copy_all(source: Tree, target: Tree, names: Sequence[str], *, lives: bool = False) -> None:
     """Copy files to the same names in another tree. ``lives`` as in :meth:`Tree.copy`."""
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="backup") as pool:
-        for _ in pool.map(lambda name: source.copy(name, target, lives=lives), names):
-            pass
+    parallel.mapped(lambda name: source.copy(name, target, lives=lives), names)
 
 
 def _is_below(name: str, folder: str) -> bool:

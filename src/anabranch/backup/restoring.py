@@ -12,8 +12,8 @@ In this order, so that whoever is killed on the way can do it again, and no job 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ from anabranch.container.checkpoint.folder import Folder
 from anabranch.coordinator import endpoint
 from anabranch.coordinator.store import Event, Store, address
 from anabranch.coordinator.store.moving import JobRows
-from anabranch.errors import ConflictError, DamagedError
+from anabranch.errors import ConflictError, DamagedError, NotFoundError
 from anabranch.model.document import Document, decode, encode
 from anabranch.model.lane import Lane
 from anabranch.systems.systems import Systems
@@ -88,8 +88,8 @@ def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) 
     """
     tree = Tree(spark, uri)
     found = manifest.read(tree)
-    with _alone(settings, found.job) as store:
-        if _is_done(tree, settings, store, found):
+    with _alone(settings, found.job):
+        if _is_done(tree, settings, found):
             return found
         manifest.verify(tree, found)
         moment = Moment(found.job, rows.kept(found.job, tree))
@@ -106,29 +106,34 @@ def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) 
         crash_points.reach(crash_points.FOLDERS_PLACED, found.job, 0)
         why = f"restored from {uri}, made by anabranch {found.anabranch}"
         event = Event(job=found.job, at=now(), who="user", what="the job was restored", why=why)
-        store.import_job(found.job, rows.at_rest(moment.rows, _places(settings), why), event)
+        with closing(Store(settings.coordinator.store)) as store:
+            store.import_job(found.job, rows.at_rest(moment.rows, _places(settings), why), event)
         crash_points.reach(crash_points.STORED, found.job, 0)
         due.lanes.remove(_NOTE)
     return found
 
 
-@contextmanager
-def _alone(settings: Settings, job: str) -> Iterator[Store]:
-    """Open the store, and create it if necessary. Until it is closed, no other process on this machine runs the job."""
+def _alone(settings: Settings, job: str) -> AbstractContextManager[object]:
+    """While it is held, nobody runs the job on this machine."""
     url = settings.coordinator.store
-    with nullcontext() if address.is_on_server(url) else endpoint.RunLock(url, job), closing(Store(url)) as store:
-        yield store
+    return nullcontext() if address.is_on_server(url) else endpoint.RunLock(url, job)
 
 
-def _is_done(tree: Tree, settings: Settings, store: Store, found: Manifest) -> bool:
+def _is_done(tree: Tree, settings: Settings, found: Manifest) -> bool:
     """Whether this very backup was restored before, by a process that was killed after its last durable step.
 
     Raises:
         ConflictError: the store has such a job, and it is another one.
     """
-    if found.job not in store.jobs():
+    try:
+        store = Store.open_existing(settings.coordinator.store, to_write=True)
+    except NotFoundError:
         return False
-    lanes = tree.other(f"{_settings(settings, store.export_job(found.job)).storage.root}/{found.job}")
+    with closing(store):
+        if found.job not in store.jobs():
+            return False
+        its = _settings(settings, store.export_job(found.job))
+    lanes = tree.other(f"{its.storage.root}/{found.job}")
     if _is_noted(lanes, found):
         lanes.remove(_NOTE)
         return True

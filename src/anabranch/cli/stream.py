@@ -14,16 +14,24 @@ import msgspec
 import pyarrow as pa
 import typer
 
-from anabranch.cli import json_lines
+from anabranch.cli import json_lines, retention
 from anabranch.cli.options import Json
 from anabranch.errors import AnabranchError, NotFoundError, UsageError
 from anabranch.systems.contract import Offsets, System
+from anabranch.systems.retention import Retention
 
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="Create, expand, list, fill and read streams.")
 
 Name = Annotated[str, typer.Argument(help="The stream.")]
+Age = Annotated[
+    str | None, typer.Option("--retain-for", help='Delete records that were written so long ago, such as "7 days".')
+]
+Size = Annotated[
+    str | None,
+    typer.Option("--retain-bytes", help="Keep only so many bytes of each partition, the newest ones, such as 10GB."),
+]
 Config = Annotated[Path | None, typer.Option(help="The configuration file (default: anabranch.toml).")]
 
 _POLL_SECONDS = 0.1
@@ -33,10 +41,15 @@ _POLL_SECONDS = 0.1
 def create(
     name: Name,
     partitions: Annotated[int, typer.Option(help="How many partitions.", min=1)],
+    age: Age = None,
+    size: Size = None,
     config: Config = None,
 ) -> None:
     """Make a stream."""
-    _system(name, config).create(name, partitions)
+    system, wanted = _system(name, config), retention.parsed(age, size)
+    system.create(name, partitions)
+    if wanted is not None:
+        system.retain(name, wanted)
     typer.echo(f"{name}: {_count(partitions, 'partition')}", err=True)
 
 
@@ -49,6 +62,22 @@ def expand(
     """Add partitions to a stream, permanently. Jobs that read it adapt by themselves."""
     _system(name, config).expand(name, partitions)
     typer.echo(f"{name}: {_count(partitions, 'partition')}", err=True)
+
+
+@app.command()
+def retain(
+    name: Name,
+    age: Age = None,
+    size: Size = None,
+    forever: Annotated[bool, typer.Option("--forever", help="Keep all records from now on.")] = False,
+    config: Config = None,
+) -> None:
+    """Set how long a stream keeps its records, and delete what it no longer keeps. Without options, only delete."""
+    system, wanted = _system(name, config), retention.parsed(age, size)
+    if forever and wanted is not None:
+        raise UsageError("--forever excludes the other options", "give an age or a size, or --forever")
+    deleted = system.retain(name, Retention() if forever else wanted)
+    typer.echo(f"{name}: keeps {retention.text(system.retention(name))}; {_count(deleted, 'record')} deleted", err=True)
 
 
 @app.command("list")
@@ -70,14 +99,17 @@ def list_(config: Config = None, json: Json = False) -> None:
 def describe(name: Name, config: Config = None, json: Json = False) -> None:
     """Show a stream's partitions and their offsets."""
     system = _system(name, config)
-    starts, ends = system.starts(name), system.ends(name)
+    starts, ends, kept = system.starts(name), system.ends(name), system.retention(name)
     if json:
         partitions = [{"partition": number, "start": starts[number], "end": end} for number, end in ends.items()]
-        _print_json({"name": name, "system": system.name, "id": system.id(name), "partitions": partitions})
+        limits = None if kept is None else {"ms": kept.ms, "bytes": kept.bytes}
+        found = {"name": name, "system": system.name, "id": system.id(name), "partitions": partitions}
+        _print_json({**found, "retention": limits})
         return
     offsets = sum(end - starts[number] for number, end in ends.items())
     held = _count(offsets, "record") if system.gapless else f"{_count(offsets, 'offset')} in {system.name}"
-    typer.echo(f"{name}: {_count(len(ends), 'partition')}, {held}")
+    limited = f", keeps {retention.text(kept)}" if kept not in (None, Retention()) else ""
+    typer.echo(f"{name}: {_count(len(ends), 'partition')}, {held}{limited}")
     for number, end in ends.items():
         typer.echo(f"{number}\t{end}" if not starts[number] else f"{number}\t{starts[number]} to {end}")
 

@@ -38,6 +38,7 @@ class SystemSettings(Section):
 class EmbeddedSettings(SystemSettings):
     """Where the embedded log is."""
 
+    stream_settings = ("on_data_loss",)
     path_settings = ("root",)
 
     root: Path = Path("./.anabranch/streams")

@@ -114,8 +114,8 @@ class Inputs:
         name = self._systems.bound_as(ssp.stream)
         if self._systems.on_data_loss(ssp.stream) == "fail":
             raise StateError(
-                f"{ssp}: the {gone} gone, and lane {self._lane.id} had not read them yet: the topic's retention is "
-                "shorter than the lane's lag was",
+                f"{ssp}: the {gone} gone, and lane {self._lane.id} had not read them yet: the stream's retention "
+                "is shorter than the lane's lag was",
                 f'to continue from the oldest record there is, set [streams.{name}] on_data_loss = "earliest"',
             )
         log.warning("records are gone before they were read", ssp=str(ssp), first=at, last=start - 1)

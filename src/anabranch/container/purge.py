@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from fractions import Fraction
 
 from anabranch import logs
@@ -82,27 +82,31 @@ def forget(system: System, before: dict[str, dict[int, int]]) -> None:
 
 
 class Purge:
-    """From time to time, deletes what has been read from the intermediate streams that don't delete records on their
-    own.
+    """Every minute, deletes from the intermediate streams what had been read a minute before.
+
+    A power cut may take the last batch from a lane's folder, which then reads its records once more.
     """
 
-    def __init__(self, graph: Graph, systems: Systems) -> None:
+    def __init__(self, graph: Graph, systems: Systems, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._own = {stages.stream_of(graph, node) for node in graph.nodes if is_boundary(node)}
         self._systems = systems
         self._readers: dict[Reader, set[str]] = {}
-        self._purged_at = time.monotonic()
+        self._monotonic = monotonic
+        self._purged_at = monotonic()
+        self._due: dict[str, dict[str, dict[int, int]]] = {}
 
     def note(self, lane: Lane) -> None:
         """Remember what the lanes of a stage and group read."""
         self._readers[lane.stage, lane.group] = {ssp.stream for ssp in lane.ssps}
 
     def turn(self, lanes: Collection[tuple[Lane, LaneReport]]) -> None:
-        """Delete what all lanes of the container have read, if it is due."""
-        if time.monotonic() < self._purged_at + _EVERY:
+        """Delete what all lanes of the container had read at the last turn, if the next one is due."""
+        if self._monotonic() < self._purged_at + _EVERY:
             return
-        self._purged_at = time.monotonic()
+        self._purged_at = self._monotonic()
+        for name, before in self._due.items():
+            forget(self._systems.named(name), before)
         streams: dict[str, set[str]] = {}
         for ssp in {ssp for lane, _ in lanes for ssp in lane.ssps if ssp.stream in self._own}:
             streams.setdefault(ssp.system, set()).add(ssp.stream)
-        for name, read in streams.items():
-            forget(self._systems.named(name), behind(lanes, read, self._readers))
+        self._due = {name: behind(lanes, read, self._readers) for name, read in streams.items()}

@@ -14,15 +14,19 @@ __all__ = ["Archive", "Publication", "StreamCut"]
 
 
 class StreamCut(Document, frozen=True, kw_only=True):
-    """The beginning of a stream that belongs to a backup: of each partition, all entries up to one.
+    """The part of a stream that belongs to a backup: of each partition, all entries that it keeps, up to one.
 
     ``id``: tells the stream from another one of its name; ``last``: the number of each partition's last entry;
-    ``ends``: the offset after it. Both are in the order of the partitions.
+    ``ends``: the offset after it; ``starts``: the offset of its first record; ``begins``: where it begins, as the
+    system writes it. All are in the order of the partitions; the last two are empty in backups of streams from which
+    nothing was deleted.
     """
 
     id: str
     last: tuple[int, ...]
     ends: tuple[int, ...]
+    starts: tuple[int, ...] = ()
+    begins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,11 +60,11 @@ class Archive(Protocol):
         ...
 
     def files(self, stream: str, cut: StreamCut) -> Iterator[str]:
-        """The names of the files that a cut consists of, but for the one that :meth:`description` is the text of."""
+        """The names of the files that a cut consists of, but for those that :meth:`descriptions` has."""
         ...
 
-    def description(self, stream: str, cut: StreamCut) -> tuple[str, str]:
-        """The file that makes the others a stream, by its name and its text."""
+    def descriptions(self, stream: str, cut: StreamCut) -> Mapping[str, str]:
+        """The files that make the others a stream: their texts by their names."""
         ...
 
     def last_entries(self, stream: str, cut: StreamCut) -> Sequence[str]:

@@ -15,9 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from anabranch.errors import UsageError
 from anabranch.model.lane import Lane
 from anabranch.systems.archive import Archive
 from anabranch.systems.output import Publisher
+from anabranch.systems.retention import Retention
 
 if TYPE_CHECKING:
     from anabranch.config import Settings  # slow to import, and a lane's clock is a process of its own
@@ -250,6 +252,22 @@ class System(Protocol):
         """Delete the records of an intermediate stream before these offsets, by partition: no lane will read them
         again."""
         return
+
+    def retain(self, stream: str, retention: Retention | None) -> int:
+        """Set how long a stream keeps its records, unless that is None, and delete what it no longer keeps. Returns
+        how many records were deleted.
+
+        Raises:
+            UsageError: the system itself, or its own tools, see to that.
+        """
+        raise UsageError(
+            f"{stream} is in {self.name}, which decides itself how long it keeps records",
+            "use its own tools, such as kafka-configs with retention.ms and retention.bytes",
+        )
+
+    def retention(self, stream: str) -> Retention | None:
+        """How long a stream keeps its records; None: the system itself decides."""
+        return None
 
     # A lane's output. A lane may write to streams of several systems; these are asked of each of them.
 

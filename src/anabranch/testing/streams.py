@@ -90,9 +90,10 @@ class EmbeddedStreams:
         self._batch += 1
 
     def records(self, stream: str) -> Found:
+        starts = self._log.starts(stream)
         for number, tail in self._log.ends(stream).items():
-            offset = 0
-            for piece in self._log.slices(stream, number, 0, tail.end):
+            offset = starts[number].offset
+            for piece in self._log.slices(stream, number, offset, tail.end):
                 for batch in read_slice(piece):
                     for record in batch.to_pylist():
                         yield number, offset, record

@@ -77,7 +77,7 @@ VERBS: dict[str, list[list[str]]] = {
     "doctor": [["--help"]],
     "demo": [["--help"]],
     "jars": [["fetch", "nothing"]],
-    "stream": [["list"], ["describe", "flights"], ["create", "flights"]],
+    "stream": [["list"], ["describe", "flights"], ["create", "flights"], ["retain", "flights"]],
     "assign": [["apply", "delays"], ["show", "delays"]],
     "inspect": [["state", "delays"], ["offsets", "delays"]],
 }

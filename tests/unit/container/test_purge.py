@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from anabranch.container.purge import behind
+from anabranch import Job
+from anabranch.config import Settings
+from anabranch.config.systems import EmbeddedSettings, SystemsSettings
+from anabranch.container.purge import Purge, behind
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
+from anabranch.operators.rules import is_boundary
+from anabranch.planning import stages
 from anabranch.protocol.lane_report import LanePhase, LaneReport
+from anabranch.systems.embedded import LaneWriter, Log
+from anabranch.systems.systems import Systems
+from tests.unit.systems.embedded.helpers import put
 
 
 def lane(name: str, held: dict[str, int], batch: int = 3, more: tuple[str, ...] = ()) -> tuple[Lane, LaneReport]:
@@ -31,3 +41,26 @@ CASES = [
 @pytest.mark.parametrize(("lanes", "expected"), [each[1:] for each in CASES], ids=[each[0] for each in CASES])
 def test_what_is_behind_all_lanes(lanes: list[tuple[Lane, LaneReport]], expected: dict[str, dict[int, int]]) -> None:
     assert behind(lanes, {"s"}, {("1", "g"): {"s", "t"}}) == expected
+
+
+def test_what_had_been_read_a_minute_ago_is_deleted(tmp_path: Path) -> None:
+    """Not what was read last: after a power cut, a lane may read that once more."""
+    job = Job("j")
+    job.read("in", schema="d string").partition_by("d").agg(c="count(*)").write("out")
+    (stream,) = [stages.stream_of(job.graph, node) for node in job.graph.nodes if is_boundary(node)]
+    log = Log(tmp_path)
+    log.create(stream, 1)
+    writer = LaneWriter(log, "j", "writer", 1)
+    for batch in range(4):
+        put(writer, log, stream, 0, batch, b"x")
+    settings = Settings(systems=SystemsSettings(embedded=EmbeddedSettings(root=tmp_path)))
+    now = 0.0
+    purge = Purge(job.graph, Systems(settings), lambda: now)
+    starts = []
+    for at, position in ((1, 1), (61, 2), (100, 3), (122, 4), (183, 4)):
+        now = float(at)
+        reader, report = lane("a", {f"embedded/{stream}/0": position})
+        purge.note(reader)
+        purge.turn([(reader, report)])
+        starts.append(log.starts(stream)[0].offset)
+    assert starts == [0, 0, 0, 2, 4 - 1], "the last entry always stays"

@@ -144,8 +144,12 @@ class Source:
         return {str(ssp): int(at) for ssp, at in found.items() if at is not None}
 
     def measured_again(self, ranges: Mapping[int, Range], at: int) -> Measured:
-        """The observations of some records, made by reading them once more."""
-        wanted = {p: [(first, end)] for p, (first, end) in ranges.items() if end > first}
+        """The observations of some records, made by reading them once more. Those that the stream no longer keeps are
+        left out: their batch has ended well, and only the watermark is that of the batch before, until there are more.
+        """
+        starts = self.system.starts(self.stream)
+        kept = {p: (max(first, starts.get(p, 0)), end) for p, (first, end) in ranges.items()}
+        wanted = {p: [(first, end)] for p, (first, end) in kept.items() if end > first}
         return measured(self.opened(self.again(wanted)), self.measures(_day(at))) if wanted else {}
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from anabranch.errors import ConflictError, LogError
 from anabranch.systems.archive import Publication, StreamCut
-from anabranch.systems.embedded import disk, layout, partition
+from anabranch.systems.embedded import disk, layout, partition, start
 from anabranch.systems.embedded.layout import StreamInfo
 from anabranch.systems.embedded.log import Log
 from anabranch.systems.embedded.manifest import Entry
+from anabranch.systems.embedded.start import Start
 
 __all__ = ["EmbeddedArchive"]
 
@@ -24,12 +25,17 @@ class EmbeddedArchive:
         self.folder = Path(log.root)
 
     def cut(self, stream: str) -> StreamCut:
-        id, tails = self._log.describe(stream).id, self._log.ends(stream)
+        # The starts come first: entries from there on up to the ends that are asked for later.
+        id, starts, tails = self._log.describe(stream).id, self._log.starts(stream), self._log.ends(stream)
+        begins = [starts.get(number, start.ALL) for number in sorted(tails)]
         ordered = [tails[number] for number in sorted(tails)]
+        is_whole = all(each == start.ALL for each in begins)
         return StreamCut(
             id=id,
             last=tuple(tail.sequence for tail in ordered),
             ends=tuple(tail.end for tail in ordered),
+            starts=() if is_whole else tuple(each.offset for each in begins),
+            begins=() if is_whole else tuple(start.encode(each).decode() for each in begins),
         )
 
     def batches(self, stream: str, cut: StreamCut) -> Sequence[Mapping[str, int]]:
@@ -41,14 +47,21 @@ class EmbeddedArchive:
 
     def files(self, stream: str, cut: StreamCut) -> Iterator[str]:
         for number, last in enumerate(cut.last):
-            for sequence in range(last + 1):
+            for sequence in range(_begins(cut, number).sequence, last + 1):
                 yield partition.path_of(layout.manifest_folder("", stream, number), sequence).lstrip("/")
                 for segment in self._entry(stream, number, sequence).segments:
                     yield f"{layout.segments_folder('', stream, number)}/{segment.file}".lstrip("/")
 
-    def description(self, stream: str, cut: StreamCut) -> tuple[str, str]:
-        info = StreamInfo(id=cut.id, name=stream, partitions=len(cut.last))
-        return layout.info_path("", stream).lstrip("/"), layout.encode_info(info).decode()
+    def descriptions(self, stream: str, cut: StreamCut) -> Mapping[str, str]:
+        retention = self._log.describe(stream).retention
+        info = StreamInfo(id=cut.id, name=stream, partitions=len(cut.last), retention=retention)
+        found = {
+            layout.start_path("", stream, number): text
+            for number, text in enumerate(cut.begins)
+            if _begins(cut, number) != start.ALL
+        }
+        found[layout.info_path("", stream)] = layout.encode_info(info).decode()
+        return {path.lstrip("/"): text for path, text in found.items()}
 
     def last_entries(self, stream: str, cut: StreamCut) -> Sequence[str]:
         folders = (layout.manifest_folder("", stream, number) for number in range(len(cut.last)))
@@ -90,3 +103,7 @@ class EmbeddedArchive:
                 lane=entry.lane if is_batch else "",
                 batch=entry.batch if is_batch else -1,
             )
+
+
+def _begins(cut: StreamCut, number: int) -> Start:
+    return start.decode(cut.begins[number].encode(), "the cut of a stream") if cut.begins else start.ALL

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from anabranch.errors import ConfigError
 
-__all__ = ["check_link", "exclusive", "link_new", "replace", "sync_file", "sync_folder"]
+__all__ = ["check_link", "exclusive", "link_new", "replace", "shared", "sync_file", "sync_folder", "try_exclusive"]
 
 
 def sync_file(path: str) -> None:
@@ -72,10 +73,42 @@ def check_link(folder: str) -> None:
 @contextmanager
 def exclusive(path: str) -> Iterator[None]:
     """Hold the lock file ``path``; waits for its holder. The operating system releases it when the holder dies."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
+    with _opened(path) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
+
+
+@contextmanager
+def shared(path: str) -> Iterator[None]:
+    """Hold the lock file ``path`` together with others who share it; waits for whoever holds it alone."""
+    with _opened(path) as descriptor:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+
+
+@contextmanager
+def try_exclusive(path: str, seconds: float) -> Iterator[bool]:
+    """Hold the lock file ``path`` alone; False if others have it for so long."""
+    until = time.monotonic() + seconds
+    with _opened(path) as descriptor:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    yield False
+                    return
+                time.sleep(0.002)
+                continue
+            yield True
+            return
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        yield descriptor
     finally:
         os.close(descriptor)
 

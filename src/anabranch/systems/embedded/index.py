@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from anabranch.errors import LogError
-from anabranch.systems.embedded import layout, partition
+from anabranch.systems.embedded import layout, partition, start
 from anabranch.systems.embedded.manifest import Segment
 from anabranch.systems.embedded.segments import Slice
+from anabranch.systems.embedded.start import Start
 
 __all__ = ["PartitionIndex"]
 
@@ -32,17 +33,28 @@ class PartitionIndex:
         self._extents: dict[int, _Extent] = {}
         self._hint = 0
 
-    def slices(self, start: int, end: int) -> list[Slice]:
-        """The pieces with the records ``start`` to ``end - 1``. Raises LogError if any are missing."""
-        if not 0 <= start <= end:
+    def slices(self, first: int, end: int) -> list[Slice]:
+        """The pieces with the records ``first`` to ``end - 1``. Raises LogError if any are missing."""
+        if not 0 <= first <= end:
             raise LogError(
-                f"{self._where}: there are no offsets from {start} to {end}", "this is a fault of the caller"
+                f"{self._where}: there are no offsets from {first} to {end}", "this is a fault of the caller"
             )
+        if first == end:
+            return []
+        while True:
+            begins = self._start()
+            if first < begins.offset:
+                raise start.gone(self._where, first, begins.offset)
+            try:
+                return self._between(first, end, begins.sequence)
+            except LogError:
+                if self._start() == begins:  # otherwise entries were deleted meanwhile
+                    raise
+
+    def _between(self, first: int, end: int, oldest: int) -> list[Slice]:
         pieces: list[Slice] = []
-        if start == end:
-            return pieces
-        sequence = self._holder_of(start)
-        expected = start
+        sequence = self._holder_of(first, oldest)
+        expected = first
         while expected < end:
             extent = self._extent(sequence)
             if extent is None:
@@ -56,9 +68,12 @@ class PartitionIndex:
             sequence += 1
         return pieces
 
-    def _holder_of(self, offset: int) -> int:
-        """The first entry that ends after ``offset``; one past the last if none does."""
-        low = self._hint if self._ends_before(self._hint, offset) else -1
+    def _start(self) -> Start:
+        return start.read(start.of_manifest(self._manifest))
+
+    def _holder_of(self, offset: int, oldest: int) -> int:
+        """The first entry that ends after ``offset``, from the oldest one on; one past the last if none does."""
+        low = self._hint if self._hint >= oldest and self._ends_before(self._hint, offset) else oldest - 1
         step = 1
         while self._ends_before(low + step, offset):
             low, step = low + step, step * 2
@@ -81,29 +96,30 @@ class PartitionIndex:
             self._extents[sequence] = extent
         return extent
 
-    def _pieces(self, extent: _Extent, start: int, end: int) -> list[Slice]:
+    def _pieces(self, extent: _Extent, first: int, end: int) -> list[Slice]:
         pieces = []
-        first = extent.base
+        base = extent.base
         for segment in extent.segments:
-            after = first + segment.rows
-            if first < end and start < after:
-                begin = max(first, start)
+            after = base + segment.rows
+            if base < end and first < after:
+                begin = max(base, first)
                 pieces.append(
                     Slice(
                         path=f"{self._segments}/{segment.file}",
                         file_bytes=segment.bytes,
-                        skip=begin - first,
+                        skip=begin - base,
                         rows=min(after, end) - begin,
                         offset=begin,
+                        where=self._where,
                     )
                 )
-            first = after
+            base = after
         return pieces
 
-    def _missing(self, start: int, end: int, sequence: int) -> LogError:
+    def _missing(self, first: int, end: int, sequence: int) -> LogError:
         known = partition.read(self._manifest, sequence - 1)
         reason = f"it ends at {known.base + known.rows}" if known else "its manifest has a hole"
         return LogError(
-            f"{self._where} doesn't hold the offsets {start} to {end - 1}: {reason} ({self._manifest})",
+            f"{self._where} doesn't hold the offsets {first} to {end - 1}: {reason} ({self._manifest})",
             "restore the manifest folder from a backup",
         )

@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from anabranch.errors import LogError, UnsupportedFormatError, UsageError
+from anabranch.systems.retention import Retention
 
 __all__ = [
     "FORMAT_VERSION",
@@ -21,6 +22,7 @@ __all__ = [
     "manifest_folder",
     "partition_folders",
     "segments_folder",
+    "start_path",
 ]
 
 FORMAT_VERSION = 1
@@ -37,13 +39,15 @@ class StreamInfo(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     name: str
     partitions: int
+    retention: Retention = Retention()
 
 
-class _StreamFile(msgspec.Struct, frozen=True, kw_only=True):
+class _StreamFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: int
     id: str
     name: str
     partitions: int
+    retention: Retention = Retention()
 
 
 def check_name(stream: str) -> str:
@@ -68,6 +72,10 @@ def segments_folder(root: str, stream: str, partition: int) -> str:
     return f"{root}/{stream}/{partition}/segments"
 
 
+def start_path(root: str, stream: str, partition: int) -> str:
+    return f"{root}/{stream}/{partition}/start.json"
+
+
 def partition_folders(root: str, stream: str) -> list[int]:
     """Every partition with a manifest folder: those in ``stream.json``, and those that an expansion is preparing."""
     names = (name for name in os.listdir(f"{root}/{stream}") if _PARTITION.fullmatch(name))
@@ -75,13 +83,15 @@ def partition_folders(root: str, stream: str) -> list[int]:
 
 
 def encode_info(info: StreamInfo) -> bytes:
-    file = _StreamFile(version=FORMAT_VERSION, id=info.id, name=info.name, partitions=info.partitions)
+    file = _StreamFile(
+        version=FORMAT_VERSION, id=info.id, name=info.name, partitions=info.partitions, retention=info.retention
+    )
     return msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
 
 
 def decode_info(raw: bytes, path: str) -> StreamInfo:
     file = decode(raw, _DECODE_STREAM, path)
-    return StreamInfo(id=file.id, name=file.name, partitions=file.partitions)
+    return StreamInfo(id=file.id, name=file.name, partitions=file.partitions, retention=file.retention)
 
 
 class _Versioned(msgspec.Struct):

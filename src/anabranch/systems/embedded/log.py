@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.errors import LogError, NotFoundError
-from anabranch.systems.embedded import layout, partition
+from anabranch.systems.embedded import layout, partition, start
+from anabranch.systems.embedded.expiry import Expiry
 from anabranch.systems.embedded.index import PartitionIndex
 from anabranch.systems.embedded.layout import StreamInfo
 from anabranch.systems.embedded.manifest import Entry, Tail
 from anabranch.systems.embedded.segments import Slice
+from anabranch.systems.embedded.start import Start
 from anabranch.systems.embedded.streams import Streams
+from anabranch.systems.retention import Retention
 
 __all__ = ["Log"]
 
@@ -34,6 +37,7 @@ class Log:
         self.now = now
         self._root = str(root)
         self._streams = Streams(self._root, now)
+        self._expiry = Expiry(self._root, now)
         self._indexes: dict[tuple[str, int], PartitionIndex] = {}
 
     def create(self, stream: str, partitions: int) -> StreamInfo:
@@ -53,6 +57,24 @@ class Log:
         """
         return self._streams.expand(stream, partitions)
 
+    def retain(self, stream: str, retention: Retention) -> StreamInfo:
+        """Set how long a stream keeps its records: all who write it delete what it no longer keeps."""
+        return self._streams.retain(stream, retention)
+
+    def expire(self, stream: str) -> int:
+        """Delete now what a stream no longer keeps. Returns the number of records.
+
+        Raises:
+            LogError: a file is damaged, or can't be deleted.
+        """
+        return self._expiry.expire(self.describe(stream), self.ends(stream))
+
+    def purge(self, stream: str, before: Mapping[int, int]) -> int:
+        """Delete the records before these offsets, by partition, for two seconds at most; not those of an entry that
+        also has later ones. Returns the number of records. Raises the same errors as :meth:`expire`.
+        """
+        return self._expiry.purge(self.describe(stream), self.ends(stream, before), before)
+
     def streams(self) -> list[str]:
         """The names of all streams, sorted."""
         return self._streams.names()
@@ -63,12 +85,17 @@ class Log:
         """
         return self._streams.describe(stream)
 
+    def starts(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, Start]:
+        """Where a stream's partitions begin (default: all). Raises LogError if a file that says so is damaged."""
+        numbers = range(self.describe(stream).partitions) if partitions is None else partitions
+        return {number: start.read(layout.start_path(self._root, stream, number)) for number in numbers}
+
     def ends(
         self, stream: str, partitions: Iterable[int] | None = None, known: Mapping[int, Tail] | None = None
     ) -> dict[int, Tail]:
         """The tails of a stream's partitions (default: all, including those that an expansion has added).
 
-        From a ``known`` tail it only looks forward, which costs one ``stat`` if there is nothing new; otherwise it
+        From a ``known`` tail it only looks forward, which costs two ``stat`` if there is nothing new; otherwise it
         lists the folder. What it returns is durable: no power cut can undo it.
 
         Raises:
@@ -92,29 +119,34 @@ class Log:
     def controls(self, stream: str, number: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
         """The control records of a partition after entry ``cursor`` that apply to a reader at ``position``.
 
-        They are the ones whose preceding records have all been read. Also returns the entry up to which they
-        were taken.
+        They are the ones whose preceding records have all been read. Of entries that have been deleted, there is the
+        last one of each lane. Also returns the entry up to which they were taken.
         """
         info = self.describe(stream)
         folder = layout.manifest_folder(self._root, stream, self._checked(info, number))
-        found: list[dict[str, Any]] = []
-        while (entry := partition.read(folder, cursor + 1)) is not None and entry.base <= position:
-            if entry.control is not None:
-                found.append(entry.control)
-            cursor += 1
-        return found, cursor
+        while True:
+            found, reached = [], cursor
+            begins = start.read(start.of_manifest(folder))
+            if reached + 1 < begins.sequence:
+                found, reached = [*begins.controls], begins.sequence - 1
+            while (entry := partition.read(folder, reached + 1)) is not None and entry.base <= position:
+                if entry.control is not None:
+                    found.append(entry.control)
+                reached += 1
+            if start.read(start.of_manifest(folder)).sequence <= reached + 1:
+                return found, reached
 
-    def slices(self, stream: str, number: int, start: int, end: int) -> list[Slice]:
-        """The pieces of segments with the records ``start`` to ``end - 1`` of a partition, in order.
+    def slices(self, stream: str, number: int, first: int, end: int) -> list[Slice]:
+        """The pieces of segments with the records ``first`` to ``end - 1`` of a partition, in order.
 
         Raises:
-            LogError: the log doesn't have all of them.
+            LogError: the log doesn't have all of them, or no longer.
         """
         info = self.describe(stream)
         key = (info.id, self._checked(info, number))
         if key not in self._indexes:
             self._indexes[key] = PartitionIndex(self._root, stream, number)
-        return self._indexes[key].slices(start, end)
+        return self._indexes[key].slices(first, end)
 
     def extend(
         self, stream: str, number: int, tail: Tail | None, decide: Callable[[Tail], Entry | None]
@@ -124,7 +156,10 @@ class Log:
         if tail is None:
             tail = self._streams.tail(info, self._checked(info, number))
         check_same(info, tail)
-        return partition.extend(layout.manifest_folder(self._root, stream, number), tail, decide)
+        tail, published = partition.extend(layout.manifest_folder(self._root, stream, number), tail, decide)
+        if published:
+            self._expiry.look(info, number, tail)
+        return tail, published
 
     @staticmethod
     def _checked(info: StreamInfo, number: int) -> int:

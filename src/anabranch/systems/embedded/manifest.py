@@ -58,6 +58,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     ``writers`` is cumulative, the oldest update first: the last entry alone says what every lane has done here.
     ``floors`` has, per job, the highest epoch of a closed lane that ``writers`` has dropped. ``control`` is an in-band
     control record (:mod:`anabranch.event_time.control`); it takes up no offset. ``at`` is in Unix milliseconds.
+    ``total``: the bytes of all segments so far, its own included; None: an older anabranch wrote it.
     """
 
     version: int = layout.FORMAT_VERSION
@@ -74,12 +75,19 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     control: dict[str, Any] | None = None
     writers: dict[str, WriterMark] = {}
     floors: dict[str, int] = {}
+    total: int | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Of its own segments."""
+        return sum(segment.bytes for segment in self.segments)
 
 
 class Tail(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a partition: its last entry's sequence, the next record's offset, and what each lane has done.
 
     ``stream`` is the stream's id, so that the tail of a deleted stream isn't mistaken for that of its successor.
+    ``skipped``: entries before it were deleted before whoever follows the partition had seen them.
     """
 
     stream: str
@@ -87,6 +95,8 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
     end: int = 0
     writers: dict[str, WriterMark] = {}
     floors: dict[str, int] = {}
+    total: int = 0
+    skipped: bool = False
 
     def after(self, entry: Entry) -> Tail:
         """The tail once ``entry`` is the last one."""
@@ -96,6 +106,7 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
             end=entry.base + entry.rows,
             writers=entry.writers,
             floors=entry.floors,
+            total=entry.total or 0,
         )
 
 
@@ -138,6 +149,7 @@ def successor(
         control=control,
         writers=writers,
         floors=floors,
+        total=tail.total + sum(segment.bytes for segment in segments),
     )
 
 
@@ -169,6 +181,7 @@ def merge(into: Tail, tails: Sequence[Tail], *, at: int) -> Entry:
         at=at,
         writers=writers,
         floors=floors,
+        total=into.total,
     )
 
 

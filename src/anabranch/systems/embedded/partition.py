@@ -1,4 +1,9 @@
-"""One partition's manifest: reading its entries, finding its end, and publishing the next entry."""
+"""One partition's manifest: reading its entries, finding its end, and publishing the next entry.
+
+Entries are deleted from the oldest on, never the last one, and only after ``start.json`` says so
+(:mod:`anabranch.systems.embedded.trimming`). So whoever finds an entry, and after that not the number of an older one
+in ``start.json``, has found one that counts.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,13 @@ import os
 import re
 from collections.abc import Callable
 
+import msgspec
+
 from anabranch.errors import LogError
-from anabranch.systems.embedded import disk, manifest
+from anabranch.systems.embedded import disk, manifest, start
 from anabranch.systems.embedded.manifest import Entry, Tail
 
-__all__ = ["extend", "forward", "look", "path_of", "read"]
+__all__ = ["extend", "forward", "lock_path", "look", "path_of", "read", "sequences"]
 
 _ENTRY_NAME = re.compile(r"(\d{20})\.json")
 
@@ -18,6 +25,20 @@ _ENTRY_NAME = re.compile(r"(\d{20})\.json")
 def path_of(folder: str, sequence: int) -> str:
     """The file of an entry; ``folder`` is the partition's manifest folder."""
     return f"{folder}/{sequence:020d}.json"
+
+
+def lock_path(folder: str) -> str:
+    """The lock that is shared by those who add an entry, and exclusive for whoever deletes some."""
+    return f"{os.path.dirname(folder)}/.lock"
+
+
+def sequences(folder: str) -> set[int]:
+    """The numbers of the entries in a manifest folder. Raises LogError if it doesn't exist."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError as error:
+        raise LogError(f"{folder} is missing", "restore the stream's folder from a backup") from error
+    return {int(found[1]) for name in names if (found := _ENTRY_NAME.fullmatch(name))}
 
 
 def read(folder: str, sequence: int) -> Entry | None:
@@ -40,29 +61,30 @@ def look(folder: str, stream_id: str) -> Tail:
     Raises:
         LogError: the manifest doesn't exist, or has a hole.
     """
-    try:
-        names = os.listdir(folder)
-    except FileNotFoundError as error:
-        raise LogError(f"{folder} is missing", "restore the stream's folder from a backup") from error
-    there = {int(found[1]) for name in names if (found := _ENTRY_NAME.fullmatch(name))}
-    if not there:
-        return Tail(stream=stream_id)
-    last = max(there)
-    for sequence in sorted(set(range(last)) - there):
-        path = path_of(folder, sequence)
-        if not os.path.exists(path):  # a listing may overlook a file that is linked meanwhile
+    while True:
+        begins = start.read(start.of_manifest(folder))
+        there = sequences(folder)
+        if not there and not begins.sequence:
+            return Tail(stream=stream_id)
+        last = max(there, default=-1)
+        hole = _hole(folder, begins.sequence, there)
+        if hole is None:
+            tail = _existing(folder, Tail(stream=stream_id), last)
+            if tail is not None:
+                return tail
+        elif start.read(start.of_manifest(folder)) == begins:
+            after = "and entries after it are there" if hole < last else "where the partition begins"
             raise LogError(
-                f"{path} is missing, and entries after it are there",
+                f"{path_of(folder, hole)} is missing, {after}",
                 "restore the file from a backup; nothing can be written here until then",
             )
-    return _known_to_be_there(folder, Tail(stream=stream_id), last)
 
 
 def forward(folder: str, tail: Tail) -> Tail:
-    """The present tail, from an earlier one. One ``stat`` if there is nothing new; otherwise O(log n) and one read."""
+    """The present tail, from an earlier one. Two ``stat`` if there is nothing new; otherwise O(log n) and two reads."""
     low = tail.sequence
     if not os.path.exists(path_of(folder, low + 1)):
-        return tail
+        return tail if _is_there(folder, tail) else _beyond(folder, tail)
     low, step = low + 1, 1
     while os.path.exists(path_of(folder, low + step)):
         low, step = low + step, step * 2
@@ -70,14 +92,15 @@ def forward(folder: str, tail: Tail) -> Tail:
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if os.path.exists(path_of(folder, middle)) else (low, middle)
-    return _known_to_be_there(folder, tail, low)
+    return _existing(folder, tail, low) or _beyond(folder, tail)
 
 
 def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> tuple[Tail, bool]:
     """Publish the entry that ``decide`` returns after the last one; False when it returns none.
 
     ``decide`` is called for ``tail`` and again for every later entry, so an entry that must stop the writer can't be
-    overlooked: ``decide`` stops it by raising. Its last answer counts.
+    overlooked: ``decide`` stops it by raising. Its last answer counts. If some of these entries have been deleted, it
+    is called for a tail that says so instead (``skipped``).
     """
     walked = False
     while True:
@@ -85,18 +108,48 @@ def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> t
         while (found := read(folder, tail.sequence + 1)) is not None:
             tail, walked = tail.after(found), True
             wanted = decide(tail)
-        if wanted is None:
+        if wanted is None and _is_there(folder, tail):
             if walked:
                 disk.sync_folder(folder)
             return tail, False
-        if disk.link_new(path_of(folder, wanted.sequence), manifest.encode(wanted)):
-            return tail.after(wanted), True
+        # A number that was deleted must never be taken again. While the lock is held, nothing is deleted.
+        with disk.shared(lock_path(folder)):
+            is_last = _is_there(folder, tail)
+            if is_last and wanted and disk.link_new(path_of(folder, wanted.sequence), manifest.encode(wanted)):
+                return tail.after(wanted), True
+        if not is_last:
+            tail = _beyond(folder, tail)
 
 
-def _known_to_be_there(folder: str, tail: Tail, sequence: int) -> Tail:
-    """The tail at an existing entry, which is made durable first: its writer may have died before that."""
+def _hole(folder: str, first: int, there: set[int]) -> int | None:
+    """The first entry that is missing, from the one on with which the partition begins."""
+    for sequence in sorted(set(range(first, max(max(there, default=-1), first) + 1)) - there):
+        if not os.path.exists(path_of(folder, sequence)):  # a listing may overlook a file that is linked meanwhile
+            return sequence
+    return None
+
+
+def _is_there(folder: str, tail: Tail) -> bool:
+    """Whether a tail's entry hasn't been deleted. If it hasn't, then no later one has."""
+    if tail.sequence < 0:
+        return not os.path.exists(start.of_manifest(folder))
+    return os.path.exists(path_of(folder, tail.sequence))
+
+
+def _beyond(folder: str, tail: Tail) -> Tail:
+    """The present tail, if entries after the known one have been deleted."""
+    return msgspec.structs.replace(look(folder, tail.stream), skipped=True)
+
+
+def _existing(folder: str, tail: Tail, sequence: int) -> Tail | None:
+    """The tail at an existing entry, which is made durable first: its writer may have died before that. None: it has
+    been deleted.
+    """
     disk.sync_folder(folder)
     entry = read(folder, sequence)
+    begins = start.read(start.of_manifest(folder))
+    if begins.sequence > sequence:
+        return None
     if entry is None:
         raise LogError(f"{path_of(folder, sequence)} has vanished", "restore the file from a backup")
     return tail.after(entry)

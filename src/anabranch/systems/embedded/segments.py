@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from anabranch.errors import LogError, NotFoundError
-from anabranch.systems.embedded import disk, layout
+from anabranch.systems.embedded import disk, layout, start
 from anabranch.systems.records import RECORD_SCHEMA
 
 __all__ = ["SegmentRef", "SegmentWriter", "Slice", "read_slice"]
@@ -31,13 +31,16 @@ class SegmentRef(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True):
-    """``rows`` records of the segment ``path``, from row ``skip`` on; the first one has ``offset``."""
+    """``rows`` records of the segment ``path``, from row ``skip`` on; the first one has ``offset``. ``where``: the
+    stream and the partition, for messages.
+    """
 
     path: str
     file_bytes: int
     skip: int
     rows: int
     offset: int
+    where: str = ""
 
 
 class SegmentWriter:
@@ -137,6 +140,9 @@ def _check_size(piece: Slice) -> None:
     try:
         size = os.stat(piece.path).st_size
     except FileNotFoundError as error:
+        begins = start.read(start.of_segment(piece.path))
+        if piece.offset < begins.offset:
+            raise start.gone(piece.where, piece.offset, begins.offset) from None
         raise _damaged(piece, "is missing") from error
     if size != piece.file_bytes:
         fault = "was cut short" if size < piece.file_bytes else "has grown"

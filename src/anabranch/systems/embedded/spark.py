@@ -67,6 +67,9 @@ class EmbeddedReader(Reader):
         self._tails = self._log.ends(self._stream, self._partitions, self._tails)
         return {p: tail.end for p, tail in self._tails.items()}
 
+    def begins(self) -> Mapping[int, int]:
+        return {p: each.offset for p, each in self._log.starts(self._stream, self._partitions).items()}
+
     def piece(self, partition: int, begin: int, end: int) -> InputPartition:
         return Pieces(partition, self._log.slices(self._stream, partition, begin, end))
 

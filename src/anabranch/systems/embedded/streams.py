@@ -8,11 +8,14 @@ import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import msgspec
+
 from anabranch import own_files
 from anabranch.errors import ConflictError, LogError, NotFoundError, UsageError
 from anabranch.systems.embedded import disk, layout, manifest, partition
 from anabranch.systems.embedded.layout import StreamInfo
 from anabranch.systems.embedded.manifest import Entry, Tail
+from anabranch.systems.retention import Retention
 
 __all__ = ["Streams"]
 
@@ -79,10 +82,17 @@ class Streams:
                     f"{stream} has {info.partitions} partitions and can't have {partitions}",
                     f"keys keep together only in a multiple: {info.partitions * 2}, {info.partitions * 3}, …",
                 )
-            wider = StreamInfo(id=info.id, name=stream, partitions=partitions)
+            wider = msgspec.structs.replace(info, partitions=partitions)
             self._prepare(wider, range(info.partitions, partitions), range(info.partitions))
             disk.replace(layout.info_path(self._root, stream), layout.encode_info(wider))
         return wider
+
+    def retain(self, stream: str, retention: Retention) -> StreamInfo:
+        self.describe(stream)
+        with disk.exclusive(f"{self._root}/{stream}/.lock"):
+            info = msgspec.structs.replace(self.describe(stream), retention=retention)
+            disk.replace(layout.info_path(self._root, stream), layout.encode_info(info))
+        return info
 
     def tail(self, info: StreamInfo, number: int) -> Tail:
         """A partition's tail, looked up anew. Raises LogError when it has lost its entries."""

@@ -20,15 +20,17 @@ from anabranch.systems.embedded.manifest import Tail
 from anabranch.systems.embedded.output import EmbeddedPublisher, published
 from anabranch.systems.embedded.segments import read_slice
 from anabranch.systems.folders import writable
+from anabranch.systems.retention import Retention
 
 __all__ = ["EmbeddedSystem"]
 
 
 class EmbeddedSystem(System):
-    """The streams under ``root``. It deletes nothing, so each partition starts at 0."""
+    """The streams under ``root``."""
 
     name = "embedded"
     remote = False
+    stream_settings = ("on_data_loss",)
     spark = "anabranch.systems.embedded.spark"
 
     def __init__(self, root: Path | str) -> None:
@@ -67,7 +69,7 @@ class EmbeddedSystem(System):
         self.log.expand(stream, partitions)
 
     def starts(self, stream: str) -> dict[int, int]:
-        return dict.fromkeys(range(self.partitions(stream)), 0)
+        return {number: begins.offset for number, begins in self.log.starts(stream).items()}
 
     def ends(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
         return {number: tail.end for number, tail in self.log.ends(stream, partitions).items()}
@@ -77,14 +79,15 @@ class EmbeddedSystem(System):
 
     def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
         """Reads from the beginning: the log has no index of times."""
-        return {number: self._first_at(stream, number, end, unix_ms) for number, end in self.ends(stream).items()}
+        starts, ends = self.starts(stream), self.ends(stream)
+        return {number: self._first_at(stream, number, (starts[number], end), unix_ms) for number, end in ends.items()}
 
-    def _first_at(self, stream: str, partition: int, end: int, unix_ms: int) -> int:
-        for offsets, batch in self.read(stream, partition, [(0, end)]):
+    def _first_at(self, stream: str, partition: int, between: Range, unix_ms: int) -> int:
+        for offsets, batch in self.read(stream, partition, [between]):
             late = batch.column("timestamp").cast(pa.int64()).to_numpy() >= unix_ms * 1000
             if late.any():
                 return int(offsets[late.argmax()])
-        return end
+        return between[1]
 
     def tails(self, stream: str) -> Mapping[int, Tail]:
         """All partitions' tails, found by looking forward from those that were last seen."""
@@ -99,6 +102,17 @@ class EmbeddedSystem(System):
                 for batch in read_slice(piece):
                     yield np.arange(offset, offset + batch.num_rows), batch
                     offset += batch.num_rows
+
+    def purge(self, stream: str, before: Mapping[int, int]) -> None:
+        self.log.purge(stream, before)
+
+    def retain(self, stream: str, retention: Retention | None) -> int:
+        if retention is not None:
+            self.log.retain(stream, retention)
+        return self.log.expire(stream)
+
+    def retention(self, stream: str) -> Retention:
+        return self.log.describe(stream).retention
 
     def appender(self, stream: str) -> Appender:
         return Appender(self.log, stream)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from anabranch.errors import LogError, UnsupportedFormatError
 from anabranch.systems.contract import StreamFault
-from anabranch.systems.embedded import layout, partition
+from anabranch.systems.embedded import layout, partition, start
 from anabranch.systems.embedded.log import Log
 
 __all__ = ["faults"]
-
-_ENTRY = re.compile(r"(\d{20})\.json")
 
 
 def faults(log: Log, stream: str) -> list[StreamFault]:
@@ -26,22 +24,37 @@ def faults(log: Log, stream: str) -> list[StreamFault]:
         count = log.describe(stream).partitions
     except (LogError, UnsupportedFormatError) as error:
         return [StreamFault(layout.info_path(str(log.root), stream), error.what.partition(" ")[2], f"all of {stream}")]
-    return [fault for number in range(count) for fault in _of_partition(str(log.root), stream, number)]
+    return [fault for number in range(count) for fault in _settled(log, stream, number)]
+
+
+def _settled(log: Log, stream: str, number: int) -> list[StreamFault]:
+    """What is wrong with a partition from which nothing was deleted while it was looked at."""
+    path = Path(layout.start_path(str(log.root), stream, number))
+    while True:
+        before = path.read_bytes() if path.exists() else None
+        found = [*_of_partition(str(log.root), stream, number)]
+        if not found or before == (path.read_bytes() if path.exists() else None):
+            return found
 
 
 def _of_partition(root: str, stream: str, number: int) -> Iterator[StreamFault]:
     folder, segments = layout.manifest_folder(root, stream, number), layout.segments_folder(root, stream, number)
     where = f"{stream}, partition {number}"
-    try:
-        sequences = {int(match[1]) for name in os.listdir(folder) if (match := _ENTRY.fullmatch(name))}
-    except FileNotFoundError:
+    if not os.path.isdir(folder):
         yield StreamFault(folder, "is missing", f"all of {where}")
         return
-    if not sequences:
+    path = start.of_manifest(folder)
+    try:
+        begins = start.read(path)
+    except (LogError, UnsupportedFormatError) as error:
+        yield StreamFault(path, error.what.removeprefix(path).strip(), f"all of {where}")
+        return
+    last = max(partition.sequences(folder), default=-1)
+    if last < 0:
         yield StreamFault(folder, "has no entries, not even its first", f"all of {where}")
         return
-    end = 0
-    for sequence in range(max(sequences) + 1):
+    end = begins.offset
+    for sequence in range(begins.sequence, max(last, begins.sequence) + 1):
         path = partition.path_of(folder, sequence)
         try:
             entry = partition.read(folder, sequence)
@@ -49,7 +62,8 @@ def _of_partition(root: str, stream: str, number: int) -> Iterator[StreamFault]:
             yield StreamFault(path, error.what.removeprefix(path).strip(), f"{where} from offset {end} on")
             return
         if entry is None:
-            yield StreamFault(path, "is missing, and entries after it are there", f"{where} from offset {end} on")
+            why = "and entries after it are there" if sequence < last else "where the partition begins"
+            yield StreamFault(path, f"is missing, {why}", f"{where} from offset {end} on")
             return
         if entry.base != end:
             yield StreamFault(path, f"begins at offset {entry.base} instead of {end}", f"{where} from offset {end} on")

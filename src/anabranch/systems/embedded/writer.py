@@ -116,6 +116,8 @@ class LaneWriter:
         if mark is None:
             if (stream, number) in self._marked:
                 raise self._fenced(stream, number, "it was closed there, long ago")
+            if tail.skipped and tail.floors.get(self._job, 0) > self._epoch:
+                raise self._fenced(stream, number, "newer lanes of the job have been closed there since")
             return None
         if mark.epoch > self._epoch:
             raise self._fenced(stream, number, f"epoch {mark.epoch} has taken over")

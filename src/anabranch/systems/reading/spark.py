@@ -89,7 +89,8 @@ def options(reading: Reading) -> dict[str, str]:
     They are ``stream``, ``partitions`` (JSON list), ``starting`` (JSON partition → offset), ``max_rows`` (of a batch,
     while the query has no read limit), ``until`` (JSON partition → offset that is never exceeded), ``lane`` and
     ``commits`` (a lane's id and commit folder, for tests that stop at a step), ``bare`` ("true": without headers and
-    timestamps), ``line`` (where workers report their progress, see :class:`anabranch.task_progress.counts.Line`).
+    timestamps), ``loss`` ("fail", or "skip" records that are gone), ``line`` (where workers report their progress, see
+    :class:`anabranch.task_progress.counts.Line`).
     """
     limits = reading.limits
     return {
@@ -101,6 +102,7 @@ def options(reading: Reading) -> dict[str, str]:
         "lane": limits.lane,
         "commits": limits.commits,
         "bare": str(reading.bare).lower(),
+        "loss": "fail" if limits.fail_on_loss else "skip",
         "line": "" if limits.line is None else limits.line.text,
     }
 
@@ -121,6 +123,7 @@ class Reader(DataSourceStreamReader):
         self._until = {int(p): o for p, o in json.loads(options.get("until", "{}")).items()}
         self._lane = options.get("lane", "")
         self._commits = options.get("commits", "")
+        self._skips_lost = options.get("loss") == "skip"
         self._line = counts.of_text(options.get("line", ""))
 
     def id(self) -> str:
@@ -130,6 +133,10 @@ class Reader(DataSourceStreamReader):
     def ends(self) -> Mapping[int, int]:
         """Where the partitions end now."""
         raise NotImplementedError
+
+    def begins(self) -> Mapping[int, int]:
+        """Where the partitions begin now; empty: reading fails anyway where records are gone."""
+        return {}
 
     def piece(self, partition: int, begin: int, end: int) -> InputPartition:
         """The work of one Spark task: these records of one partition."""
@@ -145,7 +152,7 @@ class Reader(DataSourceStreamReader):
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._max_rows
         if not most:
             return start
-        held = self._positions(start)
+        held = self._kept(self._positions(start))
         there = self.ends()
         ends = {p: min(end, self._until.get(p, end)) for p, end in there.items()}
         for p, position in held.items():
@@ -158,7 +165,7 @@ class Reader(DataSourceStreamReader):
         return self._offset(share(held, ends, most))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        begin, finish = self._positions(start), self._positions(end)
+        begin, finish = self._kept(self._positions(start)), self._positions(end)
         ranges = [(p, begin.get(p, 0), finish[p]) for p in sorted(finish)]
         return [self.piece(p, first, last) for p, first, last in ranges if last > first]
 
@@ -176,6 +183,13 @@ class Reader(DataSourceStreamReader):
     def _offset(self, positions: dict[int, int]) -> dict[str, Any]:
         told = {str(p): o for p, o in sorted(positions.items())}
         return {"stream": self._stream, "id": self.id(), "positions": told}
+
+    def _kept(self, positions: dict[int, int]) -> dict[int, int]:
+        """Positions; where records are gone and may be skipped, those of the oldest ones that there are."""
+        if not self._skips_lost:
+            return positions
+        begins = self.begins()
+        return {p: max(position, begins.get(p, 0)) for p, position in positions.items()}
 
     def _positions(self, offset: dict[str, Any]) -> dict[int, int]:
         if offset["id"] != self.id():

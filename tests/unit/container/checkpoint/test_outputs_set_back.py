@@ -90,7 +90,7 @@ def test_an_output_that_was_set_back_is_refused(log: Log, kept: Kept) -> None:
         outputs(log).compare(folder(kept))
     assert "offsets 3 to 4" in caught.value.what
     assert "newest copy of stream 'out'" in caught.value.cure
-    assert "on_data_loss" not in caught.value.cure  # that is for Kafka
+    assert 'set [streams.out] on_data_loss = "earliest"' in caught.value.cure
 
 
 def test_an_output_that_is_gone_is_said_to_be(log: Log, kept: Kept) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.errors import ConflictError
+from anabranch.errors import ConflictError, LogError
 from anabranch.systems.archive import Publication, StreamCut
-from anabranch.systems.embedded import LaneWriter, Log, fence
+from anabranch.systems.embedded import EmbeddedSystem, LaneWriter, Log, fence
 from anabranch.systems.embedded.archive import EmbeddedArchive
+from anabranch.systems.retention import Retention
 from tests.unit.systems.embedded.helpers import contents, put
 
 
@@ -27,8 +28,8 @@ def copied(log: Log, cut: StreamCut, folder: Path) -> Path:
     for name in archive.files("out", cut):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(archive.folder / name, folder / name)
-    name, text = archive.description("out", cut)
-    (folder / name).write_text(text)
+    for name, text in archive.descriptions("out", cut).items():
+        (folder / name).write_text(text)
     return folder
 
 
@@ -90,3 +91,25 @@ def test_another_stream_of_the_name_or_an_older_one_is_refused(log: Log, tmp_pat
     another.create("out", 2)
     with pytest.raises(ConflictError, match="it isn't the one that was backed up"):
         EmbeddedArchive(another).is_there("out", cut, entries)
+
+
+def test_a_cut_of_a_stream_that_begins_later_is_that_stream_elsewhere(log: Log, tmp_path: Path) -> None:
+    writer = LaneWriter(log, "j", "lane", epoch=1)
+    for batch in range(4):
+        put(writer, log, "out", 0, batch, b"%d" % batch)
+    log.retain("out", Retention(bytes=0))
+    log.purge("out", {0: 2})
+    cut = EmbeddedArchive(log).cut("out")
+    assert (cut.starts, cut.ends) == ((2, 0), (4, 0))
+    other = EmbeddedArchive(Log(tmp_path / "elsewhere"))
+    (beside := other.folder / ".restoring").mkdir(parents=True)
+    other.adopt("out", copied(log, cut, beside))
+    there = Log(tmp_path / "elsewhere")
+    assert there.describe("out") == log.describe("out")
+    assert there.starts("out") == log.starts("out")
+    assert contents(there, "out", 0, 2) == [b"2", b"3"]
+    assert put(LaneWriter(there, "j", "lane", epoch=2), there, "out", 0, 4, b"4")
+    assert EmbeddedSystem(there.root).faults("out") == []
+    log.expire("out")
+    with pytest.raises(LogError, match="is missing"):
+        list(EmbeddedArchive(log).files("out", cut))

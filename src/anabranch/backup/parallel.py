@@ -1,0 +1,20 @@
+"""Work on many files of a backup, some of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+__all__ = ["mapped"]
+
+_AT_ONCE = 8
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+def mapped(work: Callable[[A], B], items: Iterable[A]) -> list[B]:
+    """The results for all items, in their order. The first error is raised once everything has ended."""
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="backup") as pool:
+        return [*pool.map(work, items)]

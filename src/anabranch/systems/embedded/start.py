@@ -1,0 +1,79 @@
+"""Where a partition begins: ``start.json``, which is durable before anything below it is deleted."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import msgspec
+
+from anabranch.errors import LogError
+from anabranch.systems.embedded import disk, layout
+
+__all__ = ["ALL", "Start", "decode", "encode", "gone", "of_manifest", "of_segment", "read", "write"]
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """The first entry that is kept, and the offset of its first record. Both only ever rise.
+
+    Entries below ``sequence``, and their segments, may still be there: nobody looks at them. ``controls``: of the
+    control records in entries below it, the last one of each lane, in order.
+    """
+
+    version: int = layout.FORMAT_VERSION
+    sequence: int = 0
+    offset: int = 0
+    controls: tuple[dict[str, Any], ...] = ()
+
+
+ALL = Start()
+"""Of a partition from which nothing was ever deleted. It has no file."""
+
+_DECODER = msgspec.json.Decoder(Start)
+
+
+def of_manifest(folder: str) -> str:
+    """The path of the file that says where the partition with this manifest folder begins."""
+    return f"{os.path.dirname(folder)}/start.json"
+
+
+def of_segment(path: str) -> str:
+    """The path of the file that says where the partition with this segment begins."""
+    return of_manifest(os.path.dirname(path))
+
+
+def read(path: str) -> Start:
+    """Raises LogError or UnsupportedFormatError that names ``path``."""
+    try:
+        with open(path, "rb") as file:
+            raw = file.read()
+    except FileNotFoundError:
+        return ALL
+    return decode(raw, path)
+
+
+def decode(raw: bytes, path: str) -> Start:
+    """Errors as :func:`read`."""
+    return layout.decode(raw, _DECODER, path)
+
+
+def encode(start: Start) -> bytes:
+    return msgspec.json.encode(start) + b"\n"
+
+
+def write(path: str, start: Start) -> None:
+    """Durable when this returns. For one process at a time."""
+    disk.replace(path, encode(start))
+
+
+def gone(where: str, first: int, start: int) -> LogError:
+    """The error for records that a retention has deleted. ``where``: stream and partition; ``first``: the offset that
+    was asked for; ``start``: the first one that there is.
+    """
+    stream = where.split(",", maxsplit=1)[0]
+    last = f"offset {first} is" if start == first + 1 else f"offsets {first} to {start - 1} are"
+    return LogError(
+        f"{where}: the {last} gone, deleted by the stream's retention",
+        f'to continue from the oldest record there is, {start}, set [streams.{stream}] on_data_loss = "earliest"; to '
+        f"keep more from now on: anabranch stream retain {stream}",
+    )

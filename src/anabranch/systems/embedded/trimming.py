@@ -1,0 +1,143 @@
+"""Deletes the oldest entries of a partition, with their segments.
+
+``start.json`` is durable before anything is deleted, and then the oldest goes first, each entry after its segments.
+So whoever is killed on the way leaves a partition that begins where that file says, and what is left below it is
+deleted the next time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+
+from anabranch.systems.embedded import disk, partition, start
+from anabranch.systems.embedded.manifest import Entry, Tail
+from anabranch.systems.embedded.start import Start
+from anabranch.systems.retention import Retention
+
+__all__ = ["Partition", "Trimmed", "before", "expired", "trim"]
+
+_AT_ONCE = 1000
+"""How many entries are deleted while writers wait: about 0.1 s."""
+_PATIENCE = 0.5
+
+Due = Callable[[Entry], bool]
+"""Whether an entry is to be deleted, asked from the oldest on until one isn't."""
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Its folders, and its last entry: that is never deleted."""
+
+    manifest: str
+    segments: str
+    tail: Tail
+
+
+@dataclass(frozen=True)
+class Trimmed:
+    """``is_done``: nothing that is due is left. False also if others were writing all the time."""
+
+    entries: int
+    records: int
+    is_done: bool
+
+
+def before(offset: int) -> Due:
+    """Entries all of whose records come before an offset."""
+    return lambda entry: entry.base + entry.rows <= offset
+
+
+def expired(of: Partition, retention: Retention, now: int) -> Due:
+    """Entries that a retention doesn't keep. ``now``: in Unix ms."""
+
+    @cache
+    def kept_from() -> int:
+        return _last_within(of, retention.bytes or 0)
+
+    def due(entry: Entry) -> bool:
+        if retention.ms is not None and entry.at < now - retention.ms:
+            return True
+        if retention.bytes is None:
+            return False
+        if entry.total is None:
+            return entry.sequence < kept_from()
+        return of.tail.total - entry.total >= retention.bytes
+
+    return due
+
+
+def trim(of: Partition, due: Due) -> Trimmed:
+    """Delete the oldest entries of a partition as long as they are due, at most ``_AT_ONCE``.
+
+    Raises:
+        LogError: ``start.json`` or an entry is damaged.
+        OSError: the disk doesn't let them be deleted.
+    """
+    with disk.try_exclusive(partition.lock_path(of.manifest), _PATIENCE) as alone:
+        if not alone:
+            return Trimmed(0, 0, is_done=False)
+        path = start.of_manifest(of.manifest)
+        begins = start.read(path)
+        _delete(of, [*_left_over(of.manifest, begins)])
+        found: list[Entry] = []
+        while len(found) < _AT_ONCE and begins.sequence + len(found) < of.tail.sequence:
+            entry = partition.read(of.manifest, begins.sequence + len(found))
+            if entry is None or not due(entry):
+                break
+            found.append(entry)
+        if not found:
+            return Trimmed(0, 0, is_done=True)
+        start.write(path, _after(begins, found))
+        _delete(of, found)
+    return Trimmed(len(found), sum(entry.rows for entry in found), is_done=len(found) < _AT_ONCE)
+
+
+def _after(begins: Start, deleted: list[Entry]) -> Start:
+    last = deleted[-1]
+    controls = {str(control.get("lane", "")): control for control in begins.controls}
+    for entry in deleted:
+        if entry.control is not None:
+            lane = str(entry.control.get("lane", ""))
+            controls.pop(lane, None)
+            controls[lane] = entry.control
+    return Start(sequence=last.sequence + 1, offset=last.base + last.rows, controls=tuple(controls.values()))
+
+
+def _left_over(folder: str, begins: Start) -> Iterator[Entry]:
+    """What a process that was killed has left below the start, from the oldest on."""
+    first = begins.sequence
+    while first and os.path.exists(partition.path_of(folder, first - 1)):
+        first -= 1
+    for sequence in range(first, begins.sequence):
+        if (entry := partition.read(folder, sequence)) is not None:
+            yield entry
+
+
+def _delete(of: Partition, entries: list[Entry]) -> None:
+    for entry in entries:
+        for segment in entry.segments:
+            with suppress(FileNotFoundError):  # a process that was killed here had deleted it already
+                os.unlink(f"{of.segments}/{segment.file}")
+        os.unlink(partition.path_of(of.manifest, entry.sequence))
+    if entries:
+        disk.sync_folder(of.segments)
+        disk.sync_folder(of.manifest)
+
+
+def _last_within(of: Partition, limit: int) -> int:
+    """The oldest entry that has fewer bytes than the limit after it. It reads all of these: entries that an older
+    anabranch wrote don't say how many bytes came before.
+    """
+    after = 0
+    for sequence in range(of.tail.sequence, -1, -1):
+        if after >= limit:
+            return sequence + 1
+        entry = partition.read(of.manifest, sequence)
+        if entry is None:
+            break
+        after += entry.bytes
+    return 0

@@ -1,0 +1,17 @@
+"""How long a stream keeps its records."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["Retention"]
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How long each partition keeps its records, whoever has yet to read them. None: without a limit.
+
+    ``ms``: since they were written; ``bytes``: as long as newer ones have fewer bytes.
+    """
+
+    ms: int | None = None
+    bytes: int | None = None
