@@ -223,6 +223,7 @@ def summary(status: JobStatus) -> None:
         if lane.report is not None:
             what = rejected(lane.report)
             aside = f"; {what} in all" if what else ""
-            read = f"{lane.report.phase}, {lane.report.rows:,} rows read in this run{aside}{event_time(lane.report)}"
+            rows = f"{lane.report.rows:,} {'row' if lane.report.rows == 1 else 'rows'}"
+            read = f"{lane.report.phase}, {rows} read in this run{aside}{event_time(lane.report)}"
             say(f"{lane.lane.id} ({lane.lane.group}): {read}")
     say(f"job {status.job}: {status.state}")
