@@ -222,7 +222,7 @@ def summary(status: JobStatus) -> None:
     for lane in status.lanes:
         if lane.report is not None:
             what = rejected(lane.report)
-            aside = f"; {what} in all" if what else ""
+            aside = f"; rejected since the lane began: {what}" if what else ""
             rows = f"{lane.report.rows:,} {'row' if lane.report.rows == 1 else 'rows'}"
             read = f"{lane.report.phase}, {rows} read in this run{aside}{event_time(lane.report)}"
             say(f"{lane.lane.id} ({lane.lane.group}): {read}")
