@@ -42,11 +42,13 @@ _MOST = 100_000
 
 
 class Deploying:
-    """A job under load, whose containers the coordinator starts. ``workspace``: with the job file of version 1."""
+    """A job under load, whose containers the coordinator starts. ``workspace``: with the job file of version 1.
+    ``every``: seconds between two portions of records."""
 
-    def __init__(self, workspace: Workspace, seed: int, by: str = "tailnum") -> None:
+    def __init__(self, workspace: Workspace, seed: int, by: str = "tailnum", every: float = _EVERY) -> None:
         self.workspace = workspace
         self.by = by
+        self._every = every
         workspace.settings |= {**failover.SETTINGS, "coordinator__launcher": "local", "job__max_rows_per_batch": 500}
         self.flights: list[Flight] = flights(seed=seed, count=_MOST)
         self.put = 0
@@ -80,7 +82,7 @@ class Deploying:
 
         def fed_and_true() -> bool:
             nonlocal fed
-            if self.put < len(self.flights) and time.monotonic() > fed + _EVERY:
+            if self.put < len(self.flights) and time.monotonic() > fed + self._every:
                 self.feed(_PORTION)
                 fed = time.monotonic()
             return condition()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.acceptance.harness import Workspace
-from tests.soak.cluster_changes import go_through
+from tests.soak.cluster_changes import PATIENCE, go_through
 from tests.soak.deployed import FILE
 from tests.support import hadoop, jvm, kubernetes, pods, tutorial
 from tests.support.kubernetes import Kubernetes
@@ -43,13 +43,16 @@ class OnKubernetes(Workspace):
         given: dict[str, Any] = {**tutorial.settings(PAGE)["spark"]["conf"], **json.loads(text), **_SMALL}
         conf = {name: value for name, value in given.items() if name not in _OF_A_REAL_POD}
         master = f"k8s://{server.url}"
-        super().__init__(folder, job=FILE, spark__conf=json.dumps(conf), spark__memory="768m", spark__master=master)
+        settings = {"spark__conf": json.dumps(conf), "spark__memory": "768m", "spark__master": master}
+        super().__init__(folder, job=FILE, patience=PATIENCE, **settings)
         self.kubernetes = server
 
 
 def workspace_of(folder: Path, stack: ExitStack) -> OnKubernetes:
-    """A workspace with an API server of its own."""
-    return OnKubernetes(folder, stack.enter_context(kubernetes.serving(folder / "kubernetes")))
+    """A workspace with an API server of its own, whose pods' files aren't in the job's folder."""
+    server = stack.enter_context(kubernetes.serving(folder / "kubernetes"))
+    (folder / "job").mkdir()
+    return OnKubernetes(folder / "job", server)
 
 
 def changed(seed: int, workspace: Workspace) -> str:

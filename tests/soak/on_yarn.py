@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.acceptance.harness import Workspace
-from tests.soak.cluster_changes import go_through
+from tests.soak.cluster_changes import PATIENCE, go_through
 from tests.soak.deployed import FILE
 from tests.support import hadoop, jvm, tutorial, yarn
 from tests.support.paths import ROOT
@@ -43,7 +43,7 @@ class OnYarn(Workspace):
         told = tutorial.settings(PAGE)
         conf = json.dumps({**told["spark"]["conf"], **_SMALL})
         settings = {"storage__root": told["storage"]["root"], "spark__master": told["spark"]["master"]}
-        super().__init__(folder, job=FILE, spark__conf=conf, spark__memory="768m", **settings)
+        super().__init__(folder, job=FILE, patience=PATIENCE, spark__conf=conf, spark__memory="768m", **settings)
         self.environment["HADOOP_CONF_DIR"] = str(server.hdfs.conf)
         self.yarn = server
         self._follow_page()
@@ -78,8 +78,10 @@ def _is_given(line: str) -> bool:
 
 
 def workspace_of(folder: Path, stack: ExitStack) -> OnYarn:
-    """A workspace on a YARN of its own."""
-    return OnYarn(folder, stack.enter_context(yarn.serving(folder / "hadoop")))
+    """A workspace on a YARN of its own, whose files aren't in the job's folder: its nodes have Python code."""
+    server = stack.enter_context(yarn.serving(folder / "hadoop"))
+    (folder / "job").mkdir()
+    return OnYarn(folder / "job", server)
 
 
 def changed(seed: int, workspace: Workspace) -> str:

@@ -9,6 +9,7 @@ from typing import Self
 from anabranch import logs
 from anabranch.config import CoordinatorSettings
 from anabranch.coordinator.store import Store
+from anabranch.errors import NotLeadingError
 
 __all__ = ["Retain", "Retention"]
 
@@ -33,7 +34,7 @@ class Retain:
 
 
 class Retention:
-    """Sweeps the store once an hour. Only the leading coordinator may do that. For one thread at a time.
+    """Sweeps the store once an hour, where the coordinator leads. For one thread at a time.
 
     Args:
         clock: seconds.
@@ -48,7 +49,7 @@ class Retention:
         """Code that no deployment had an hour ago. Code is stored before the deployment that has it."""
 
     def look(self) -> None:
-        """Sweep the store, if it is due.
+        """Sweep the store, if it is due, and no other coordinator leads.
 
         Raises:
             StoreUnavailableError: it isn't possible at the moment; it is done later.
@@ -56,7 +57,11 @@ class Retention:
         if self._clock() < self._due:
             return
         self._due = self._clock() + _EVERY
-        swept = self._store.sweep(self._retain.events, self._retain.versions, self._unused)
+        try:
+            swept = self._store.sweep(self._retain.events, self._retain.versions, self._unused)
+        except NotLeadingError:  # the one that leads sweeps it
+            self._unused = frozenset()
+            return
         self._unused = swept.unused
         if swept.events or swept.artifacts:
             log.info("the store was swept", events=swept.events, artifacts=len(swept.artifacts))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
 from anabranch.coordinator.coordinator import Coordinator
@@ -46,6 +48,28 @@ def test_the_newest_events_of_each_job_are_kept(store: Store, clock: Clock) -> N
     assert [event.what for event in store.events(JOB, 100)] == [f"event {n}" for n in range(15, 20)]
     store.note([Event(job=JOB, at=1.0, who="user", what="one more")])
     assert store.events(JOB, 1)[0].id > 20, "ids are given once: who waits for news would miss it"
+
+
+def test_one_that_stands_by_sweeps_nothing_and_says_nothing(tmp_path: Path, clock: Clock) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    leading, other = Store(url), Store(url)
+    for number, code in enumerate("abc", start=1):
+        deployed(leading, number, code)
+    retention = Retention(other, Retain(versions=2), clock)
+    clock.at += 61
+    retention.look()  # it leads as long as nobody does
+    other.stand_by()
+    clock.at += HOUR
+    retention.look()
+    assert there(leading) == {"a", "b", "c"}
+
+    assert other.claim(other.leader(), "http://b:2")
+    clock.at += HOUR
+    retention.look()
+    assert there(leading) == {"a", "b", "c"}, "what was unused hours ago may be about to be used"
+    clock.at += HOUR
+    retention.look()
+    assert there(leading) == {"b", "c"}
 
 
 def test_code_goes_that_no_kept_version_has_but_not_what_is_just_handed_over(store: Store, clock: Clock) -> None:

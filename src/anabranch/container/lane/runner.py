@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from anabranch import logs
 from anabranch.container import error_text, root_cause
 from anabranch.container.checkpoint.lane_folders import LaneFolders
-from anabranch.container.error_text import Remedy
+from anabranch.container.error_text import Failure, Remedy
 from anabranch.container.lane import actions, error_attribution, events
 from anabranch.container.lane.actions import Action
 from anabranch.container.lane.attempt import POLL, Attempt, Build, Offsets
@@ -141,7 +141,11 @@ class LaneRunner:
         logs.bind(job=lane.job, lane=lane.id, epoch=self._attempt.epoch)
         result: Event | None = events.AttemptStarted()
         while result is not None:
-            result = self._perform_all(self.life.tell(result))
+            try:
+                result = self._perform_all(self.life.tell(result))
+            except Exception as error:  # a fault of ours: without this, the lane would stay as it is for good
+                log.error("a lane's thread failed", lane=lane.id, trace=root_cause.text_of(error))
+                result = None if self.life.state.ended else events.AttemptFailed(error)
 
     def _perform_all(self, due: tuple[Action, ...]) -> Event | None:
         """Perform the actions. Returns the result of the last one; None: there is none."""
@@ -293,16 +297,31 @@ class LaneRunner:
             return events.AttemptFailed(another)
 
     def _fail(self, error: Exception) -> Event:
-        self._queries.end_analysis()
-        failed = error_attribution.attributed(self._attempt, error)
+        """Report a failure, whatever else goes wrong: of a lane that says nothing, nobody knows that it has failed."""
+        attempt = self._attempt
+        self._quietly(self._queries.end_analysis)
+        failed = self._explained(error)
         self.remedy, self.awaits = failed.remedy, failed.awaits
-        isolation.note(self.lane.id, error)
+        self._quietly(isolation.note, self.lane.id, error)
         with suppress(Exception):  # nobody may be there to read it, or the disk may be full
             self._trace(self.lane.id, error)
-        with suppress(Exception):  # what it leaves is right: the lane begins there
-            self._queries.abandon_prestarted()
-        if self._attempt.started is not None:
-            self._attempt.started.stop()  # what failed may be ours, and not the query
-        clock.forget(self._attempt.clock)
-        self._attempt.reporter.conclude(LanePhase.FAILED, error=failed.told, fenced=error_text.is_fenced(error))
+        self._quietly(self._queries.abandon_prestarted)  # what it leaves is right: the lane begins there
+        if attempt.started is not None:
+            self._quietly(attempt.started.stop)  # what failed may be ours, and not the query
+        self._quietly(clock.forget, attempt.clock)
+        attempt.reporter.conclude(LanePhase.FAILED, error=failed.told, fenced=error_text.is_fenced(error))
         return events.FailureReported()
+
+    def _explained(self, error: Exception) -> Failure:
+        try:
+            return error_attribution.attributed(self._attempt, error)
+        except Exception as another:
+            log.error("why a lane failed can't be told", lane=self.lane.id, trace=root_cause.text_of(another))
+            return error_text.failure(error)
+
+    def _quietly(self, act: Callable[..., object], *args: object) -> None:
+        """Do something that mustn't keep the lane from reporting its failure."""
+        try:
+            act(*args)
+        except Exception as error:
+            log.warning("a failed lane leaves something behind", lane=self.lane.id, error=str(error))

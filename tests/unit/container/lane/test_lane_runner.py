@@ -10,11 +10,16 @@ from typing import Any, cast
 import pytest
 
 from anabranch.container.checkpoint.lane_folders import LaneFolders
-from anabranch.container.lane import attempt, monitor
+from anabranch.container.error_text import Failure
+from anabranch.container.lane import attempt, error_attribution, lifecycle, monitor, queries
+from anabranch.container.lane.events import Event, FolderTaken
 from anabranch.container.lane.handover import Handover
+from anabranch.container.lane.lifecycle import LaneState
 from anabranch.container.lane.runner import LaneRunner
 from anabranch.container.retries import Standstill
 from anabranch.event_time.progress import Progress
+from anabranch.spark.functions import isolation
+from anabranch.spark.query import clock
 from tests.unit.coordinator.helpers import lane
 
 
@@ -82,6 +87,9 @@ class LocalLaneFolders:
     def folder(self, lane: object, epoch: int, unless: Callable[[], bool], checked: bool, ahead: bool) -> Folder:
         return self.its
 
+    def explained(self, failed: Failure) -> Failure:
+        return failed
+
 
 class Begun:
     """What was begun ahead of the lane."""
@@ -133,3 +141,53 @@ def test_a_lane_that_never_begins_abandons_what_was_begun_ahead_of_it(lane_folde
     assert runner.join(5)
     assert begun.abandoned
     assert runner.report.phase == "ended"
+
+
+def broken(*_: object, **__: object) -> None:
+    raise RuntimeError("one more thing is broken")
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        (error_attribution, "attributed"),
+        (isolation, "note"),
+        (clock, "forget"),
+        (queries.Queries, "end_analysis"),
+        (queries.Queries, "abandon_prestarted"),
+    ],
+)
+def test_a_failure_is_reported_whatever_else_fails(
+    module: Any, name: str, lane_folders: LocalLaneFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen: a lane whose thread had ended by an error was "starting" for good."""
+    monkeypatch.setattr(module, name, broken)
+    monkeypatch.setattr(lane_folders, "folder", full_disk)
+    runner = made(lane_folders)
+    runner.start()
+    assert runner.join(5)
+    assert runner.report.phase == "failed"
+    assert str(runner.report.error).startswith("OSError: [Errno 28] disk full: '/data'")
+    assert runner.life.state.ended
+
+
+def full_disk(*_: object) -> Folder:
+    raise OSError(28, "disk full", "/data")
+
+
+def test_a_fault_in_a_lanes_own_thread_fails_the_lane(
+    lane_folders: LocalLaneFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = lifecycle.step
+
+    def breaks_once(state: LaneState, event: Event) -> lifecycle.Stepped:
+        if isinstance(event, FolderTaken):
+            broken()
+        return step(state, event)
+
+    monkeypatch.setattr(lifecycle, "step", breaks_once)
+    runner = made(lane_folders)
+    runner.start()
+    assert runner.join(5)
+    assert runner.report.phase == "failed"
+    assert "one more thing is broken" in str(runner.report.error)
