@@ -39,7 +39,7 @@ from bench.support.beating import TOKEN
 PERIOD = 2.0
 PAGES, ALLOWED_RATIO = 20, 1.1
 SHAPE = "10,000 x 1"
-ADDRESSES = ("", "/matrix", "/lanes", "/partitions", "/containers", "/events")
+ADDRESSES = ("", "/matrix", "/lanes", "/lanes?view=timeline", "/partitions", "/containers", "/events")
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _ETAG = re.compile(rb"etag: *(\S+)", re.IGNORECASE)
 _SETTLES = 3.0
@@ -64,10 +64,11 @@ BUDGETS = {
     "all": Budget("all that is loaded before the first request, compressed", 150, "kB"),
     "paint": Budget(f"first contentful paint, CPU {_SLOWER}x slower", 500, "ms"),
     "useful": Budget(f"figures of the overview, CPU {_SLOWER}x slower", 1_000, "ms"),
+    "needed": Budget("of which the page had the CPU, with what drives it", 1_000, "ms"),
     "matrix": Budget("first picture of the matrix", 1_500, "ms"),
     "frame": Budget("a frame while the matrix is panned and zoomed, p95", 16.7, "ms"),
     "draw": Budget("of which the page's own work, p95", 16, "ms"),
-    "update": Budget("an update of the overview: script, style, layout", 10, "ms"),
+    "update": Budget("an update, the most of all pages: CPU time of the page", 10, "ms"),
     "task": Budget("longest task after the page is loaded", 100, "ms"),
     "nodes": Budget("DOM nodes, the most of all pages", 5_000, ""),
     "heap": Budget("heap, the most of all pages", 150, "MB"),
@@ -229,7 +230,8 @@ class Tab:
         self._bytes = 0
         self._protocol.on("Network.loadingFinished", self._loaded)
         self._protocol.send("Network.enable")
-        self._protocol.send("Performance.enable")
+        # in CPU time of the page's thread: on a busy machine it waits for a core like anybody else
+        self._protocol.send("Performance.enable", {"timeDomain": "threadTicks"})
         if slower > 1:
             self._protocol.send("Emulation.setCPUThrottlingRate", {"rate": slower})
         self.page.add_init_script(
@@ -262,7 +264,7 @@ class Tab:
         return float(self.page.evaluate("document.querySelectorAll('*').length"))
 
     def watched(self, load: Load, seconds: float) -> tuple[float, float, float, float]:
-        """For so long, while containers beat: kB a second, requests a second, ms of work for each, longest task."""
+        """For so long, while containers beat: kB a second, requests a second, CPU ms for each look, longest task."""
         self.page.evaluate("window.tasks.length = 0")
         before, bytes_before, asked = self.metrics(), self._bytes, len(self.asked)
         _beside(self.page, load, seconds)
@@ -329,14 +331,16 @@ def in_browser(served: Served, load: Load, seconds: float) -> tuple[dict[str, fl
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         Tab(browser, served.url, "").close()  # the first one starts much else
-        paints, useful = [], []
+        paints, useful, needed = [], [], []
         for _ in range(3):
             tab = Tab(browser, served.url, "", _SLOWER)
             useful.append(tab.until(".figures strong"))
+            needed.append(1000 * tab.metrics()["TaskDuration"])
             paints.append(tab.paint())
             tab.close()
         found |= {"paint": statistics.median(paints), "useful": statistics.median(useful)}
-        most = {"nodes": 0.0, "heap": 0.0, "wire": 0.0, "task": 0.0}
+        found["needed"] = statistics.median(needed)
+        most = {"nodes": 0.0, "heap": 0.0, "wire": 0.0, "task": 0.0, "update": 0.0}
         for address in ADDRESSES:
             tab = Tab(browser, served.url, address)
             first = tab.until(".canvas canvas" if address == "/matrix" else "main h1")
@@ -346,14 +350,12 @@ def in_browser(served: Served, load: Load, seconds: float) -> tuple[dict[str, fl
             if address == "/matrix":
                 frames, works = tab.page.evaluate(_PAN)
                 found |= {"matrix": first, "frame": at(0.95, frames), "draw": at(0.95, works)}
-            if address == "":
-                found["update"] = work
-            its = {"nodes": tab.nodes(), "heap": tab.heap_mb(), "wire": wire, "task": longest}
+            its = {"nodes": tab.nodes(), "heap": tab.heap_mb(), "wire": wire, "task": longest, "update": work}
             most = {name: max(value, its[name]) for name, value in most.items()}
             urls = Counter(each.removeprefix(served.url) for when, each in tab.asked if when > begun)
             asked.append(sorted(url for url, times in urls.items() if times >= 0.7 * seconds / PERIOD))
             print(
-                f"  {address or '/':12} {rate:5.1f} requests/s {wire:6.1f} kB/s {work:6.1f} ms an update "
+                f"  {address or '/':20} {rate:5.1f} requests/s {wire:6.1f} kB/s {work:6.1f} ms an update "
                 f"{its['nodes']:6,.0f} nodes {its['heap']:5.1f} MB, longest task {longest:.0f} ms",
                 flush=True,
             )

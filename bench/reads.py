@@ -108,7 +108,6 @@ def report(lane: Lane, epoch: int) -> LaneReport:
         working=0.5,
         span=30.0,
         usual_seconds=0.4,
-        changeover=0.3,
         first_output=1.0,
         last_output=2.0,
     )

@@ -1,4 +1,4 @@
-"""What a change of factor costs beside the pause: start-up, commits, memory and disk, before and after.
+"""What a change of factor costs: the pause, batches, memory and disk, before and after.
 
 A job with late flights, hourly windows and running counts behind a stage has one container; its input has one
 partition, so that after ``--factor 4 --containers 2`` both containers read the same one, and each lane with state was
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.acceptance.harness import INPUT, Process, Workspace, descendants
 from tests.soak import scaled
-from tests.soak.failover import JOB, Served
+from tests.soak.served import JOB, Served
 from tests.support import kafka_peers
 
 ROWS, PORTION = 20_000, 2_000
@@ -44,11 +44,8 @@ def measured(workspace: Workspace) -> None:
     print(f"scale: {scaling.stderr.strip().splitlines()[-1]}", flush=True)
     _settled(fed)
     _told("factor 4, two containers that read the same partition", fed, containers)
-    for lane in sorted(fed.client.status(JOB).lanes, key=lambda each: each.lane.id):
-        if lane.report is not None:
-            print(
-                f"  {lane.lane.id}: {lane.report.changeover:.2f} s from its turn to its first commit, less that batch"
-            )
+    (change,) = fed.client.changes(JOB)
+    print(f"the pause of output: {change.measured_pause} s measured, {change.predicted_pause} s predicted", flush=True)
     workspace.call("stop", JOB, coordinator__url=served.url)
     served.end()
 

@@ -3,7 +3,8 @@
 The storage root is far: a WebHDFS of this command's own, where each request takes a while and each connection has so
 much to itself. ``taken over``: a lane's process is gone, and its lease is over: from when another one begins the lane
 until its first batch is committed. ``moved``: a lane of one container is parted among two by ``scale``, while it runs:
-the pause of the later of the two. A pair is one with a standby and one without, in turn, in one Spark session.
+until the later of the two has committed records. A pair is one with a standby and one without, in turn, in one Spark
+session.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
-import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 from tests.integration import harness
 from tests.integration.harness import Deployed, Site
-from tests.integration.serving import serve, until
+from tests.integration.serving import served_by_two, until
 
 from anabranch import Job, crash_points
 from anabranch.config import Settings, StorageSettings
@@ -92,7 +92,7 @@ def taken_over(site: Away, run: Deployed, warm: bool) -> tuple[float, float, int
 
 
 def moved(site: Away, keys: int, storage: Far, far_by: tuple[float, float], warm: bool) -> float:
-    """The pause of a lane that is parted, in seconds, without the time of the batch that ends it."""
+    """Seconds from the order to part a lane until both of its successors have committed records."""
     storage.latency, storage.speed = 0.0, 1e12
     run = site.fed(keys)
     coordinator = Coordinator(Store("sqlite://"), grace=1000.0, systems=Systems(run.settings, "j"))
@@ -108,23 +108,20 @@ def moved(site: Away, keys: int, storage: Far, far_by: tuple[float, float], warm
     def is_read() -> bool:
         return bool(reports()) and all(r.positions and r.positions == r.ends for r in reports())
 
-    with ExitStack() as stack, capture_logs() as said:
-        for seat in ("0", "1"):
-            thread = threading.Thread(target=serve, args=(run, coordinator, seat))
-            thread.start()
-            stack.callback(thread.join, 60)
-            stack.callback(coordinator.stop, "j")  # before it is waited for
-            if seat == "0":
-                until(is_read, 240)
-                storage.latency, storage.speed = far_by
-                coordinator.scale("j", ScaleRequest(containers=2))
+    def scale() -> None:
+        until(is_read, 240)
+        storage.latency, storage.speed = far_by
+        coordinator.scale("j", ScaleRequest(containers=2))
+
+    with capture_logs() as said, served_by_two(run, coordinator, scale):
         begun = time.monotonic()
-        while coordinator.status("j").state != "running" or not all(r.changeover for r in reports()):
+        while coordinator.status("j").state != "running" or not all(r.first_output for r in reports()):
             for partition in range(PARTITIONS):
                 site.feed(partition, range(LAST))
             time.sleep(0.2)
             assert time.monotonic() < begun + 240
-        found = max(r.changeover for r in reports())
+        (change,) = (event for event in coordinator.events("j") if "→ changing" in event.what)
+        found = max(r.first_output for r in reports()) - change.at
     assert {line["warm"] for line in said if line["event"] == "a folder was copied"} == {warm}
     return found
 

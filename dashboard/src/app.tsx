@@ -99,4 +99,6 @@ effect(() => {
   const [, job, page] = route.value.path;
   document.title = [page, job && shown(job), "anabranch"].filter(Boolean).join(" · ");
 });
-render(<App />, document.getElementById("app")!);
+const root = document.getElementById("app")!;
+root.replaceChildren();
+render(<App />, root);

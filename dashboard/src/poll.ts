@@ -18,9 +18,6 @@ setInterval(() => {
   if (!document.hidden) now.value = performance.now();
 }, 250);
 
-/** The same, once a second: for what is there many times. */
-export const second = computed(() => Math.floor(now.value / 1_000) * 1_000);
-
 export class Resource<T> {
   readonly data: Signal<T | null> = signal(null);
   readonly error: Signal<ApiError | null> = signal(null);
@@ -147,6 +144,19 @@ export function isOld(of: Resource<unknown>): boolean {
   if (!found) {
     found = computed(() => of.heard.value > 0 && now.value - of.heard.value > DEAD);
     olds.set(of, found);
+  }
+  return found.value;
+}
+
+const latenesses = new WeakMap<object, ReadonlySignal<number>>();
+
+/** For how many whole seconds what is shown is late; 0: it comes when it should. For what is there many times: whoever
+ * asks is drawn again once a second, and only while nothing comes. */
+export function lateness(of: Resource<unknown>): number {
+  let found = latenesses.get(of);
+  if (!found) {
+    found = computed(() => Math.max(0, Math.floor((now.value - of.heard.value - PERIOD) / 1_000)));
+    latenesses.set(of, found);
   }
   return found.value;
 }

@@ -323,6 +323,8 @@ export interface CoordinatorInfo {
   grace: number | null;
   invalidHeartbeats: number;
   store: string;
+  /** By name, addresses with {host}, {pid} and the like in them. */
+  links?: Record<string, string>;
 }
 
 export interface Graph {

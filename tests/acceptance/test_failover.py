@@ -8,7 +8,7 @@ import pytest
 
 from tests.acceptance.harness import Workspace
 from tests.soak import failover
-from tests.soak.failover import Served
+from tests.soak.served import Served
 
 pytestmark = pytest.mark.acceptance
 

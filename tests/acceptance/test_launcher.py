@@ -8,7 +8,7 @@ import pytest
 
 from tests.acceptance.harness import Workspace
 from tests.soak import launched
-from tests.soak.failover import JOB, Served
+from tests.soak.served import JOB, Served
 
 pytestmark = pytest.mark.acceptance
 

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,29 +18,22 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 
 from anabranch import crash_points
 from anabranch.config import KafkaSettings
-from anabranch.errors import AnabranchError, ConfigError, FencedError, StateError
+from anabranch.errors import AnabranchError, ConfigError, StateError
 from anabranch.model.hashing import partitions_for
 from anabranch.systems.kafka import markers, transactions
-from anabranch.systems.kafka.clients import librdkafka
 from anabranch.systems.kafka.holder import Holder
 from anabranch.systems.kafka.markers import Marker, Markers
-from anabranch.systems.kafka.system import KafkaSystem
 from anabranch.systems.kafka.transactions import SlotTransaction, SlotWriter, fence
 from anabranch.systems.records import RECORD_SCHEMA
-from anabranch.testing.broker import Cluster
+from tests.broker.slots import AT, PARTITIONS, PATIENCE, Place, fresh_process, marker, read, records, servers, spread
+
+__all__ = ["fresh_process", "servers"]  # fixtures
 
 pytestmark = pytest.mark.integration
-
-AT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
-PARTITIONS = 3
-PATIENCE = 100.0
-SETTLING = 5.0
 
 # A Python worker: writes a batch for each line it reads, and kills itself at a step if it is told to.
 WORKER = """
@@ -48,7 +41,7 @@ import json, os, signal, sys
 from anabranch import crash_points
 from anabranch.config import KafkaSettings
 from anabranch.systems.kafka.transactions import SlotWriter
-from tests.broker.test_kafka_transactions import records, spread
+from tests.broker.slots import records, spread
 for line in sys.stdin:
     told = json.loads(line)
     writer = SlotWriter(KafkaSettings(**told["settings"]), told["job"], told["lane"], "out", told["epoch"])
@@ -64,69 +57,6 @@ for line in sys.stdin:
     except Exception as error:
         print(type(error).__name__, flush=True)
 """
-
-
-class Place:
-    """A topic, and a lane of slots that writes to it, of one test."""
-
-    def __init__(self, servers: str, slots: int = 1, epoch: int = 1, **settings: Any) -> None:
-        self.settings = KafkaSettings(bootstrap_servers=servers, **settings)
-        self.job = f"job-{uuid.uuid4().hex[:8]}"
-        self.lane = f"1-{uuid.uuid4().hex[:8]}"
-        self.topic = f"{self.job}-out"
-        self.slots = range(slots)
-        self.admin = AdminClient(librdkafka(self.settings))
-        self.create(self.topic)
-        self.fence(epoch, new=True)
-
-    def create(self, topic: str, partitions: int = PARTITIONS, **config: str) -> None:
-        self.admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result()
-
-    def writer(self, epoch: int = 1) -> SlotWriter:
-        return SlotWriter(self.settings, self.job, self.lane, "out", epoch)
-
-    def fence(self, epoch: int, *, new: bool = False, closed: bool = False) -> dict[int, Marker]:
-        return fence(self.settings, self.job, self.lane, "out", self.slots, epoch, new=new, closed=closed)
-
-    def markers(self) -> dict[int, Marker | None]:
-        return markers.markers(self.settings, self.job, self.lane, "out", self.slots)
-
-    def write(self, batch: int, values: Iterable[str], slot: int = 0, epoch: int = 1) -> bool:
-        """Write a batch as a Spark task does; whether it was done already."""
-        with self.writer(epoch).open(slot, batch) as transaction:
-            transaction.write(self.topic, *spread(records(values)))
-            transaction.commit()
-            return transaction.done
-
-    def opened(self, batch: int, values: Iterable[str], epoch: int = 1) -> SlotTransaction:
-        """A transaction whose records have reached the broker, and in which nothing else has happened."""
-        transaction = self.writer(epoch).open(0, batch)
-        transaction.write(self.topic, *spread(records(values)))
-        transaction.flush()
-        return transaction
-
-    def seen(self, isolation: str = "read_committed") -> list[str]:
-        return sorted((value or b"").decode() for _, _, value, *_ in read(self.settings, self.topic, isolation))
-
-    def ends(self, isolation: IsolationLevel) -> list[int]:
-        wanted = {TopicPartition(self.topic, number): OffsetSpec.latest() for number in range(PARTITIONS)}
-        found = self.admin.list_offsets(wanted, isolation_level=isolation)
-        return [found[place].result().offset for place in sorted(wanted, key=lambda place: place.partition)]
-
-    @property
-    def held_up(self) -> bool:
-        return self.ends(IsolationLevel.READ_COMMITTED) != self.ends(IsolationLevel.READ_UNCOMMITTED)
-
-
-@pytest.fixture(scope="module")
-def servers(cluster: Cluster) -> str:
-    return cluster.bootstrap_servers
-
-
-@pytest.fixture(autouse=True)
-def _fresh_process() -> Iterator[None]:
-    yield
-    transactions.close()
 
 
 def test_each_record_of_each_slot_is_seen_once(servers: str) -> None:
@@ -280,125 +210,6 @@ def test_a_kept_producer_does_not_wait_for_the_transaction_of_a_dead_worker(serv
     assert place.seen() == ["a", "b"]
 
 
-def test_a_frozen_writer_that_wakes_after_the_fence_stops_for_good(servers: str) -> None:
-    place = Place(servers)
-    place.write(0, ["a"])
-    frozen = place.opened(1, ["never"])
-    assert place.held_up
-    assert place.fence(2)[0].batch == 0
-    assert not place.held_up, "the fence ends open transactions"
-    with pytest.raises(FencedError, match="epoch 2 has taken over"):
-        frozen.commit()
-    with pytest.raises(FencedError, match="epoch 2 has taken over"):
-        place.write(1, ["never"])
-    assert place.markers()[0] == marker(place, 0, batch=0, rows=1, epoch=2)
-    place.write(1, ["b"], epoch=2)
-    assert place.seen() == ["a", "b"]
-
-
-def test_a_frozen_writer_that_goes_on_writing_after_the_fence_stops_for_good(servers: str) -> None:
-    place = Place(servers)
-    frozen = place.opened(0, ["never"])
-    place.fence(2)
-    frozen.write(place.topic, *spread(records(["never 2"])))
-    with pytest.raises(FencedError, match="epoch 2 has taken over"):
-        frozen.commit()
-    place.write(0, ["a"], epoch=2)
-    assert place.seen() == ["a"]
-
-
-def test_a_zombie_that_opens_a_slot_stops_and_the_rightful_writer_recovers(servers: str) -> None:
-    place = Place(servers)
-    place.fence(2)
-    rightful = place.opened(0, ["a"], epoch=2)
-    with pytest.raises(FencedError, match="epoch 2 has taken over"):
-        place.write(0, ["never"], epoch=1)
-    with pytest.raises(AnabranchError, match="another worker took over slot 0") as caught:
-        rightful.commit()
-    assert not isinstance(caught.value, FencedError)
-    assert not place.write(0, ["a"], epoch=2)
-    assert place.seen() == ["a"]
-
-
-def test_a_fence_goes_on_until_its_own_marker_is_committed(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Place(servers)
-    place.write(0, ["a"])
-    zombies: list[Holder] = []
-    read_markers = Markers.read
-
-    def read_and_be_fenced(self: Markers, slots: Iterable[int], timeout: float = 30.0) -> dict[int, Marker | None]:
-        found = read_markers(self, slots, timeout)
-        if len(zombies) < 3:
-            zombies.append(Holder(place.settings, f"{self.group}.0"))
-        return found
-
-    monkeypatch.setattr(Markers, "read", read_and_be_fenced)
-    fenced = place.fence(2)
-    assert len(zombies) == 3
-    monkeypatch.undo()
-    assert place.markers() == fenced == {0: marker(place, 0, batch=0, rows=1, epoch=2, instance=fenced[0].instance)}
-
-
-def test_a_lane_that_was_closed_stays_so(servers: str) -> None:
-    place = Place(servers, slots=2)
-    place.write(0, ["a"])
-    for closed in (True, True, False):
-        assert [each.closed for each in place.fence(2, closed=closed).values()] == [True, True]
-    for epoch in (1, 2, 3):
-        with pytest.raises(FencedError, match="epoch 2 has taken over" if epoch == 1 else "it is closed"):
-            place.write(1, ["never"], epoch=epoch)
-    assert place.seen() == ["a"]
-
-
-def test_a_lane_that_was_closed_may_write_again_once_it_takes_its_slots(servers: str) -> None:
-    """Whoever had opened a slot before is stopped by the closing; what was committed by then is known from it."""
-    place = Place(servers, slots=2)
-    place.write(0, ["a"], slot=1)
-    zombie = place.opened(5, ["never"])
-    its = place.settings, place.job, place.lane, "out", place.slots
-    assert markers.peeked(*its) == 0
-    assert [each.batch for each in fence(*its, 1, new=False, closed=True).values()] == [-1, 0]
-    with pytest.raises(FencedError, match="it is closed"):
-        zombie.commit()
-    with pytest.raises(FencedError, match="it is closed"):
-        place.write(5, ["never"])
-    assert not any(each.closed for each in fence(*its, 1, new=False, opens=True).values())
-    place.write(5, ["b"])
-    assert place.seen() == ["a", "b"]
-
-
-def test_an_older_fence_is_refused(servers: str) -> None:
-    place = Place(servers, epoch=3)
-    with pytest.raises(FencedError, match="epoch 3 has taken over"):
-        place.fence(2)
-    assert place.markers()[0] == marker(place, 0, batch=-1, epoch=3)
-
-
-def test_the_start_of_a_new_lane_may_be_repeated_until_its_first_batch(servers: str) -> None:
-    place = Place(servers, slots=2)
-    place.fence(1, new=True)
-    place.slots = range(3)  # the first start was killed after two of three slots
-    place.fence(2, new=True)
-    place.write(0, ["a"], slot=1, epoch=2)
-    with pytest.raises(StateError, match="is new, but its slot 1 in Kafka holds batch 0"):
-        place.fence(3, new=True)
-    assert sorted(place.fence(3)) == [0, 1, 2]
-
-
-def test_a_lost_marker_is_an_error_and_never_not_done(servers: str) -> None:
-    place = Place(servers)
-    place.write(0, ["a"])
-    group = markers.group_id("anabranch", place.job, place.lane, "out")
-    assert place.admin.delete_consumer_groups([group])[group].result() is None  # as an expiry does
-    assert place.markers() == {0: None}
-    for again in range(2):  # with a kept producer, and without
-        with pytest.raises(StateError, match="has no marker in Kafka"):
-            place.write(again, ["never"])
-    with pytest.raises(StateError, match="has no marker in Kafka"):
-        place.fence(2)
-    assert place.seen("read_uncommitted") == ["a"]
-
-
 def test_a_lane_without_a_topic_of_markers_is_an_error(servers: str) -> None:
     settings = KafkaSettings(bootstrap_servers=servers)
     job = f"job-{uuid.uuid4().hex[:8]}"
@@ -504,24 +315,6 @@ def test_brokers_that_do_not_answer_are_named(monkeypatch: pytest.MonkeyPatch) -
         SlotWriter(KafkaSettings(bootstrap_servers="127.0.0.1:1"), "job", "1-00000000", "out", 1).open(0, 0)
 
 
-def records(values: Iterable[str], keys: Sequence[bytes] | None = None) -> pa.RecordBatch:
-    rows = [{"key": b"k", "value": value.encode(), "headers": None, "timestamp": AT} for value in values]
-    for row, key in zip(rows, keys or [], strict=bool(keys)):
-        row["key"] = key
-    return pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA)
-
-
-def spread(given: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray[Any, Any]]:
-    return given, np.arange(given.num_rows) % PARTITIONS
-
-
-def marker(place: Place, slot: int, **fields: Any) -> Marker:
-    """What a slot's marker should be, whichever producer wrote it."""
-    found = place.markers()[slot]
-    assert found is not None
-    return Marker(**{"lane": place.lane, "epoch": 1, "instance": found.instance, **fields})
-
-
 def changed(found: Marker | None, **fields: Any) -> Marker:
     assert found is not None
     return msgspec.structs.replace(found, **fields)
@@ -534,36 +327,6 @@ def finish(transaction: SlotTransaction, topic: str, given: pa.RecordBatch) -> N
 
 def not_opening(step: str, lane: str, batch: int) -> None:
     assert step != crash_points.OPENING, "the producer was opened again"
-
-
-def read(
-    settings: KafkaSettings, topic: str, isolation: str = "read_committed"
-) -> list[tuple[int, bytes | None, bytes | None, Any, int]]:
-    """All records of a topic up to its end, in the order of partitions and offsets.
-
-    A transaction is committed some time before its markers are in the partitions: they are waited for, as long as it
-    isn't one that the test leaves open.
-    """
-    system, deadline = KafkaSystem(settings), time.monotonic() + SETTLING
-    while system.ends(topic) != system.high_watermarks(topic) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    config = {"group.id": "tests", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
-    config |= {"isolation.level": isolation, "enable.partition.eof": True, "fetch.wait.max.ms": 50}
-    with closing(Consumer(librdkafka(settings) | config)) as consumer:
-        consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-        found, ended, deadline = [], set(), time.monotonic() + PATIENCE
-        while len(ended) < PARTITIONS:
-            assert time.monotonic() < deadline, f"{topic} can't be read to its end"
-            message = consumer.poll(1.0)
-            if message is None:
-                continue
-            if (error := message.error()) is not None:
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                ended.add(message.partition())
-            else:
-                found.append(message)
-    found.sort(key=lambda each: (each.partition(), each.offset()))
-    return [(m.partition(), m.key(), m.value(), m.headers(), m.timestamp()[1]) for m in found]
 
 
 def wait(until: Callable[[], bool]) -> None:

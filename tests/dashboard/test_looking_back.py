@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
@@ -18,7 +19,7 @@ from anabranch.protocol.commands import ScaleRequest
 from anabranch.systems.records import RECORD_SCHEMA
 from anabranch.systems.systems import Systems
 from tests.dashboard.conftest import SLOWEST, Visit, settled
-from tests.dashboard.played import FACTOR, Played
+from tests.dashboard.played import FACTOR, Container, Played
 
 expect.set_options(timeout=SLOWEST)
 BEGIN = datetime(2026, 11, 26, 2, 0, tzinfo=UTC).timestamp()
@@ -111,6 +112,33 @@ def test_a_span_has_the_lanes_that_ran_in_it(tmp_path: Path, visit: Visit) -> No
         assert present.isdisjoint(former)
         page.get_by_label("span").select_option("6 h")
         expect(page.locator("[data-row]")).to_have_count(len(present | former))
+    finally:
+        played.close()
+
+
+def test_days_begin_at_midnight_where_the_reader_is(tmp_path: Path, visit: Visit) -> None:
+    """In a week in which clocks go back; and in UTC once that is chosen."""
+    begin, end = (datetime(2026, *day, tzinfo=UTC) for day in ((10, 28), (11, 4)))
+    clock = Clock()
+    clock.at = begin.timestamp()
+    played = Played(tmp_path, now=clock)
+    try:
+        span = f"from={begin:%Y-%m-%d}T00%3A00%3A00Z&to={end:%Y-%m-%d}T00%3A00%3A00Z"
+        page = visit(f"{played.url}#/jobs/delays/lanes?view=timeline&{span}", timezone_id="America/New_York")
+        for zone, key in (("America/New_York", ""), ("UTC", "u")):
+            expect(page.locator("svg.axis text").first).to_be_visible()
+            if key:
+                page.keyboard.press(key)
+            expect(page.locator("main")).to_contain_text(f"times in {zone}")
+            drawn = page.locator("svg.axis g").evaluate_all(
+                "(all) => all.map((each) => [parseFloat(each.querySelector('line').getAttribute('x1')),"
+                " each.querySelector('text').textContent])"
+            )
+            assert len(drawn) >= 3
+            for place, label in drawn:
+                local = (begin + place / 100 * (end - begin)).astimezone(ZoneInfo(zone))
+                nearest = (local + timedelta(minutes=1)).replace(minute=0, second=0, microsecond=0)
+                assert (nearest.hour, f"{nearest:%m-%d}") == (0, label)
     finally:
         played.close()
 
@@ -218,5 +246,35 @@ def test_what_a_drain_emitted_early_is_shown_and_foretold(tmp_path: Path, visit:
         expect(rows.first).to_contain_text(cut.decode())
         expect(rows.first).to_contain_text("late-flights/0, offset 1")
         assert page.url.endswith("#/jobs/delays/drain?early=1")
+    finally:
+        played.close()
+
+
+def test_a_container_links_to_its_log_whatever_it_says_of_itself(tmp_path: Path, visit: Visit) -> None:
+    links = {
+        "log": "https://logs.example/?q={host}+{pid}",
+        "spark": "http://{host}:4040",
+        "odd": "javascript:alert({pid})",
+    }
+    played = Played(tmp_path, links=links)
+    try:
+        lost = played.containers.pop().me.container
+        played.coordinator.fence(lost, "out of order")
+        for fence in played.coordinator.fences():
+            played.coordinator.fenced(fence.lane)
+        played.containers.append(Container(played.coordinator, "delays", "1", host="evil.example/?x=&y=#z"))
+        page = visit(f"{played.url}#/jobs/delays/containers")
+        row = page.locator(f"[data-row='{played.containers[0].me.container}']")
+        expect(row.get_by_role("link", name="log")).to_have_attribute("href", "https://logs.example/?q=host-0+100")
+        expect(row.get_by_role("link", name="spark")).to_have_attribute("href", "http://host-0:4040")
+        hostile = page.locator(f"[data-row='{played.containers[1].me.container}']").get_by_role("link", name="log")
+        expect(hostile).to_have_attribute("href", "https://logs.example/?q=evil.example%2F%3Fx%3D%26y%3D%23z+101")
+        former = page.locator(f"[data-row='{lost}']").get_by_role("link", name="log")
+        expect(former).to_have_attribute("href", "https://logs.example/?q=host-1+101")  # where one looks for the cause
+        assert hostile.get_attribute("rel") == "noopener noreferrer"
+        expect(page.get_by_role("link", name="odd")).to_have_count(0)
+        lane = next(each for each in played.lanes if each.seat == "0")
+        settled(page, f"#/jobs/delays/lanes/{lane.id}")
+        expect(page.get_by_role("link", name="log")).to_have_attribute("href", "https://logs.example/?q=host-0+100")
     finally:
         played.close()

@@ -298,3 +298,12 @@ class Deployed:
             )
 
         return build
+
+
+def copying(site: Site) -> Deployed:
+    """A job that copies five records."""
+    site.log.create("in", 1)
+    site.put("in", 0, [{"n": n} for n in range(5)], [b"k"] * 5)
+    job = Job("j")
+    job.read("in", key="k string", schema="n int").write("out")
+    return site.deployed(job)

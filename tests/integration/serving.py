@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 from anabranch.container.reconciler import Container
 from anabranch.coordinator.coordinator import Coordinator
@@ -27,3 +28,17 @@ def until(condition: Callable[[], object], seconds: float = 60) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.1)
+
+
+@contextmanager
+def served_by_two(run: Deployed, coordinator: Coordinator, first: Callable[[], object]) -> Iterator[None]:
+    """Two containers serve a job. ``first`` is called before there is the second one."""
+    with ExitStack() as stack:
+        for seat in ("0", "1"):
+            thread = threading.Thread(target=serve, args=(run, coordinator, seat))
+            thread.start()
+            stack.callback(thread.join, 60)
+            stack.callback(coordinator.stop, run.job.name)  # before it is waited for
+            if seat == "0":
+                first()
+        yield

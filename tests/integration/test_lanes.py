@@ -19,7 +19,7 @@ from anabranch.api.stream import Stream
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.errors import GraphError
 from anabranch.systems.embedded import fence
-from tests.integration.harness import Deployed, Site
+from tests.integration.harness import Site, copying
 
 HERE = Path(__file__).name
 
@@ -28,14 +28,6 @@ def line_of(text: str) -> int:
     """The number of the only line of this file that ends in the comment ``# text``."""
     (number,) = [n for n, line in enumerate(Path(__file__).read_text().split("\n"), 1) if line.endswith(f"# {text}")]
     return number
-
-
-def copying(site: Site) -> Deployed:
-    site.log.create("in", 1)
-    site.put("in", 0, [{"n": n} for n in range(5)], [b"k"] * 5)
-    job = Job("j")
-    job.read("in", key="k string", schema="n int").write("out")
-    return site.deployed(job)
 
 
 def numbers(site: Site) -> list[int]:

@@ -15,19 +15,11 @@ from anabranch.container.checkpoint import leftovers
 from anabranch.container.checkpoint.filesystem import Tree
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.spark.query.publishing import Publishing
-from tests.integration.harness import Deployed, Site
+from tests.integration.harness import Deployed, Site, copying
 
 UUID = "85a21cef-2c22-49c8-b909-e9ca04a59a10"
 HEX = UUID.replace("-", "")
 METADATA = json.dumps({"id": UUID})
-
-
-def copying(site: Site) -> Deployed:
-    site.log.create("in", 1)
-    site.put("in", 0, [{"n": n} for n in range(5)], [b"k"] * 5)
-    job = Job("j")
-    job.read("in", key="k string", schema="n int").write("out")
-    return site.deployed(job)
 
 
 def with_folder(site: Site, run: Deployed, files: dict[str, str | None]) -> Path:

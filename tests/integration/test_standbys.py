@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -24,7 +22,7 @@ from anabranch.protocol.status import JobStatus
 from anabranch.systems.systems import Systems
 from tests.integration.counting import counting, counts, expected, feed
 from tests.integration.harness import Deployed, Site
-from tests.integration.serving import serve, until
+from tests.integration.serving import served_by_two, until
 from tests.support.logs import captured
 
 
@@ -202,16 +200,12 @@ def test_a_lane_that_is_parted_goes_on_until_there_are_standbys_and_then_each_ha
     def status() -> JobStatus:
         return coordinator.status("j")
 
-    with ExitStack() as stack, captured() as said:
-        for seat in ("0", "1"):
-            thread = threading.Thread(target=serve, args=(run, coordinator, seat))
-            thread.start()
-            stack.callback(thread.join, 60)
-            stack.callback(coordinator.stop, "j")  # before it is waited for
-            if seat == "0":
-                until(lambda: counts(site) == expected(dict.fromkeys(range(4), 20)))
-                assert status().copies == ()
-                coordinator.scale("j", ScaleRequest(containers=2))
+    def scale() -> None:
+        until(lambda: counts(site) == expected(dict.fromkeys(range(4), 20)))
+        assert status().copies == ()
+        coordinator.scale("j", ScaleRequest(containers=2))
+
+    with captured() as said, served_by_two(run, coordinator, scale):
         for partition in range(4):
             feed(site, partition, 20, 5)
         until(lambda: status().state == "running" and counts(site) == expected(dict.fromkeys(range(4), 25)))

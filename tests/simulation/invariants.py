@@ -10,8 +10,9 @@ from anabranch.model.lane import Lane, LaneState
 
 if TYPE_CHECKING:
     from anabranch.protocol.container import RegistrationResponse
-    from tests.simulation.containers import ContainerProcess, LaneRun
+    from tests.simulation.containers import ContainerProcess
     from tests.simulation.coordinators import CoordinatorProcess
+    from tests.simulation.lane_runs import LaneRun
     from tests.simulation.outputs import Storage
     from tests.simulation.store import Database, MemoryStore
     from tests.simulation.world import World

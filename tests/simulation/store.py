@@ -226,20 +226,7 @@ class MemoryStore:
         job, epoch = registration.job, self.next_epoch(registration.job)
         container = f"{job}:{seat}:{epoch}"
         self._leave(f"{container} has taken its seat", lambda one: one.job == job and one.seat == seat)
-        record = ContainerRecord(
-            id=container,
-            job=job,
-            seat=seat,
-            deployment=registration.deployment,
-            epoch=epoch,
-            execution=registration.execution,
-            host=registration.host,
-            pid=registration.pid,
-            instance=registration.instance,
-            rack=registration.rack,
-            registered_at=at,
-            gone=None,
-        )
+        record = ContainerRecord.of(registration, container, seat, epoch, at)
         self.database.containers[container] = record
         stored = [_replace(lane, epoch=epoch) for lane in changed]
         self._put(stored)

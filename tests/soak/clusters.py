@@ -11,7 +11,7 @@ from typing import Any
 from tests.acceptance.harness import LATE_FROM, Process, Workspace, descendants
 from tests.jobs import JOBS
 from tests.soak import failover
-from tests.soak.failover import Served
+from tests.soak.served import Served
 from tests.support import cluster, jvm
 from tests.support.cluster import Cluster, Daemon
 

@@ -13,8 +13,8 @@ from anabranch.coordinator.store import Store
 from anabranch.errors import NotLeadingError
 from tests.acceptance.harness import INPUT, LATE, TABLE, Flight, Process, Workspace, check_late, flights
 from tests.jobs import JOBS
-from tests.soak.failover import JOB, Served, ended_well
 from tests.soak.scaled import Fed
+from tests.soak.served import JOB, Served, ended_well
 
 STUCK = JOBS / "stuck" / "delays.py"
 COUNT = 2000

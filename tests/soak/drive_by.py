@@ -30,6 +30,7 @@ from anabranch.coordinator.store import Store
 from anabranch.errors import NotFoundError
 from anabranch.protocol.deployment import Program
 from tests.acceptance.harness import Workspace
+from tests.support.connections import accept
 from tests.unit.coordinator.helpers import plan
 
 _SHA = "0" * 64
@@ -208,14 +209,12 @@ class _Switch:
         self._to = port
 
     def lead(self, listener: socket.socket) -> None:
-        while True:
-            try:
-                near, _ = listener.accept()
-            except OSError:
-                return
-            far = socket.create_connection(("127.0.0.1", self._to))
-            for ends in ((near, far), (far, near)):
-                threading.Thread(target=_carry, args=ends, daemon=True).start()
+        accept(listener, self._serve)
+
+    def _serve(self, near: socket.socket) -> None:
+        far = socket.create_connection(("127.0.0.1", self._to))
+        for ends in ((near, far), (far, near)):
+            threading.Thread(target=_carry, args=ends, daemon=True).start()
 
 
 def _carry(source: socket.socket, target: socket.socket) -> None:

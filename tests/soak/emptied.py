@@ -25,8 +25,8 @@ from tests.acceptance.harness import PATIENCE, Process, Workspace, record_batch
 from tests.jobs import JOBS
 from tests.soak import joining
 from tests.soak.drained import has_drained
-from tests.soak.failover import SETTINGS, ended_well
 from tests.soak.joining import Row
+from tests.soak.served import SETTINGS, ended_well
 
 FILE = JOBS / "every.py"
 JOB = "every"

@@ -20,7 +20,7 @@ from anabranch.model.hashing import bucket, partition_for
 from anabranch.testing.broker import Cluster
 from tests.acceptance.harness import PATIENCE, Process, Workspace, record_batch
 from tests.jobs import JOBS
-from tests.soak.failover import SETTINGS, ended_well
+from tests.soak.served import SETTINGS, ended_well
 from tests.support.calm import until_calm
 
 JOB, INPUT, OTHER = "counted", "numbers", "others"

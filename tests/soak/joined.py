@@ -15,7 +15,7 @@ from anabranch.grouping import expansion
 from anabranch.testing.broker import Cluster
 from tests.acceptance.harness import PATIENCE, Workspace, record_batch
 from tests.jobs import JOBS
-from tests.soak.failover import SETTINGS, ended_well
+from tests.soak.served import SETTINGS, ended_well
 from tests.support.calm import until_calm
 
 JOB = "joined"

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from tests.acceptance.harness import INPUT, Workspace, command, flights, start_of
-from tests.soak.failover import JOB, LEASE, Served
+from tests.soak.served import JOB, LEASE, Served
 from tests.support.calm import until_calm
 
 COUNT = 1200

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from anabranch.coordinator.api.client import AWAY, Client
 from anabranch.errors import NotFoundError
 from tests.acceptance.harness import INPUT, JOB, Workspace, flights
-from tests.soak.failover import seat_of
+from tests.soak.served import seat_of
 from tests.support import postgres
 from tests.support.calm import until_calm
 from tests.support.pods import Cluster, Pod

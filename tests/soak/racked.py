@@ -21,7 +21,7 @@ from anabranch.systems.kafka import jars
 from anabranch.testing import broker
 from tests.acceptance.harness import Process, Workspace
 from tests.jobs import JOBS
-from tests.soak.failover import SETTINGS, ended_well, seat_of
+from tests.soak.served import SETTINGS, ended_well, seat_of
 from tests.support import jvm, kafka_peers
 
 JOB, INPUT = "few", "many"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from tests.acceptance.harness import INPUT, Process, Workspace, flights
 from tests.jobs import JOBS
-from tests.soak.failover import JOB, Served, ended_well
+from tests.soak.served import JOB, Served, ended_well
 from tests.support.calm import until_calm
 
 COUNT = 1500

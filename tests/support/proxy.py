@@ -7,6 +7,8 @@ import threading
 from types import TracebackType
 from typing import Self
 
+from tests.support.connections import accept
+
 _PIECE = 65536
 
 
@@ -21,7 +23,7 @@ class Proxy:
         self._open.set()
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._accept, daemon=True).start()
+        threading.Thread(target=accept, args=(self._listener, self._connect), daemon=True).start()
         return self
 
     def __exit__(
@@ -36,14 +38,6 @@ class Proxy:
 
     def heal(self) -> None:
         self._open.set()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._connect, args=(near,), daemon=True).start()
 
     def _connect(self, near: socket.socket) -> None:
         self._open.wait()

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from anabranch import cache_dir
+from tests.support.connections import accept
 from tests.support.paths import ROOT
 
 __all__ = ["BUCKET", "Proxy", "Server", "fetched", "jars", "serving"]
@@ -88,22 +89,14 @@ class Proxy:
         self.port: int = self._listener.getsockname()[1]
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._accept, daemon=True).start()
+        threading.Thread(target=accept, args=(self._listener, self._serve), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._listener.close()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self._listener.accept()
-            except OSError:
-                return
-            near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=self._serve, args=(near,), daemon=True).start()
-
     def _serve(self, near: socket.socket) -> None:
+        near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         far = socket.create_connection(("127.0.0.1", self._to))
         far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         is_lost = threading.Event()

@@ -4,11 +4,12 @@ import { Bar, Empty, Loaded, Moment, Panel, Status, Text } from "../parts/basics
 import { type Column, Table } from "../parts/table";
 import { coordinator, liveOf } from "../data";
 import { count, counted, seconds } from "../format";
-import { isOld, type Resource, second } from "../poll";
+import { isOld, lateness, type Resource } from "../poll";
 import { link } from "../router";
 import { mayChange } from "../session";
 import type { Live, LiveContainer, LiveCopy, Resting } from "../types";
 import { StandBy } from "../parts/frame";
+import { Links } from "../parts/links";
 
 export function Containers({ job }: { job: string }) {
   const live = liveOf(job);
@@ -20,7 +21,7 @@ export function Containers({ job }: { job: string }) {
         {(data) => (
           <>
             {!data.served && <StandBy leader={leader?.leader} />}
-            <Seats job={job} of={live} data={data} lease={leader?.lease ?? 10} />
+            <Seats job={job} of={live} data={data} lease={leader?.lease ?? 10} linked={Object.keys(leader?.links ?? {}).length > 0} />
             <Waiting rows={data.resting} at={data.at} />
             <Copies job={job} rows={data.copies} />
             {leader && <p class="dim">Heartbeats refused because their sender had lost its seat: {count(leader.invalidHeartbeats)}</p>}
@@ -31,7 +32,7 @@ export function Containers({ job }: { job: string }) {
   );
 }
 
-function Seats({ job, of, data, lease }: { job: string; of: Resource<Live>; data: Live; lease: number }) {
+function Seats({ job, of, data, lease, linked }: { job: string; of: Resource<Live>; data: Live; lease: number; linked: boolean }) {
   const current = of.heard.value > 0 && !isOld(of);
   const columns: Column<LiveContainer>[] = [
     { id: "seat", title: "seat", cell: (row) => <Text of={row.seat} />, by: (row) => row.seat },
@@ -42,6 +43,7 @@ function Seats({ job, of, data, lease }: { job: string; of: Resource<Live>; data
     { id: "lanes", title: "lanes", number: true, cell: (row) => <a href={link(["jobs", job, "lanes"], { seat: row.seat })}>{count(row.lanes)}</a>, by: (row) => row.lanes },
     { id: "host", title: "host", cell: (row) => <Text of={`${row.host} (pid ${row.pid})`} />, by: (row) => row.host },
     { id: "rack", title: "rack", cell: (row) => <Text of={row.rack} />, by: (row) => row.rack },
+    ...(linked ? [{ id: "links", title: "see", cell: (row: LiveContainer) => <Links job={job} of={row} /> }] : []),
     ...(mayChange() ? [{ id: "fence", title: "take its seat", cell: (row: LiveContainer) => (row.gone === null ? <a href={link(["jobs", job, "changes", "new"], { kind: "fence", container: row.id })}>fence…</a> : "") }] : []),
     { id: "gone", title: "why lost", wide: true, cell: (row) => (row.gone === null ? "" : <Text of={row.gone} />) },
     { id: "since", title: "registered", cell: (row) => (row.registered === null ? "–" : <Moment ms={row.registered * 1000} />), by: (row) => row.registered },
@@ -62,14 +64,14 @@ function Seats({ job, of, data, lease }: { job: string; of: Resource<Live>; data
   );
 }
 
-/** Seconds since the coordinator said what is shown; null: that doesn't count any more. */
+/** Seconds since the coordinator should have said something new; null: what it said doesn't count any more. */
 function elapsed(live: Resource<Live>): number | null {
-  return live.heard.value === 0 || isOld(live) ? null : Math.max(0, second.value - live.heard.value) / 1000;
+  return live.heard.peek() === 0 || isOld(live) ? null : lateness(live);
 }
 
 function Beat({ heard, at, live }: { heard: number | null; at: number; live: Resource<Live> }) {
   const since = elapsed(live);
-  return <>{heard === null || since === null ? "–" : `${seconds(Math.max(0, at - heard + since))} ago`}</>;
+  return <span class="ticking">{heard === null || since === null ? "–" : `${seconds(Math.max(0, at - heard + since))} ago`}</span>;
 }
 
 /** It runs down by the coordinator's seconds, and only while the page hears of the coordinator. */
@@ -80,7 +82,7 @@ function Lease({ of, whole, live }: { of: LiveContainer; whole: number; live: Re
   const left = Math.max(0, of.lease - since);
   return (
     <>
-      <Bar part={left / whole} label={`${left.toFixed(1)} of ${whole} s left`} /> <span class="dim small">{left.toFixed(0)} s</span>
+      <Bar part={left / whole} label={`${left.toFixed(1)} of ${whole} s left`} /> <span class="dim small ticking">{left.toFixed(0)} s</span>
     </>
   );
 }

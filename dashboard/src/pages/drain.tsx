@@ -2,7 +2,7 @@
 
 import { Bar, Command, Empty, Loaded, Panel, Status, Text } from "../parts/basics";
 import { jobPath, liveOf } from "../data";
-import { count, percent } from "../format";
+import { count, inOrder, percent } from "../format";
 import { PERIOD, useResource } from "../poll";
 import { link, route, setQuery } from "../router";
 import { mayChange } from "../session";
@@ -33,7 +33,7 @@ export function stagesOf(lanes: Row[], drain: DrainProgress): Stage[] {
     of.windows += report?.windows ?? 0;
     stages.set(lane.stage, of);
   }
-  return [...stages.values()].sort((one, other) => one.stage.localeCompare(other.stage, "en", { numeric: true }));
+  return [...stages.values()].sort((one, other) => inOrder(one.stage, other.stage));
 }
 
 function left(report: LaneReport, until: DrainProgress["ends"]): number {

@@ -3,11 +3,12 @@
 import { Bar, BothZones, Command, Empty, Facts, Loaded, Moment, Panel, Status, Text } from "../parts/basics";
 import { type Column, Table } from "../parts/table";
 import { jobPath, liveOf } from "../data";
-import { brief, count, counted, percent, rate, seconds } from "../format";
+import { brief, count, counted, inOrder, percent, rate, seconds } from "../format";
 import { useResource } from "../poll";
 import { link, route, setQuery } from "../router";
+import { Links } from "../parts/links";
 import { Timeline } from "./timeline";
-import type { JobEvent, JobStatus, Lane, LiveLane } from "../types";
+import type { JobEvent, JobStatus, Lane, LiveContainer, LiveLane } from "../types";
 
 /** `troubled`: whether any lane has an error to show. */
 const columns = (job: string, troubled: boolean): Column<LiveLane>[] => [
@@ -74,7 +75,7 @@ function Now({ job, stage, state, seat }: { job: string; stage: string; state: s
 }
 
 export function Choice({ name, value, values }: { name: string; value: string; values: string[] }) {
-  const all = [...new Set(values)].sort((one, other) => one.localeCompare(other, "en", { numeric: true }));
+  const all = [...new Set(values)].sort(inOrder);
   return (
     <label>
       {name}{" "}
@@ -169,7 +170,7 @@ export function LaneDetail({ job, id }: { job: string; id: string }) {
       <p>
         <a href={link(["jobs", job, "lanes"])}>all lanes</a>
       </p>
-      {now && <Present of={now} />}
+      {now && <Present job={job} of={now} by={live.data.value?.containers.find((each) => each.seat === now.seat && each.gone === null)} />}
       {report && (
         <Panel title="Positions">
           <Table
@@ -199,9 +200,14 @@ export function LaneDetail({ job, id }: { job: string; id: string }) {
   );
 }
 
-function Present({ of }: { of: LiveLane }) {
+function Present({ job, of, by }: { job: string; of: LiveLane; by: LiveContainer | undefined }) {
   return (
     <>
+      {by && (
+        <p>
+          in <a href={link(["jobs", job, "containers"], { find: by.id })}><Text of={by.id} /></a> <Links job={job} of={by} />
+        </p>
+      )}
       {(of.error || of.trouble) && (
         <div class="problem">
           <Status of={of.error ? "failed" : "attention"} /> <Text of={of.error || of.trouble} />

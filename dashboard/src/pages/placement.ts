@@ -1,5 +1,6 @@
 // Who has what: the job model by partition and seat. Pure, so that tests and drawing share it.
 
+import { inOrder as byName } from "../format";
 import type { JobModel, StageMoves } from "../types";
 
 export interface Seat {
@@ -50,8 +51,8 @@ export function whole(task: string): string {
 
 /** By rack and then by number, so that the containers of a rack stand together. */
 export function inOrder(one: Seat, other: Seat): number {
-  const racks = (one.rack ?? "\uffff").localeCompare(other.rack ?? "\uffff");
-  return racks || one.seat.localeCompare(other.seat, "en", { numeric: true });
+  const racks = one.rack === null || other.rack === null ? Number(one.rack === null) - Number(other.rack === null) : byName(one.rack, other.rack);
+  return racks || byName(one.seat, other.seat);
 }
 
 export function placement(model: JobModel, stage: string, racks: Map<string, string | null>): Placement {

@@ -4,7 +4,7 @@ import { Loaded, Moment, Panel, Status, Text } from "../parts/basics";
 import { Axis, type Mark, Runs } from "../parts/bars";
 import { Table } from "../parts/table";
 import { jobPath, liveOf } from "../data";
-import { count, counted, moment } from "../format";
+import { count, counted, moment, zoneName } from "../format";
 import { since } from "../parts/plots";
 import { useResource } from "../poll";
 import { link, route, setQuery } from "../router";
@@ -47,7 +47,7 @@ export function Timeline({ job }: { job: string }) {
   const changes = useResource<{ changes: Change[] }>(jobPath(job, "/changes?limit=200"), 30_000);
   const fixed = Boolean(query.from ?? query.to);
   return (
-    <Panel title="Lanes through time" note="each process that ran a lane is a bar">
+    <Panel title="Lanes through time" note={`each process that ran a lane is a bar · times in ${zoneName()}`}>
       <div class="tools">
         <label>
           span{" "}

@@ -1,6 +1,6 @@
 // Bars along an axis of time, in the cells of a table: the axis is in its heading.
 
-import { moment } from "../format";
+import { moment, offsetMinutes } from "../format";
 import { link } from "../router";
 import type { Change } from "../types";
 
@@ -22,11 +22,16 @@ export function place(at: number, [from, to]: Span): number {
   return Math.max(0, Math.min(100, (100 * (at - from)) / Math.max(1e-9, to - from)));
 }
 
-/** Round moments of the axis, few enough to be read. */
+/** Moments of the axis that are round in the zone of the page, few enough to be read. */
 export function ticks([from, to]: Span): number[] {
-  const step = STEPS.find((each) => (to - from) / each <= MOST_TICKS) ?? Math.ceil((to - from) / MOST_TICKS);
-  const first = Math.ceil(from / step) * step;
-  return Array.from({ length: Math.max(0, Math.floor((to - first) / step) + 1) }, (_, at) => first + at * step);
+  const step = STEPS.find((each) => (to - from) / each <= MOST_TICKS) ?? Math.ceil((to - from) / MOST_TICKS / 86_400) * 86_400;
+  const ahead = (at: number) => 60 * offsetMinutes(at * 1_000);
+  const found: number[] = [];
+  for (let local = Math.ceil((from + ahead(from)) / step) * step; ; local += step) {
+    const at = local - ahead(local - ahead(from)); // clocks may have changed since
+    if (at > to) return found;
+    if (at >= from) found.push(at);
+  }
 }
 
 export function Axis({ span, changes, job }: { span: Span; changes: Change[]; job: string }) {

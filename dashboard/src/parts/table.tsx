@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { count, counted } from "../format";
+import { count, counted, inOrder } from "../format";
 import { route, setQuery } from "../router";
 import { Empty } from "./basics";
 
@@ -35,7 +35,7 @@ interface Props<R> {
 }
 
 const ROW = 32;
-const MOST_WHOLE = 120;
+const MOST_WHOLE = 60;
 const OVER = 12;
 
 export function Table<R>(props: Props<R>) {
@@ -153,7 +153,7 @@ function compare(one: Value, other: Value, down: boolean): number {
   const order =
     typeof one === "number" && typeof other === "number"
       ? one - other
-      : String(one).localeCompare(String(other), "en", { numeric: true });
+      : inOrder(String(one), String(other));
   return down ? -order : order;
 }
 

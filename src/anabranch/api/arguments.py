@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -92,6 +92,28 @@ def aggregation(by: str | list[str] | None, aggregates: Mapping[str, str]) -> di
     return {"by": columns, "aggregates": {name: sql("agg", each) for name, each in aggregates.items()}}
 
 
+def check_how(kind: str, how: object) -> None:
+    """Raises GraphError for a kind of join that there isn't."""
+    if how not in ("inner", "left"):
+        raise GraphError(f"{kind} at {caller()} has how={how!r}", 'use how="inner" or how="left"')
+
+
+def distance(within: str) -> int:
+    """How far apart the event times of joined rows may be, in milliseconds."""
+    try:
+        return durations.parse(within)
+    except ValueError as error:
+        raise GraphError(f"join at {caller()}: within {error}", 'write within="10 minutes"') from None
+
+
+def joined_columns(on: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
+    """The columns of a stream that equal those of a table."""
+    columns = {on: on} if isinstance(on, str) else dict(on) if isinstance(on, Mapping) else {c: c for c in on}
+    if not columns:
+        raise GraphError(f"join_table at {caller()} names no column", 'write join_table(..., on="dest")')
+    return columns
+
+
 def joined_table(
     table: str | Table | Callable[[Any], Any], format: str | None, schema: str | None
 ) -> tuple[dict[str, Any], Callable[..., Any] | None]:
@@ -137,6 +159,11 @@ def processor(given: object, timers: str | None) -> Processor:
     return given
 
 
+def declared(processor: Processor) -> dict[str, dict[str, str]]:
+    """The states of a processor, as they stand in the graph."""
+    return {name: each.declared for name, each in processor.states().items()}
+
+
 def row_limit(n: object) -> int:
     """How many rows of each key pass: a count that fits the state in which they are counted."""
     if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= _MOST_ROWS:
@@ -144,6 +171,19 @@ def row_limit(n: object) -> int:
             f"limit_per_key at {caller()} has n={n!r}", "give a whole number of rows from 1 on, as in limit_per_key(3)"
         )
     return int(n)
+
+
+def check_partition_by(columns: Sequence[str], via: object, partitions: int | None) -> None:
+    """Raises GraphError for columns, a way or a partition count that can't be."""
+    if not columns:
+        raise GraphError(f"partition_by at {caller()} names no column", 'write partition_by("dest")')
+    if via not in ("stream", "spark"):
+        raise GraphError(f"partition_by at {caller()} has via={via!r}", 'use via="stream" or via="spark"')
+    if partitions is not None and (via == "spark" or partitions < 1):
+        raise GraphError(
+            f"partition_by at {caller()} has partitions={partitions}",
+            'give a number from 1 on, and only with via="stream"',
+        )
 
 
 def check_window(window: object, time: str, on_late: str) -> None:

@@ -24,6 +24,14 @@ class GraphBuilder:
         """All operators so far, as plain data."""
         return Graph(job=self.job, nodes=tuple(self._nodes))
 
+    def check_shared(self, kind: str, other: GraphBuilder) -> None:
+        """Raises GraphError if an operator of this job is given a stream of another one."""
+        if other is not self:
+            raise GraphError(
+                f"{kind} at {caller()} takes streams of two jobs: {self.job!r} and {other.job!r}",
+                f"{kind} streams of one job; a stream of another job is read by name",
+            )
+
     def add(
         self,
         kind: str,

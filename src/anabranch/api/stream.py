@@ -13,7 +13,6 @@ from anabranch.api.processor import Processor
 from anabranch.api.table import Table
 from anabranch.api.windowed import Windowed
 from anabranch.errors import GraphError
-from anabranch.event_time import durations
 from anabranch.event_time.windows import Window
 from anabranch.model.graph import Node
 
@@ -136,11 +135,7 @@ class Stream:
         Example: ``domestic.merge(international).write("all-flights")``.
         """
         for other in others:
-            if other._builder is not self._builder:
-                raise GraphError(
-                    f"merge at {caller()} takes streams of two jobs: {self._builder.job!r} and {other._builder.job!r}",
-                    "merge streams of one job; a stream of another job is read by name",
-                )
+            self._builder.check_shared("merge", other._builder)
         if not others:
             raise GraphError(f"merge at {caller()} has nothing to merge with", "pass at least one stream")
         inputs = tuple(stream._node.id for stream in (self, *others))
@@ -176,18 +171,9 @@ class Stream:
                 f"join at {caller()} was given {other!r}, not a stream of the job",
                 'write a.join(b, within="10 minutes"), with b = job.read(...)',
             )
-        if other._builder is not self._builder:
-            raise GraphError(
-                f"join at {caller()} takes streams of two jobs: {self._builder.job!r} and {other._builder.job!r}",
-                "join streams of one job; a stream of another job is read by name",
-            )
-        if how not in ("inner", "left"):
-            raise GraphError(f"join at {caller()} has how={how!r}", 'use how="inner" or how="left"')
-        try:
-            length = durations.parse(within)
-        except ValueError as error:
-            raise GraphError(f"join at {caller()}: within {error}", 'write within="10 minutes"') from None
-        args = {"within": length, "how": how, "prefix": prefix}
+        self._builder.check_shared("join", other._builder)
+        arguments.check_how("join", how)
+        args = {"within": arguments.distance(within), "how": how, "prefix": prefix}
         return Stream(self._builder, self._builder.add("join", (self._node.id, other._node.id), args, name, "join"))
 
     def join_table(
@@ -220,11 +206,8 @@ class Stream:
 
         Example: ``flights.join_table("airports.csv", on={"dest": "iata"}, how="left", refresh="10 minutes")``.
         """
-        columns = {on: on} if isinstance(on, str) else dict(on) if isinstance(on, Mapping) else {c: c for c in on}
-        if not columns:
-            raise GraphError(f"join_table at {caller()} names no column", 'write join_table(..., on="dest")')
-        if how not in ("inner", "left"):
-            raise GraphError(f"join_table at {caller()} has how={how!r}", 'use how="inner" or how="left"')
+        columns = arguments.joined_columns(on)
+        arguments.check_how("join_table", how)
         args = {"on": columns, "how": how, "prefix": prefix, "refresh": arguments.refresh_interval(refresh)}
         read, function = arguments.joined_table(table, format, schema)
         return self._then("join_table", {**args, **read}, name, function)
@@ -248,15 +231,7 @@ class Stream:
 
         Example: ``flights.partition_by("dest").agg(flights="count(*)").write("flights-by-destination")``.
         """
-        if not columns:
-            raise GraphError(f"partition_by at {caller()} names no column", 'write partition_by("dest")')
-        if via not in ("stream", "spark"):
-            raise GraphError(f"partition_by at {caller()} has via={via!r}", 'use via="stream" or via="spark"')
-        if partitions is not None and (via == "spark" or partitions < 1):
-            raise GraphError(
-                f"partition_by at {caller()} has partitions={partitions}",
-                'give a number from 1 on, and only with via="stream"',
-            )
+        arguments.check_partition_by(columns, via, partitions)
         args = {"columns": list(columns), "via": via, "partitions": partitions}
         return self._then("partition_by", args, name, derived="by-" + "-".join(columns))
 
@@ -328,7 +303,7 @@ class Stream:
             name: the operator's name, which owns its state.
         """
         processor = arguments.processor(processor, timers)
-        args = {"schema": schema, "timers": timers, "state": _declared(processor)}
+        args = {"schema": schema, "timers": timers, "state": arguments.declared(processor)}
         return self._then("process", args, name, processor)
 
     def limit_per_key(self, n: int, *, name: str | None = None) -> Stream:
@@ -345,7 +320,7 @@ class Stream:
         """
         limit = arguments.row_limit(n)
         processor = FirstRows(limit)
-        args = {"limit_per_key": limit, "state": _declared(processor)}
+        args = {"limit_per_key": limit, "state": arguments.declared(processor)}
         return self._then("process", args, name, processor, derived="limit-per-key")
 
     def write(self, stream: str, *, key: str | None = None, name: str | None = None) -> None:
@@ -390,8 +365,3 @@ class Stream:
     ) -> Stream:
         derived = derived if derived is not None else kind.replace("_", "-")
         return Stream(self._builder, self._builder.add(kind, (self._node.id,), args, name, derived, function))
-
-
-def _declared(processor: Processor) -> dict[str, dict[str, str]]:
-    """The states of a processor, as they stand in the graph."""
-    return {name: each.declared for name, each in processor.states().items()}

@@ -42,6 +42,12 @@ def place(
     groups = _groups(ordered)
     pieces = list(groups.values())
     staying = _staying(sizes, pieces, homes)
+    if len(staying) == len(ordered) and _consumption(groups, staying) == 1.0:
+        return {task.name: staying[task.name] for task in ordered}  # nothing is better, and nothing else as good
+    if homes and len(pieces) == len(ordered) and _is_uniform(groups):
+        # Each partition is read in one container wherever its task is, so only the moves count.
+        best = _filled(sizes, [group[0] for group in pieces], staying)
+        return {task.name: best[task.name] for task in ordered}
 
     def cost(placement: Mapping[str, str]) -> tuple[float, int]:
         moved = sum(placement[task] != seat for task, seat in homes.items())
@@ -118,6 +124,14 @@ def _staying(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: M
         staying.update((task, seat) for task in piece[: room[seat]])
         room[seat] -= min(len(piece), room[seat])
     return staying
+
+
+def _filled(sizes: Mapping[str, int], tasks: Iterable[str], staying: Mapping[str, str]) -> dict[str, str]:
+    """No task moves that may stay; others fill the gaps, the narrowest first."""
+    room = Counter(sizes)
+    room.subtract(staying.values())
+    gaps = (seat for seat in sorted(sizes, key=room.__getitem__) for _ in range(room[seat]))
+    return {task: staying[task] if task in staying else next(gaps) for task in tasks}
 
 
 def _patched(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], staying: Mapping[str, str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from anabranch.assignment.racks.matrix import Matrix
 from anabranch.assignment.racks.problem import Answer, Problem
 from anabranch.cli import connect, haste, options, output, progress, scale, tables
 from anabranch.cli import traffic as pictures
+from anabranch.cli.change_options import ChangeOptions, with_change_options
 from anabranch.errors import NotFoundError, UsageError
 from anabranch.protocol.commands import AssignRequest, ScaleResult
 
@@ -64,30 +65,28 @@ def solve(
 
 
 @app.command("apply")
+@with_change_options
 def apply(
     job: options.Job,
-    timeout: options.Timeout = 300.0,
-    now: haste.Now = False,
-    detach: options.Detach = False,
-    config: options.Config = None,
-    json: options.Json = False,
+    *,
+    chosen: ChangeOptions,
 ) -> None:
     """Move a running job's tasks to where the present racks suggest, and wait for it.
 
     Ctrl-C ends only the waiting. `plan assign JOB` shows it first.
     """
-    with connect.client(configuration.load(config).coordinator, job) as client:
-        told = client.assign(job, wished(now=now))
+    with connect.client(configuration.load(chosen.config).coordinator, job) as client:
+        told = client.assign(job, wished(now=chosen.now))
         if told.why_not:
             progress.say(f"tasks are placed without racks: {told.why_not}")
         said = f"generation {told.generation}"
         if told.lanes:
             progress.say(f"job {job}: {told.moved} task(s) get another container{_saved(told)}")
-            haste.said(now)
-            said += scale.followed(client, job, told, None if detach else timeout)
+            haste.said(chosen.now)
+            said += scale.followed(client, job, told, chosen.patience)
         else:
             said += ": all tasks are where they should be"
-    scale.tell(job, told, said, json)
+    scale.tell(job, told, said, chosen.json)
 
 
 @app.command()

@@ -79,7 +79,7 @@ def coordinator(
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
-    served = Coordinator(store, lease=lease, grace=grace, retain=Retain.of(settings))
+    served = Coordinator(store, lease=lease, grace=grace, retain=Retain.of(settings), links=settings.links)
     election = Election(store, reached, boottime, lease, grace)
     local = (launcher or settings.launcher) == "local"
     launches = launcher_of(settings, settings.url or reached, config) if local else None

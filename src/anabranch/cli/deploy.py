@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from anabranch.cli import connect, drain, haste, options, output, progress, scale, start
+from anabranch.cli.change_options import ChangeOptions, with_change_options
 from anabranch.config import Settings
 from anabranch.coordinator.api.client import Client
 from anabranch.errors import ConflictError, UsageError
@@ -23,6 +24,7 @@ from anabranch.planning import stages
 from anabranch.protocol.deployment import DeployRequest, DeployResult
 
 
+@with_change_options
 def deploy(
     job: Annotated[Path, typer.Argument(help="The job file.")],
     coordinator: options.Url = None,
@@ -34,29 +36,26 @@ def deploy(
     drop_state: Annotated[
         list[str] | None, typer.Option(help="An operator that the new version lacks, and whose state may be dropped.")
     ] = None,
-    config: options.Config = None,
-    timeout: options.Timeout = 300.0,
-    now: haste.Now = False,
-    detach: options.Detach = False,
-    json: options.Json = False,
+    *,
+    chosen: ChangeOptions,
 ) -> None:
     """Replace the running version of a job by another one, and wait for it. Ctrl-C ends only the waiting."""
-    settings = preparation.settings_of(job, config)
+    settings = preparation.settings_of(job, chosen.config)
     file = loading.load(job)
     with connect.at(settings, coordinator) as client:
         if drained:
-            if detach:
+            if chosen.detach:
                 raise UsageError("deploy --drain waits for the drain", "leave --detach out")
-            _after_drain(client, file, settings, up_to, timeout, reset_state)
+            _after_drain(client, file, settings, up_to, chosen.timeout, reset_state)
             return
         prepared = planned(client, file, settings)
         dropped = tuple(drop_state or ())
         client.deploy(file.graph.job, wished(client, prepared, settings, dropped, dry=True))
         for warning in prepared.plan.warnings:
             progress.say(f"warning: {warning}")
-        told = client.deploy(file.graph.job, wished(client, prepared, settings, dropped, now=now))
-        haste.said(now)
-        follow(client, file.graph.job, told, None if detach else timeout, json)
+        told = client.deploy(file.graph.job, wished(client, prepared, settings, dropped, now=chosen.now))
+        haste.said(chosen.now)
+        follow(client, file.graph.job, told, chosen.patience, chosen.json)
 
 
 def _after_drain(

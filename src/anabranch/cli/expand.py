@@ -7,31 +7,30 @@ from collections.abc import Mapping
 
 from anabranch import config as configuration
 from anabranch.cli import connect, haste, options, progress, scale
+from anabranch.cli.change_options import ChangeOptions, with_change_options
 from anabranch.protocol.commands import ExpandRequest
 
 
+@with_change_options
 def expand(
     job: options.Job,
-    timeout: options.Timeout = 300.0,
-    now: haste.Now = False,
-    detach: options.Detach = False,
-    config: options.Config = None,
-    json: options.Json = False,
+    *,
+    chosen: ChangeOptions,
 ) -> None:
     """Adapt a running job to partitions that were added to its inputs, and wait for it. Ctrl-C ends only the waiting.
 
     The coordinator checks for this on its own, every [job] expansion_check.
     """
-    with connect.client(configuration.load(config).coordinator, job) as client:
-        told = client.expand(job, wished(now=now))
+    with connect.client(configuration.load(chosen.config).coordinator, job) as client:
+        told = client.expand(job, wished(now=chosen.now))
         said = f"generation {told.generation}"
         if told.partitions:
             progress.say(f"job {job}: {listed(told.partitions)}")
-            haste.said(now)
-            said += scale.followed(client, job, told, None if detach else timeout)
+            haste.said(chosen.now)
+            said += scale.followed(client, job, told, chosen.patience)
         else:
             said += ": it has all partitions of its inputs already"
-    scale.tell(job, told, said, json)
+    scale.tell(job, told, said, chosen.json)
 
 
 def wished(dry: bool = False, now: bool = False) -> ExpandRequest:

@@ -30,8 +30,7 @@ from anabranch.coordinator.api.client import Client
 from anabranch.errors import UsageError
 from anabranch.launch import loading, preparation
 from anabranch.planning.plan import Plan
-from anabranch.protocol.commands import RewindResult, ScaleResult
-from anabranch.protocol.deployment import DeployResult
+from anabranch.protocol.commands import ChangeResult, RewindResult, ScaleResult
 from anabranch.protocol.status import JobStatus
 
 _SCALE, _REWIND, _EXPAND, _ASSIGN, _DRAIN, _DEPLOY = "scale", "rewind", "expand", "assign", "drain", "deploy"
@@ -262,7 +261,7 @@ def _deploy(running: str | None, asked: _PlanOptions) -> None:
     console.print(f"output pauses for about {told.pause:.1f} s, and as long as its containers take to be there")
 
 
-def _print_lanes(console: Console, change: ScaleResult | RewindResult | DeployResult, status: JobStatus) -> None:
+def _print_lanes(console: Console, change: ChangeResult, status: JobStatus) -> None:
     reports = {each.lane.id: each.report for each in status.lanes}
     closed = Table(title="lanes that are closed", title_justify="left")
     for column in ("lane", "stage", "container", "runs", "tasks", "last batch took"):

@@ -11,6 +11,7 @@ import typer
 
 from anabranch import config as configuration
 from anabranch.cli import connect, haste, options, scale
+from anabranch.cli.change_options import ChangeOptions, with_change_options
 from anabranch.errors import NotFoundError, UsageError
 from anabranch.protocol.commands import RewindRequest, StateHandling
 
@@ -20,26 +21,24 @@ _SUFFIX = ".json"
 _EXAMPLE = 'it holds offsets by SSP: {"kafka/flights/0": 120}'
 
 
+@with_change_options
 def rewind(
     job: options.Job,
     to: Annotated[str, typer.Option(help="earliest, a time such as 2026-11-22T10:00:00Z, or a JSON file.")],
     state: Annotated[
         str | None, typer.Option(help="What happens to state: keep or clear. Required if there is any.")
     ] = None,
-    timeout: options.Timeout = 300.0,
-    now: haste.Now = False,
-    detach: options.Detach = False,
-    config: options.Config = None,
-    json: options.Json = False,
+    *,
+    chosen: ChangeOptions,
 ) -> None:
     """Make a running job read its streams again, and wait until it does. Ctrl-C ends only the waiting."""
-    wish = msgspec.structs.replace(wished(to, state), now=now)
-    with connect.client(configuration.load(config).coordinator, job) as client:
+    wish = msgspec.structs.replace(wished(to, state), now=chosen.now)
+    with connect.client(configuration.load(chosen.config).coordinator, job) as client:
         rewound = client.rewind(job, wish)
-        haste.said(now)
+        haste.said(chosen.now)
         told = f"rewound to {to}, generation {rewound.generation}"
-        told += scale.followed(client, job, rewound, None if detach else timeout)
-    scale.tell(job, rewound, told, json)
+        told += scale.followed(client, job, rewound, chosen.patience)
+    scale.tell(job, rewound, told, chosen.json)
 
 
 def wished(to: str, state: str | None, dry: bool = False) -> RewindRequest:

@@ -9,24 +9,23 @@ import typer
 
 from anabranch import config as configuration
 from anabranch.cli import connect, deploy, haste, options
+from anabranch.cli.change_options import ChangeOptions, with_change_options
 from anabranch.protocol.deployment import RollbackRequest
 
 
+@with_change_options
 def rollback(
     job: options.Job,
     coordinator: options.Url = None,
     drop_state: Annotated[
         list[str] | None, typer.Option(help="An operator of the present version only, whose state may be dropped.")
     ] = None,
-    config: options.Config = None,
-    timeout: options.Timeout = 300.0,
-    now: haste.Now = False,
-    detach: options.Detach = False,
-    json: options.Json = False,
+    *,
+    chosen: ChangeOptions,
 ) -> None:
     """Go back to the version before the present one, and wait for it. Ctrl-C ends only the waiting."""
-    with connect.at(configuration.load(config), coordinator) as client:
-        wish = RollbackRequest(drop_state=tuple(drop_state or ()), request=uuid.uuid4().hex, now=now)
+    with connect.at(configuration.load(chosen.config), coordinator) as client:
+        wish = RollbackRequest(drop_state=tuple(drop_state or ()), request=uuid.uuid4().hex, now=chosen.now)
         told = client.rollback(job, wish)
-        haste.said(now)
-        deploy.follow(client, job, told, None if detach else timeout, json)
+        haste.said(chosen.now)
+        deploy.follow(client, job, told, chosen.patience, chosen.json)

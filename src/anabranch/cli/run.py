@@ -97,7 +97,8 @@ def execute(
     plan, drained = _planned(file, settings, reset_state)
     with endpoint.RunLock(store_url, name), ExitStack() as served:
         store = Store(store_url)
-        coordinator = Coordinator(store, systems=Systems(settings, name), retain=Retain.of(settings.coordinator))
+        retain, links = Retain.of(settings.coordinator), settings.coordinator.links
+        coordinator = Coordinator(store, systems=Systems(settings, name), retain=retain, links=links)
         new, formats = _checked(file, settings, plan, coordinator, drained)
         from anabranch.container import executors
         from anabranch.spark.session import session

@@ -9,37 +9,36 @@ import typer
 
 from anabranch import config as configuration
 from anabranch.cli import connect, haste, options, output, progress
+from anabranch.cli.change_options import ChangeOptions, with_change_options
 from anabranch.coordinator.api.client import AWAY, Client
 from anabranch.deadlines import wait_until
 from anabranch.errors import ConflictError, JobFailedError, OutOfTimeError, UsageError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import LaneState
-from anabranch.protocol.commands import RewindResult, ScaleRequest, ScaleResult
+from anabranch.protocol.commands import ChangeResult, RewindResult, ScaleRequest, ScaleResult
 from anabranch.protocol.status import JobStatus
 
 _POLL = 0.2
 
 
+@with_change_options
 def scale(
     job: options.Job,
     factor: Annotated[int | None, typer.Option(help="How many key buckets each partition is divided into.")] = None,
     containers: Annotated[int | None, typer.Option(help="How many containers it runs in.")] = None,
-    timeout: options.Timeout = 300.0,
-    now: haste.Now = False,
-    detach: options.Detach = False,
-    config: options.Config = None,
-    json: options.Json = False,
+    *,
+    chosen: ChangeOptions,
 ) -> None:
     """Change a running job's factor or containers, and wait for it. Ctrl-C ends only the waiting."""
-    with connect.client(configuration.load(config).coordinator, job) as client:
-        scaled = client.scale(job, wished(factor, containers, now=now))
-        haste.said(now)
+    with connect.client(configuration.load(chosen.config).coordinator, job) as client:
+        scaled = client.scale(job, wished(factor, containers, now=chosen.now))
+        haste.said(chosen.now)
         told = f"factor {scaled.factor}, {scaled.containers} container(s), generation {scaled.generation}"
         if scaled.closing:
-            told += followed(client, job, scaled, None if detach else timeout)
+            told += followed(client, job, scaled, chosen.patience)
         else:
             told += " already"
-    tell(job, scaled, told, json)
+    tell(job, scaled, told, chosen.json)
 
 
 def followed(client: Client, job: str, change: ScaleResult | RewindResult, timeout: float | None) -> str:
@@ -57,7 +56,7 @@ def followed(client: Client, job: str, change: ScaleResult | RewindResult, timeo
     return "; all its lanes run"
 
 
-def tell(job: str, change: ScaleResult | RewindResult, said: str, json: bool) -> None:
+def tell(job: str, change: ChangeResult, said: str, json: bool) -> None:
     """Print the result of a requested change."""
     if json:
         output.as_json(change)

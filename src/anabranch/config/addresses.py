@@ -8,9 +8,12 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-__all__ = ["LAST_PORT", "check_urls", "host_and_port"]
+__all__ = ["LAST_PORT", "LINKED", "check_link", "check_urls", "host_and_port"]
 
 LAST_PORT = 65_535
+LINKED = ("job", "container", "seat", "host", "pid", "rack")
+"""What a link may have in braces."""
+_IN_BRACES = re.compile(r"\{([^{}]*)\}")
 _PLACE = re.compile(r"(\[[^\]\s]+\]|[^:\[\]\s/@]+):(\d+)", re.ASCII)
 
 
@@ -36,6 +39,19 @@ def check_urls(text: str) -> str:
             raise ValueError(f"{url!r} isn't of the form http://HOST:PORT")
         if port is not None:
             _port(url, port)
+    return text
+
+
+def check_link(text: str) -> str:
+    """``text`` unchanged. Raises ValueError unless it is a web address in which only ``LINKED`` are in braces."""
+    rest = _IN_BRACES.sub("", text)
+    unknown = next((name for name in _IN_BRACES.findall(text) if name not in LINKED), None)
+    if unknown is not None:
+        raise ValueError(f"{text!r} has {{{unknown}}} in it; there is {', '.join(f'{{{name}}}' for name in LINKED)}")
+    if "{" in rest or "}" in rest:
+        raise ValueError(f"{text!r} has a brace that isn't closed, or not opened")
+    if re.match(r"https?://.", text) is None:
+        raise ValueError(f"{text!r} isn't of the form https://HOST/PATH")
     return text
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from anabranch.config.addresses import check_urls
+from anabranch.config.addresses import check_link, check_urls
 from anabranch.config.durations import Duration
 from anabranch.config.section import Section
 
@@ -39,6 +39,11 @@ class CoordinatorSettings(Section):
     hosts: list[str] = []
     """Further host names by which requests may address the coordinator, besides its own address, loopback's names and
     those in ``url``.
+    """
+
+    links: dict[str, Annotated[str, AfterValidator(check_link)]] = {}
+    """What the dashboard links to for a container, such as its log, by name: web addresses, in which ``{job}``,
+    ``{container}``, ``{seat}``, ``{host}``, ``{pid}`` and ``{rack}`` are filled in.
     """
 
     certificate: Path | None = None

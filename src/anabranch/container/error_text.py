@@ -23,7 +23,7 @@ from anabranch.errors import (
 )
 from anabranch.systems import registry
 
-__all__ = ["Failure", "Remedy", "explain", "failure", "is_fenced", "is_final", "is_of_java", "is_ours"]
+__all__ = ["Failure", "Remedy", "failure", "is_fenced", "is_final", "is_of_java", "is_ours"]
 
 _FINAL = (ConflictError, LogError, StateError, UnsupportedFormatError, UsageError)
 _OURS = re.compile(r"anabranch\.errors\.\w+: (.+?)(?=\n\s*\n|\n\tat |\n\s*at \S+\(|\Z)", re.DOTALL)
@@ -195,13 +195,6 @@ def _failure(error: BaseException, home: str) -> Failure:
         what, *rest = ours
         return Failure(what, tuple(rest), remedy=Remedy.NONE if is_final(error) else Remedy.ATTEMPT)
     return _of(root_cause.parsed(text), home) or Failure(type(error).__name__, cure=_NEEDS_LOG)
-
-
-def explain(error: BaseException, home: str = "") -> str:
-    """One message about what failed, the cause behind it and what to do, without a stack trace of ours or of
-    Spark's.
-    """
-    return failure(error, home).told
 
 
 def is_ours(error: BaseException) -> bool:

@@ -44,7 +44,6 @@ from anabranch.spark.query.query import LaneQuery
 from anabranch.systems.systems import Systems
 
 _PERIOD = 0.1
-_FORGET_EVERY = 60.0
 ENDS_WITHIN = 30.0
 
 log = logs.get_logger()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import ParamSpec, TypeVar, cast
 
 import msgspec
@@ -78,6 +78,7 @@ class Coordinator(Operations):
         counting: looks up how many partitions streams have; see :func:`input_monitor.counted`.
         locating: looks up which racks they are in; see :func:`input_monitor.located`.
         retain: how much history the store keeps.
+        links: see :attr:`anabranch.config.CoordinatorSettings.links`.
     """
 
     def __init__(
@@ -92,10 +93,11 @@ class Coordinator(Operations):
         counting: input_monitor.Counting = input_monitor.counted,
         locating: input_monitor.Locating = input_monitor.located,
         retain: Retain | None = None,
+        links: Mapping[str, str] | None = None,
     ) -> None:
         self.registry = JobRegistry(store, clock, lease, now, grace, first)
         self.membership = Membership(self.registry)
-        self.reads = Reads(self.registry, lambda: self.membership.invalid_heartbeats)
+        self.reads = Reads(self.registry, lambda: self.membership.invalid_heartbeats, links)
         self._store = store
         self._retention = Retention(store, retain or Retain(), clock)
         self._dead_letters = DeadLetterReader(store, systems, now)
@@ -206,7 +208,9 @@ class Coordinator(Operations):
 
     def lane_times(self, job: str, since: float = 0.0, until: float = 0.0) -> LaneTimes:
         """See :func:`anabranch.coordinator.past.times_of_lanes`."""
-        return past.times_of_lanes(self._store, job, self.registry.now(), since, until)
+        served = self.reads.snapshot(job)
+        known = None if served is None else served.known
+        return past.times_of_lanes(self._store, job, self.registry.now(), since, until, known)
 
     def history(
         self, job: str, series: str = "lag,rows,arriving", by: str = "stage", since: float = 0.0, until: float = 0.0

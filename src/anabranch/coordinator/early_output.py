@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -11,7 +12,7 @@ import msgspec
 from anabranch.coordinator import queries
 from anabranch.coordinator.dead_letters import content_of, systems_of
 from anabranch.coordinator.store import Store
-from anabranch.errors import NotFoundError, UsageError
+from anabranch.errors import ConflictError, NotFoundError, UsageError
 from anabranch.model.lane import Lane
 from anabranch.systems.contract import System
 from anabranch.systems.systems import Systems
@@ -29,7 +30,7 @@ which a coordinator can't import: it runs without Spark)."""
 
 
 class EarlyOutputReader:
-    """Reads what drains emitted early.
+    """Reads what drains emitted early, for one user at a time, so that reading costs a coordinator little.
 
     Args:
         systems: the systems of the only job, which runs in this process; None: each job's settings name them.
@@ -41,13 +42,15 @@ class EarlyOutputReader:
         self._systems = systems
         self._now = now
         self._clock = time.monotonic
+        self._busy = threading.Lock()
 
     def newest(self, job: str, stream: str, limit: int) -> EarlyOutput:
         """The last ``limit`` rows of cut windows in one of a job's output streams, by default the first one.
 
         Raises:
             NotFoundError: there is no such job or stream.
-            ConflictError: the settings of the job, which ran in one process, aren't available here.
+            ConflictError: somebody else is reading; or the settings of the job, which ran in one process, aren't
+                available here.
             UsageError: the limit is too large.
             AnabranchError: the system doesn't answer.
         """
@@ -66,7 +69,12 @@ class EarlyOutputReader:
         if not chosen:
             return view
         systems = self._systems or systems_of(job, deployment.program, chosen)
-        return self._read(systems.named(systems.bound().get(chosen, streams[chosen])), view, limit)
+        if not self._busy.acquire(blocking=False):
+            raise ConflictError("early output is read for somebody else now", "ask again in a moment")
+        try:
+            return self._read(systems.named(systems.bound().get(chosen, streams[chosen])), view, limit)
+        finally:
+            self._busy.release()
 
     def _read(self, system: System, view: EarlyOutput, limit: int) -> EarlyOutput:
         starts, ends = system.starts(view.stream), system.ends(view.stream)

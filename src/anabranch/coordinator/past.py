@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from anabranch.coordinator import lane_times, queries
@@ -9,6 +11,7 @@ from anabranch.coordinator.lane_times import Span
 from anabranch.coordinator.store import EventRange, Store
 from anabranch.errors import NotFoundError, UsageError
 from anabranch.model import moves as bucket_moves
+from anabranch.model.lane import Lane
 from anabranch.views.changes import Moves
 from anabranch.views.lane_times import LaneTimes
 
@@ -51,8 +54,13 @@ def moves(store: Store, job: str, at: float, deployment: int = 0, generation: in
     )
 
 
-def times_of_lanes(store: Store, job: str, at: float, since: float = 0.0, until: float = 0.0) -> LaneTimes:
+def times_of_lanes(
+    store: Store, job: str, at: float, since: float = 0.0, until: float = 0.0, known: Mapping[str, Lane] | None = None
+) -> LaneTimes:
     """When the lanes that were open from ``since`` to before ``until`` ran (0.0: the last hour, until now).
+
+    Args:
+        known: all lanes that the job ever had, by id; None: they are looked up.
 
     Raises:
         NotFoundError: there is no such job.
@@ -65,7 +73,8 @@ def times_of_lanes(store: Store, job: str, at: float, since: float = 0.0, until:
         raise UsageError("the span ends before it begins", "give a later end: to=")
     events = store.events(job, lane_times.MOST_EVENTS, EventRange(patterns=lane_times.PATTERNS))
     stopped = None if last.state.runs else last.changed_at
-    view = lane_times.lane_times(job, queries.known_lanes(store, job), events, Span(at, begin, end, stopped))
+    lanes = queries.known_lanes(store, job) if known is None else known
+    view = lane_times.lane_times(job, lanes, events, Span(at, begin, end, stopped))
     oldest = store.events(job, 1, EventRange(after=0))
     whole = bool(oldest) and oldest[0].what.startswith(_FIRST) and len(events) < lane_times.MOST_EVENTS
     return msgspec.structs.replace(view, known_since=None) if whole else view

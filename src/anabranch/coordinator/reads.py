@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from importlib import metadata
 
@@ -53,12 +53,16 @@ class Reads:
 
     Args:
         invalid_heartbeats: how many heartbeats of processes without a seat there were.
+        links: see :attr:`anabranch.config.CoordinatorSettings.links`.
     """
 
-    def __init__(self, registry: JobRegistry, invalid_heartbeats: Callable[[], int]) -> None:
+    def __init__(
+        self, registry: JobRegistry, invalid_heartbeats: Callable[[], int], links: Mapping[str, str] | None = None
+    ) -> None:
         self._registry = registry
         self._store = registry.store
         self._invalid_heartbeats = invalid_heartbeats
+        self._links = dict(links or {})
         self.histories = Histories(registry)
         self._at_rest: dict[str, tuple[tuple[int, int], int, int]] = {}
 
@@ -85,6 +89,7 @@ class Reads:
             grace=self._registry.grace,
             invalid_heartbeats=self._invalid_heartbeats(),
             store=self._store.url,
+            links=self._links,
         )
 
     def overview(self) -> Overview:

@@ -22,7 +22,6 @@ _FIGURES = frozenset(
         "batch",
         "batch_progress",
         "busy",
-        "changeover",
         "dead_letters",
         "dropped",
         "ends",

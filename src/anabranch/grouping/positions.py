@@ -13,7 +13,7 @@ from anabranch.errors import StateError
 from anabranch.model.lane import Position
 from anabranch.model.ssp import SSP, WHOLE
 
-__all__ = ["FormerPosition", "KeyPart", "after", "begin", "lowered", "parts_of", "takes"]
+__all__ = ["FormerPosition", "KeyPart", "after", "begin", "lowered", "parts_of"]
 
 
 @dataclass(frozen=True)
@@ -81,15 +81,6 @@ def lowered(position: Position, factor: int, to: int) -> Position:
     """
     parts = {part: min(offset, to) for part, offset in parts_of(position, factor)}
     return _position(position.ssp, _part_of(position.ssp, factor), parts)
-
-
-def takes(position: Position, factor: int, hashed: int, offset: int) -> bool:
-    """Whether the owner of an SSP with that position takes a message of its partition.
-
-    Args:
-        hashed: the hash of the message's key, or its offset if the key is null.
-    """
-    return any(hashed % part.factor == part.bucket and offset >= at for part, at in parts_of(position, factor))
 
 
 def _part_of(ssp: SSP, factor: int) -> KeyPart:

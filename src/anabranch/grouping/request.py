@@ -1,9 +1,9 @@
-"""A request to a grouper: the inputs of a stage with their partition counts, the factor, and the previous tasks."""
+"""A request to a grouper: the inputs of a stage with their partition counts, and the factor."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from anabranch.errors import GraphError
 from anabranch.model.factor import check_factor
@@ -44,7 +44,7 @@ class Input:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A stage to be grouped. ``inputs`` are in the job's order; ``previous`` says which task had an SSP.
+    """A stage to be grouped. ``inputs`` are in the job's order.
 
     Raises:
         GraphError: no input makes a task, or a stream is named twice.
@@ -55,7 +55,6 @@ class Request:
     inputs: tuple[Input, ...]
     factor: int = 1
     containers: int = 1
-    previous: Mapping[SSP, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_factor(self.factor)

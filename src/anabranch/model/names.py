@@ -70,9 +70,12 @@ class TaskName:
 
     def parts(self, factor: int) -> list[str]:
         """The texts of this task's virtual tasks, by bucket; its own for factor 1."""
-        first = str(dataclasses.replace(self, bucket=0, factor=factor)) if factor > 1 else str(self)
-        begin = first.removesuffix(f"0-{factor}")
-        return [f"{begin}{bucket}-{factor}" for bucket in range(factor)] if factor > 1 else [first]
+        if factor == 1:
+            return [str(self)]
+        if factor not in FACTORS or self.kind is TaskKind.ORDINAL or self.bucket != WHOLE:
+            dataclasses.replace(self, bucket=0, factor=factor)  # says what is wrong
+        begin = str(self.base if self.bucket != WHOLE else self)
+        return [f"{begin}-{bucket}-{factor}" for bucket in range(factor)]
 
     @property
     def base(self) -> TaskName:

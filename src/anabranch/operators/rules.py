@@ -8,8 +8,6 @@ from anabranch.api.timers import EVENT_TIME
 from anabranch.model.graph import Node
 from anabranch.operators import keys, times
 
-Key = tuple[str, ...]
-
 
 @dataclass(frozen=True)
 class Rule:

@@ -12,12 +12,15 @@ from anabranch.model.traffic import Traffic
 
 __all__ = [
     "AssignRequest",
+    "ChangeRequest",
+    "ChangeResult",
     "ExpandRequest",
     "RewindRequest",
     "RewindResult",
     "ScaleRequest",
     "ScaleResult",
     "StateHandling",
+    "TaskMoveRequest",
 ]
 
 
@@ -28,13 +31,9 @@ class StateHandling(enum.StrEnum):
     CLEAR = "clear"
 
 
-class ScaleRequest(Document, frozen=True, kw_only=True):
-    """Change a job's factor, or its number of containers, or both."""
+class ChangeRequest(Document, frozen=True, kw_only=True):
+    """What every request for a change of a running job says."""
 
-    factor: int | None = None
-    """None: as it is."""
-    containers: int | None = None
-    """None: as it is."""
     request: str = ""
     """The request's id: the same one, sent twice, is carried out once."""
     dry: bool = False
@@ -43,44 +42,15 @@ class ScaleRequest(Document, frozen=True, kw_only=True):
     """Don't wait for batches that write at least once: their output is written twice then."""
     brief: bool = False
     """Give the result as an outline, without whole lanes."""
-    moves: bool = False
-    """With ``dry``: also say which buckets get another seat."""
     expect: Basis | None = None
     """What the change was planned for. If the job has changed since, nothing is changed."""
 
 
-class ExpandRequest(Document, frozen=True, kw_only=True):
-    """Adapt a job to partitions added to its inputs. Fields as in :class:`ScaleRequest`."""
+class ChangeResult(Document, frozen=True, kw_only=True):
+    """What every change of a running job comes to."""
 
-    request: str = ""
-    dry: bool = False
-    now: bool = False
-    brief: bool = False
-    moves: bool = False
-    expect: Basis | None = None
-
-
-class AssignRequest(Document, frozen=True, kw_only=True):
-    """Move a job's tasks to the seats that suit the present racks best. Fields as in :class:`ScaleRequest`."""
-
-    request: str = ""
-    dry: bool = False
-    now: bool = False
-    brief: bool = False
-    moves: bool = False
-    expect: Basis | None = None
-
-
-class ScaleResult(Document, frozen=True, kw_only=True):
-    """What a scale, expand or assign changes."""
-
-    generation: int
-    factor: int
-    containers: int
-    partitions: dict[str, int] = {}
-    """The new partition counts of the streams that have more than before, by ``system/stream``."""
     closing: tuple[Lane, ...] = ()
-    """The lanes that are closed. If there are none, the job is already as requested."""
+    """The lanes that are closed. None if the job is already as requested."""
     lanes: tuple[Lane, ...] = ()
     """The lanes that continue them."""
     pause: float = 0.0
@@ -89,6 +59,40 @@ class ScaleResult(Document, frozen=True, kw_only=True):
     """What the change was planned for, to be sent back as ``expect``."""
     outline: Outline | None = None
     """The lanes, if the request was ``brief``; ``closing`` and ``lanes`` are empty then."""
+
+
+class TaskMoveRequest(ChangeRequest, frozen=True, kw_only=True):
+    """What every request says that gives tasks other seats."""
+
+    moves: bool = False
+    """With ``dry``: also say which buckets get another seat."""
+
+
+class ScaleRequest(TaskMoveRequest, frozen=True, kw_only=True):
+    """Change a job's factor, or its number of containers, or both."""
+
+    factor: int | None = None
+    """None: as it is."""
+    containers: int | None = None
+    """None: as it is."""
+
+
+class ExpandRequest(TaskMoveRequest, frozen=True, kw_only=True):
+    """Adapt a job to partitions added to its inputs."""
+
+
+class AssignRequest(TaskMoveRequest, frozen=True, kw_only=True):
+    """Move a job's tasks to the seats that suit the present racks best."""
+
+
+class ScaleResult(ChangeResult, frozen=True, kw_only=True):
+    """What a scale, expand or assign changes."""
+
+    generation: int
+    factor: int
+    containers: int
+    partitions: dict[str, int] = {}
+    """The new partition counts of the streams that have more than before, by ``system/stream``."""
     free: tuple[str, ...] = ()
     """The seats of new lanes that no container has: these lanes wait until a container takes the seat."""
     before: Traffic | None = None
@@ -103,33 +107,18 @@ class ScaleResult(Document, frozen=True, kw_only=True):
     """Which buckets get another seat, by stage, if the request asked for ``moves``."""
 
 
-class RewindRequest(Document, frozen=True, kw_only=True):
-    """Read a job's source streams again from earlier offsets. Other fields as in :class:`ScaleRequest`."""
+class RewindRequest(ChangeRequest, frozen=True, kw_only=True):
+    """Read a job's source streams again from earlier offsets."""
 
     to: str | dict[str, int]
     """``earliest``, a time (ISO 8601 with its offset from UTC), or offsets by whole SSP in text form."""
     state: StateHandling | None = None
     """None: there is no state downstream of the streams."""
-    request: str = ""
-    dry: bool = False
-    now: bool = False
-    brief: bool = False
-    expect: Basis | None = None
 
 
-class RewindResult(Document, frozen=True, kw_only=True):
+class RewindResult(ChangeResult, frozen=True, kw_only=True):
     """What a rewind changes."""
 
     generation: int
     to: dict[str, int] = {}
     """The offsets from which the streams are read again, by whole SSP in text form."""
-    closing: tuple[Lane, ...] = ()
-    """The lanes that are closed. None if the same request was carried out before."""
-    lanes: tuple[Lane, ...] = ()
-    """The lanes that continue them."""
-    pause: float = 0.0
-    """The expected seconds without output in between."""
-    basis: Basis | None = None
-    """What the change was planned for, to be sent back as ``expect``."""
-    outline: Outline | None = None
-    """The lanes, if the request was ``brief``; ``closing`` and ``lanes`` are empty then."""

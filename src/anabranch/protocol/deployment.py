@@ -9,7 +9,7 @@ from anabranch.model.document import Document
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
-from anabranch.model.outline import Basis, Outline
+from anabranch.protocol.commands import ChangeRequest, ChangeResult
 
 __all__ = ["DeployRequest", "DeployResult", "Program", "RollbackRequest", "RunningDeployment", "StartRequest"]
 
@@ -63,51 +63,26 @@ class RunningDeployment(Document, frozen=True, kw_only=True):
     """As in :class:`StartRequest`."""
 
 
-class DeployRequest(Document, frozen=True, kw_only=True):
+class DeployRequest(ChangeRequest, frozen=True, kw_only=True):
     """Replace the running version of a job by another one, without a drain."""
 
     start: StartRequest
     drop_state: tuple[str, ...] = ()
     """The operators whose state may be deleted."""
-    request: str = ""
-    """The request's id: the same one, sent twice, is carried out once."""
-    dry: bool = False
-    """Only find out what would change."""
-    now: bool = False
-    """Don't wait for batches that write at least once: their output is written twice then."""
-    brief: bool = False
-    """Give the result as an outline, without whole lanes."""
-    expect: Basis | None = None
-    """What the change was planned for. If the job has changed since, nothing is changed."""
 
 
-class RollbackRequest(Document, frozen=True, kw_only=True):
-    """Replace the running version of a job by the one before. Fields as in :class:`DeployRequest`."""
+class RollbackRequest(ChangeRequest, frozen=True, kw_only=True):
+    """Replace the running version of a job by the one before."""
 
     drop_state: tuple[str, ...] = ()
-    request: str = ""
-    dry: bool = False
-    now: bool = False
-    brief: bool = False
-    expect: Basis | None = None
 
 
-class DeployResult(Document, frozen=True, kw_only=True):
+class DeployResult(ChangeResult, frozen=True, kw_only=True):
     """What a deploy or a rollback changes."""
 
     deployment: int
     """The deployment that follows."""
     version_of: int
     """The deployment whose version it has; its own number: a new version."""
-    closing: tuple[Lane, ...] = ()
-    """The lanes that are closed. None if the same request was carried out before."""
-    lanes: tuple[Lane, ...] = ()
-    """The lanes that continue them."""
     notes: tuple[str, ...] = ()
     """What changes for users of the job's outputs or state."""
-    pause: float = 0.0
-    """The expected seconds without output in between."""
-    basis: Basis | None = None
-    """What the change was planned for, to be sent back as ``expect``."""
-    outline: Outline | None = None
-    """The lanes, if the request was ``brief``; ``closing`` and ``lanes`` are empty then."""

@@ -95,9 +95,6 @@ class LaneReport(Document, frozen=True, kw_only=True):
     """The lane ended because its container stops, and may have more to do."""
     pending: bool = False
     """The lane ended before it finished what it had to finish."""
-    changeover: float = 0.0
-    """For a lane that continues others: the seconds from when it could start to its first commit, without the duration
-    of that batch. 0.0 before that commit."""
 
     # Progress
 

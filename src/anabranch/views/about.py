@@ -23,6 +23,8 @@ class CoordinatorInfo(Document, frozen=True, kw_only=True):
     grace: float | None
     invalid_heartbeats: int
     store: str
+    links: dict[str, str] = {}
+    """What there is to see of a container elsewhere, by name: addresses with ``{host}``, ``{pid}`` and the like."""
 
 
 class DeploymentInfo(Document, frozen=True, kw_only=True):

@@ -225,4 +225,11 @@ MUTANTS = (
         '{counted(of.total, "row")} of the newest',
         '{counted(of.lookedAt, "row")} of the newest',
     ),
+    Mutant(
+        "an address out of what a container says",
+        "test_looking_back::test_a_container_links_to_its_log_whatever_it_says_of_itself",
+        "parts/links.tsx",
+        'encodeURIComponent(values[name] ?? "")',
+        'values[name] ?? ""',
+    ),
 )

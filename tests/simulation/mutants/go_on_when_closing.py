@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.simulation.containers import LaneRun
+from tests.simulation.lane_runs import LaneRun
 
 BREAKS = frozenset({"progress"})
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from anabranch.cli.main import app
-from anabranch.coordinator.api import listening
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError
+from tests.support.verbs import Call, served
 from tests.unit.coordinator.inputs import IN, Counts, running
 from tests.unit.coordinator.workers import JOB
-
-Run = Callable[..., tuple[str, str]]
 
 
 @pytest.fixture
@@ -26,25 +22,14 @@ def counts() -> Counts:
 
 
 @pytest.fixture
-def run(tmp_path: Path, counts: Counts) -> Iterator[Run]:
+def run(tmp_path: Path, counts: Counts) -> Iterator[Call]:
     coordinator = Coordinator(Store("sqlite://"), lease=10, grace=2, counting=counts)
     running(coordinator)
-    server = listening.serve(coordinator)
-    config = tmp_path / "anabranch.toml"
-    config.write_text(f'[coordinator]\nurl = "{server.url}"\n')
-
-    def call(*words: str) -> tuple[str, str]:
-        found = CliRunner().invoke(app, [*words, "--config", str(config)], catch_exceptions=False)
-        assert found.exit_code == 0, found.output
-        return found.stdout, found.stderr
-
-    try:
+    with served(coordinator, tmp_path) as call:
         yield call
-    finally:
-        server.close()
 
 
-def test_it_says_what_comes_of_it(run: Run, counts: Counts) -> None:
+def test_it_says_what_comes_of_it(run: Call, counts: Counts) -> None:
     assert "nothing would change" in run("plan", "expand", JOB)[0]
     assert "generation 1: it has all partitions of its inputs already" in run("expand", JOB)[1]
     counts.counts[IN] = 4
@@ -56,7 +41,7 @@ def test_it_says_what_comes_of_it(run: Run, counts: Counts) -> None:
     assert "2 lane(s) are closed, 2 follow them" in said
 
 
-def test_what_cannot_be_is_refused(run: Run, counts: Counts) -> None:
+def test_what_cannot_be_is_refused(run: Call, counts: Counts) -> None:
     counts.counts[IN] = 3
     for words in (("plan", "expand", JOB), ("expand", JOB)):
         with pytest.raises(ConflictError, match="3 partitions, and the state of stage 0 was first written with 2"):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from anabranch import config
 from anabranch.config import KafkaSettings
-from anabranch.config.addresses import check_urls, host_and_port
+from anabranch.config.addresses import check_link, check_urls, host_and_port
 from anabranch.coordinator.store import address
 from anabranch.errors import ConfigError
 from anabranch.spark.session import cluster
@@ -74,3 +74,34 @@ def test_servers_as_kafka_takes_them(servers: str) -> None:
 def test_urls_as_they_are() -> None:
     for url in ("http://a", "https://a:443/", "http://127.0.0.1:8480, http://[::1]:8481"):
         assert check_urls(url) == url
+
+
+@pytest.mark.parametrize(
+    "text", ["https://logs.example/?q={host}+{pid}", "http://{host}:4040", "https://a/{rack}{seat}"]
+)
+def test_a_link_is_of_the_web_with_what_is_known_of_a_container(text: str) -> None:
+    assert check_link(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("javascript:alert({pid})", "isn't of the form https://HOST/PATH"),
+        ("/relative/{host}", "isn't of the form https://HOST/PATH"),
+        ("https://", "isn't of the form https://HOST/PATH"),
+        ("https://logs.example/{hosts}", r"has {hosts} in it; there is {job}, {container}"),
+        ("https://logs.example/{host", r"isn't closed"),
+    ],
+)
+def test_a_link_that_would_lead_nowhere_is_refused(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        check_link(text)
+
+
+def test_links_are_settings(tmp_path: Path) -> None:
+    file = tmp_path / "anabranch.toml"
+    file.write_text('[coordinator.links]\nlog = "https://logs.example/{host}"\n')
+    assert config.load(file).coordinator.links == {"log": "https://logs.example/{host}"}
+    file.write_text('[coordinator.links]\nlog = "javascript:alert(1)"\n')
+    with pytest.raises(ConfigError, match=r"links\.log"):
+        config.load(file)

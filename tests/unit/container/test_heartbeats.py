@@ -1,147 +1,26 @@
-"""What a container knows of its seat, how it beats, and what ends it when it doesn't end."""
+"""How a container beats, what it is told, and what becomes of it when nobody answers."""
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from anabranch.container.heartbeats import BackgroundHeartbeats, DirectHeartbeats
-from anabranch.container.seat_lease import SeatLease
 from anabranch.coordinator.jobs.long_polls import LongPolls
 from anabranch.errors import FencedError, StoreUnavailableError, UnreachableError
 from anabranch.model.job_model import JobModel
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
 from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
+from tests.unit.container.seats import LEASE, ME, clock, ok, seat_lease_of
 from tests.unit.coordinator.helpers import FIRST, Clock, report
 
-LEASE = 9.0
-ME = RegistrationResponse(lease=LEASE, seat="0", container="delays:0:1", epoch=1)
+__all__ = ["clock"]  # fixtures
+
 FOREVER = 30.0
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture(params=[True, False], ids=["survives", "must not survive"])
-def survives(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
-
-
-def seat_lease_of(clock: Clock, *, survives: bool = True) -> SeatLease:
-    return SeatLease(ME, clock.at, clock, survives=survives)
-
-
-def ok(revision: int, **fields: Any) -> HeartbeatResponse:
-    return HeartbeatResponse(alive=True, revision=revision, **fields)
-
-
-# The agent
-
-
-def test_beats_are_numbered_and_say_what_was_seen(clock: Clock) -> None:
-    seat_lease = seat_lease_of(clock)
-    first = seat_lease.beat([report(FIRST, "running")])
-    assert first.beat == Heartbeat(container="delays:0:1", epoch=1, number=1, lanes=(report(FIRST, "running"),))
-    seat_lease.hear(first, ok(7))
-    second = seat_lease.beat([], leaving=True)
-    assert second.beat == Heartbeat(container="delays:0:1", epoch=1, number=2, seen=7, leaving=True)
-
-
-def test_the_lease_counts_from_when_an_answered_beat_was_sent(clock: Clock) -> None:
-    seat_lease = seat_lease_of(clock)
-    assert seat_lease.lease_left == LEASE
-    clock.at += 2
-    sent = seat_lease.beat([])
-    clock.at += 5
-    assert seat_lease.lease_left == LEASE - 7
-    seat_lease.hear(sent, ok(1))
-    assert seat_lease.lease_left == LEASE - 5
-    seat_lease.beat([])
-    seat_lease.miss("away")
-    assert seat_lease.lease_left == LEASE - 5
-
-
-def test_an_answer_that_was_overtaken_is_not_taken_and_the_lease_stays(clock: Clock) -> None:
-    seat_lease = seat_lease_of(clock)
-    poll = seat_lease.beat([])
-    clock.at += 1
-    news = seat_lease.beat([])
-    seat_lease.hear(news, ok(5))
-    seat_lease.hear(poll, ok(4))
-    assert seat_lease.answer == ok(5)
-    assert seat_lease.lease_left == LEASE
-
-
-def test_an_overtaken_answer_renews_the_lease(clock: Clock) -> None:
-    seat_lease = seat_lease_of(clock)
-    clock.at += 1
-    first = seat_lease.beat([])
-    second = seat_lease.beat([])
-    clock.at += 1
-    seat_lease.hear(second, ok(5))
-    seat_lease.hear(first, ok(4))
-    assert seat_lease.lease_left == LEASE - 1
-
-
-def test_it_is_orphaned_once_its_lease_has_ended_without_an_answer(clock: Clock) -> None:
-    seat_lease = seat_lease_of(clock)
-    seat_lease.miss("nothing runs there")
-    clock.at += LEASE - 0.1
-    assert seat_lease.orphaned == ""
-    clock.at += 0.1
-    assert seat_lease.orphaned == "nothing runs there"
-    assert seat_lease.must_stop == ""
-    seat_lease.hear(seat_lease.beat([]), ok(1))
-    assert (seat_lease.orphaned, seat_lease.lease_left) == ("", LEASE)
-    clock.at += 2 * LEASE
-    assert seat_lease.orphaned == ""  # its beat is under way
-
-
-def test_who_may_not_survive_stops_before_its_lease_ends_and_for_ever(clock: Clock) -> None:
-    seat_lease = seat_lease_of(clock, survives=False)
-    seat_lease.miss("nothing runs there")
-    clock.at += 5.9
-    assert seat_lease.must_stop == ""
-    clock.at += 0.2
-    why = "the coordinator was not heard for 6 s, and what it writes can't be fenced (nothing runs there)"
-    assert seat_lease.must_stop == why
-    assert seat_lease.lease_left > 0
-    seat_lease.hear(seat_lease.beat([]), ok(1))
-    assert seat_lease.must_stop == why
-
-
-def test_who_may_survive_goes_on(clock: Clock) -> None:
-    seat_lease = seat_lease_of(clock)
-    seat_lease.miss("away")
-    clock.at += 1000 * LEASE
-    assert seat_lease.must_stop == ""
-
-
-def test_a_refusal_counts_for_ever(clock: Clock, *, survives: bool) -> None:
-    seat_lease = seat_lease_of(clock, survives=survives)
-    old, refused, newer = seat_lease.beat([]), seat_lease.beat([]), seat_lease.beat([])
-    seat_lease.hear(newer, ok(3))
-    seat_lease.hear(refused, HeartbeatResponse(alive=False, revision=-1, reason="it was not heard for 12 s"))
-    seat_lease.hear(old, ok(1))
-    seat_lease.hear(seat_lease.beat([]), ok(9))
-    assert seat_lease.must_stop == "it was not heard for 12 s"
-    nameless = seat_lease_of(clock)
-    nameless.hear(nameless.beat([]), HeartbeatResponse(alive=False, revision=-1))
-    assert nameless.must_stop
-
-
-# Beats
 
 
 class Scripted:
@@ -365,88 +244,6 @@ def test_in_one_process_the_coordinator_wakes_the_container_until_the_next_turn(
     assert woken.is_set()
     heartbeats.take([])
     assert len(polls) == 1
-
-
-# The watchdog
-
-HANGS = """
-import sys, threading
-from anabranch.container import watchdog
-ended, out = threading.Event(), sys.argv[1]
-if out == "no stderr":
-    sys.stderr.close()
-watchdog.watch(lambda: "its seat is lost" if out != "lives" else "", ended, lambda: 0.2)
-def hanging_for_ever():
-    threading.Event().wait(0.6 if out == "lives" else 60)
-if out == "stops":
-    ended.set()
-else:
-    hanging_for_ever()
-"""
-
-
-@pytest.mark.parametrize(
-    ("how", "code"),
-    [("hangs", FencedError.exit_code), ("no stderr", FencedError.exit_code), ("stops", 0), ("lives", 0)],
-)
-def test_who_must_stop_and_doesn_t_is_ended(how: str, code: int) -> None:
-    ran = subprocess.run([sys.executable, "-c", HANGS, how], capture_output=True, text=True, timeout=50, check=False)
-    assert ran.returncode == code
-    if how == "hangs":
-        assert "error: its seat is lost\n  it didn't stop in time" in ran.stderr
-        assert "hanging_for_ever" in ran.stderr
-    else:
-        assert ran.stderr == ""
-
-
-TOLD = """
-import time
-from anabranch.cli import connect, container
-def hanging_for_ever(*_):
-    print("here", flush=True)
-    time.sleep(60)
-connect.at, container.STOPS_WITHIN = hanging_for_ever, 0.2
-container.container("delays")
-"""
-
-
-def test_a_container_that_is_told_to_end_and_hangs_is_ended(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", TOLD], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "here\n"
-        process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=50)
-    assert process.returncode == 1
-    assert "error: the container was told to end\n  it didn't stop in time" in said
-    assert "hanging_for_ever" in said
-
-
-GONE = """
-import subprocess, sys, threading
-from types import SimpleNamespace
-from anabranch.container import watchdog
-from anabranch.spark.internals import java_process
-java = subprocess.Popen(["sleep", "30"])
-spark = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=java)))
-ended = threading.Event()
-watchdog.watch_java(lambda: java_process.is_gone(spark), ended, lambda _: None)
-threading.Event().wait(0.3)
-if sys.argv[1] == "ended":
-    ended.set()
-if sys.argv[1] == "no stderr":
-    sys.stderr.close()
-java.kill()
-threading.Event().wait(1.0 if sys.argv[1] == "ended" else 60)
-"""
-
-
-@pytest.mark.parametrize(("how", "code"), [("killed", 1), ("no stderr", 1), ("ended", 0)])
-def test_a_container_whose_java_process_is_gone_ends(how: str, code: int) -> None:
-    ran = subprocess.run([sys.executable, "-c", GONE, how], capture_output=True, text=True, timeout=50, check=False)
-    assert ran.returncode == code, ran.stderr
-    assert ("the Java process of Spark has ended" in ran.stderr) == (how == "killed")
 
 
 def test_how_far_a_batch_is_is_told_each_second_and_at_once_when_it_begins(clock: Clock) -> None:

@@ -19,7 +19,9 @@ from anabranch.event_time.control import Control
 from anabranch.event_time.progress import Progress, Upstream
 from anabranch.spark.query.clock import Clock
 from anabranch.spark.query.planned_batch import Batch
-from tests.unit.event_time.helpers import MemoryLog, Shape, Site, ssp_of
+from tests.unit.event_time.memory_log import MemoryLog, ssp_of
+from tests.unit.event_time.running import Site
+from tests.unit.event_time.shapes import Shape
 
 A, B, I0, I1 = "embedded/a/0", "embedded/a/1", "embedded/i/0", "embedded/i/1"
 DELAYS: dict[str, int | None] = {A: 10, B: 10}

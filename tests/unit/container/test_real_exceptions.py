@@ -50,7 +50,7 @@ TOLD = {
 
 @pytest.mark.parametrize("name", TOLD)
 def test_the_cause_is_told_and_no_trace(name: str) -> None:
-    told = error_text.explain(RuntimeError(sample(name)))
+    told = error_text.failure(RuntimeError(sample(name))).told
     told = re.sub(r"/tmp/pytest-\S+/log/(\S+)/[0-9a-f]{32}\.arrow", r"/log/\1/X.arrow", told)
     assert told == TOLD[name]
 
@@ -62,7 +62,7 @@ def test_every_sample_is_told_of() -> None:
 def test_a_python_error_that_is_not_ours_is_told_by_its_last_line() -> None:
     text = re.sub(r"anabranch\.errors\.OperatorError: .*\n.*fix.*", "KeyError: 'dest'", sample("foreach_batch"))
     assert "anabranch.errors" not in text
-    assert error_text.explain(RuntimeError(text)).splitlines()[0] == "KeyError: 'dest'"
+    assert error_text.failure(RuntimeError(text)).told.splitlines()[0] == "KeyError: 'dest'"
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
-
 import msgspec
 import pytest
 
 from anabranch.coordinator import queries
-from anabranch.coordinator.api import listening
 from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.states import LaneView, Snapshot, Transition, step
@@ -18,17 +13,15 @@ from anabranch.coordinator.store import Store
 from anabranch.errors import (
     ConflictError,
     NotFoundError,
-    OutOfTimeError,
-    StateError,
-    UnsupportedFormatError,
     UsageError,
 )
 from anabranch.model.deployment_state import DeploymentState
-from anabranch.model.document import decode
 from anabranch.model.lane import LaneState, Position
-from anabranch.protocol.container import Heartbeat, HeartbeatResponse
-from anabranch.protocol.lane_report import BatchPhase
-from tests.unit.coordinator.helpers import FIRST, FLIGHTS, SECOND, Clock, Seat, lane, plan, report, wait_for, wanted
+from anabranch.protocol.container import Heartbeat
+from tests.unit.coordinator.asked import asked, coordinator, states
+from tests.unit.coordinator.helpers import FIRST, FLIGHTS, SECOND, Clock, Seat, lane, plan, report, wanted
+
+__all__ = ["asked", "coordinator"]  # fixtures
 
 S = DeploymentState
 IDLE, RUNS, ENDED = LaneView(id="a"), LaneView(id="a", running=True, held=True), LaneView(id="a", ended=True)
@@ -82,28 +75,6 @@ def test_the_next_state(
     found = step(Snapshot(state=state, lanes=lanes, **given))
     assert found == (None if to is None else Transition(to=to, why=found.why if found else "", error=error))
     assert found is None or found.why
-
-
-@pytest.fixture
-def coordinator(store: Store, clock: Clock) -> Coordinator:
-    return Coordinator(store, clock, now=lambda: 7.0)
-
-
-@pytest.fixture(params=["in process", "over HTTP"])
-def asked(request: pytest.FixtureRequest, coordinator: Coordinator) -> Iterator[Coordinator | Client]:
-    """What verbs and containers talk to."""
-    if request.param == "in process":
-        yield coordinator
-        return
-    server = listening.serve(coordinator)
-    with Client(server.url) as client:
-        yield client
-    server.close()
-
-
-def states(asked: Coordinator | Client) -> tuple[str, list[str]]:
-    status = asked.status("delays")
-    return status.state, [one.lane.state.value for one in status.lanes]
 
 
 # A run
@@ -305,127 +276,6 @@ def test_what_can_t_be_stopped(coordinator: Coordinator, asked: Coordinator | Cl
         asked.stop("delays")
 
 
-# Going on
-
-
-def test_a_job_goes_on_whenever_its_process_dies(clock: Clock) -> None:
-    """The process is lost after any number of calls; the next one goes on with the same lanes to the end."""
-    begun: list[Callable[[Coordinator, list[Seat]], object]] = [
-        lambda it, seats: it.start(plan(until_caught_up=True)),
-        lambda it, seats: seats.append(Seat(it)),
-        lambda it, seats: seats[-1].beat(),
-        lambda it, seats: seats[-1].report("starting", folder_epoch=seats[-1].me.epoch),
-        lambda it, seats: seats[-1].report("running", FIRST),
-        lambda it, seats: seats[-1].report("running"),
-        lambda it, seats: seats[-1].beat(report(FIRST, "ended", 5), report(SECOND, "running")),
-        lambda it, seats: seats[-1].report("failed", SECOND, error="boom"),
-    ]
-    expected = ["starting", "starting", "starting", "starting", "starting", "running", "running", "failed"]
-    left = []
-    for calls in range(1, len(begun) + 1):
-        store, seats = Store("sqlite://"), list[Seat]()
-        lost = Coordinator(store, clock)
-        for call in begun[:calls]:
-            call(lost, seats)
-        left.append(queries.status(store, "delays").state)
-
-        other_lanes = (lane("flights-99999999"), lane("by-dest-99999999"))
-        coordinator = Coordinator(store, clock)
-        assert coordinator.start(plan(lanes=other_lanes, until_caught_up=True)) == 1
-        status = coordinator.status("delays")
-        assert [one.lane.id for one in status.lanes] == [FIRST, SECOND]
-        assert states(coordinator) == ("starting", ["planned", "planned"])
-        assert (status.error, [one.lane.error for one in status.lanes]) == (None, [None, None])
-        for former in seats:
-            former.coordinator = coordinator
-            answer = former.beat(report(FIRST, "failed", error="a zombie's"))
-            assert (answer.alive, answer.reason) == (False, "the job was started again")
-        seat = Seat(coordinator)
-        assert all(seat.me.epoch > former.me.epoch for former in seats)
-        assert wanted(seat.beat()) == [FIRST, SECOND]
-        seat.report("running")
-        assert seat.report("ended").done
-        assert queries.status(store, "delays").state == "stopped"
-    assert left == expected
-
-
-def test_a_death_within_start_and_within_stop(store: Store, coordinator: Coordinator) -> None:
-    durable = store.resume_deployment
-    store.resume_deployment = died  # type: ignore[method-assign]
-    with pytest.raises(RuntimeError):
-        coordinator.start(plan())
-    assert queries.status(store, "delays").state == "planned"
-    store.resume_deployment = durable  # type: ignore[method-assign]
-    coordinator = Coordinator(store)
-    coordinator.start(plan())
-    seat = Seat(coordinator)
-    seat.report("running")
-    coordinator.stop("delays")
-    assert queries.status(store, "delays").state == "stopping"
-    coordinator = Coordinator(store)
-    coordinator.start(plan())
-    assert wanted(Seat(coordinator).beat()) == [FIRST, SECOND]
-
-
-def died(*_: object) -> None:
-    raise RuntimeError("killed")
-
-
-def test_what_could_not_be_stored_did_not_happen(store: Store, coordinator: Coordinator) -> None:
-    coordinator.start(plan())
-    seat = Seat(coordinator)
-    durable, store.put_lanes = store.put_lanes, died  # type: ignore[method-assign]
-    with pytest.raises(RuntimeError):
-        seat.report("running")
-    assert states(coordinator) == ("starting", ["planned", "planned"])
-    store.put_lanes = durable  # type: ignore[method-assign]
-    seat.report("running")
-    assert states(coordinator) == ("running", ["running", "running"])
-
-
-def test_another_job_under_the_name_is_refused(store: Store, coordinator: Coordinator) -> None:
-    coordinator.start(plan())
-    again = Coordinator(store)
-    with pytest.raises(ConflictError) as caught:
-        again.start(plan(fingerprint={"graph": "b" * 64, "factor": "8", "new": "x"}))
-    assert "\n    [job] factor is 8, and was 4\n" in caught.value.what
-    assert "\n    new is x, and was not set" in caught.value.what
-    ways = [line.strip().partition(":")[0] for line in caught.value.cure.splitlines()[1:]]
-    assert ways == [
-        "undo the change",
-        "start it with the file as it was, anabranch drain delays, and start the new version",
-        "anabranch reset delays",
-    ]
-    assert queries.status(store, "delays").state == "starting"
-    assert again.start(plan()) == 1
-
-
-def test_a_job_that_runs_is_not_started_again(coordinator: Coordinator) -> None:
-    coordinator.start(plan())
-    with pytest.raises(ConflictError, match="running already"):
-        coordinator.start(plan())
-    other = plan("other", (lane(FIRST, job="other"),))
-    assert coordinator.start(other) == 1
-    assert list(coordinator.known_lanes("other").values()) == [coordinator.status("other").lanes[0].lane]
-    assert list(coordinator.known_lanes("delays")) == [FIRST, SECOND]
-
-
-@pytest.mark.parametrize(
-    ("lanes", "says"),
-    [
-        ((lane("a", job="x"),), "lane a is of job 'x'"),
-        ((lane("a"), lane("a")), "two lanes are a"),
-        ((lane("a", predecessors=("b",)),), "lane a comes after b, which nobody knows"),
-    ],
-)
-def test_a_plan_that_doesn_t_fit_together_is_not_stored(
-    lanes: tuple, says: str, coordinator: Coordinator, store: Store
-) -> None:
-    with pytest.raises(StateError, match=says):
-        coordinator.start(plan(lanes=lanes))
-    assert store.jobs() == []
-
-
 # Containers
 
 
@@ -473,121 +323,6 @@ def test_each_seat_is_told_its_own_lanes(coordinator: Coordinator, asked: Coordi
     assert states(asked) == ("starting", ["planned", "planned"])
     with pytest.raises(NotFoundError, match="has no seat '2'"):
         Seat(asked, seat="2", pid=3)
-
-
-def test_a_report_of_an_unknown_phase_is_refused() -> None:
-    lane = b'{"lane": "0-a", "phase": "dancing"}'
-    with pytest.raises(UnsupportedFormatError, match=r"not a Heartbeat: .*'dancing'.*lanes.*phase"):
-        decode(b'{"container": "c", "epoch": 1, "number": 1, "lanes": [' + lane + b"]}", Heartbeat)
-
-
-def test_a_batch_in_an_unknown_phase_is_only_shown_as_such() -> None:
-    batch = b'{"number": 1, "planned": 2, "phase": "dancing", "spent": {"dancing": 1.5}}'
-    lane = b'{"lane": "0-a", "phase": "running", "batchProgress": ' + batch + b"}"
-    heard = decode(b'{"container": "c", "epoch": 1, "number": 1, "lanes": [' + lane + b"]}", Heartbeat)
-    progress = heard.lanes[0].batch_progress
-    assert progress is not None
-    assert (progress.phase, progress.spent) == (BatchPhase.OTHER, {"dancing": 1.5})
-
-
-def test_strangers_are_refused(coordinator: Coordinator, asked: Coordinator | Client, store: Store) -> None:
-    with pytest.raises(NotFoundError, match="no job 'delays'"):
-        Seat(asked)
-    other = Coordinator(store)
-    other.start(plan())
-    elsewhere = Seat(other)
-    with pytest.raises(ConflictError, match="not running here"):
-        Seat(asked)
-    answer = asked.heartbeat(Heartbeat(container=elsewhere.me.container, epoch=elsewhere.me.epoch, number=1))
-    assert (answer.alive, answer.reason) == (False, "job 'delays' is not running here")
-    answer = asked.heartbeat(Heartbeat(container="delays:0:99", epoch=99, number=1))
-    assert (answer.alive, answer.reason) == (False, "nobody knows container delays:0:99")
-    coordinator.start(plan())
-    seat = Seat(asked)
-    answer = asked.heartbeat(Heartbeat(container=seat.me.container, epoch=seat.me.epoch + 1, number=1))
-    assert (answer.alive, "has epoch" in (answer.reason or "")) == (False, True)
-    for bad in ("../etc", "delays", "delays:0:x", "a:b:c:1"):
-        with pytest.raises(UsageError, match="not a container id"):
-            asked.heartbeat(Heartbeat(container=bad, epoch=1, number=1))
-    with pytest.raises(UsageError, match="can't be the name of a job"):
-        asked.status("../etc")
-
-
-# Waiting
-
-
-@pytest.mark.parametrize(
-    ("change", "alive", "lanes"),
-    [
-        (lambda it: it.stop("delays"), True, []),
-        (lambda it: Seat(it, pid=2), False, []),
-    ],
-)
-def test_a_poll_is_answered_when_something_changes(
-    coordinator: Coordinator, asked: Coordinator | Client, change: Callable, alive: bool, lanes: list[str]
-) -> None:
-    """The change comes while the poll waits, or before: either way the answer is there before its end."""
-    coordinator.start(plan(lanes=(lane(FIRST), lane(SECOND, seat="1"))))
-    seat = Seat(asked)
-    seat.beat()
-    answers: list[HeartbeatResponse] = []
-    waiting = threading.Thread(target=lambda: answers.append(seat.beat(report(FIRST, "running"), wait=5.0)))
-    begun = time.monotonic()
-    waiting.start()
-    wait_for(lambda: states(coordinator)[1][0] == "running")  # the poll has come in
-    change(coordinator)
-    waiting.join()
-    assert time.monotonic() - begun < 4
-    assert (answers[0].alive, wanted(answers[0])) == (alive, lanes)
-
-
-def test_a_process_without_lanes_is_told_at_once_that_it_is_replaced(coordinator: Coordinator) -> None:
-    coordinator.start(plan(lanes=(lane(SECOND, seat="1"),)))
-    seat = Seat(coordinator)
-    seat.beat()
-    answers: list[HeartbeatResponse] = []
-    waiting = threading.Thread(target=lambda: answers.append(seat.beat(wait=5.0)))
-    begun = time.monotonic()
-    waiting.start()
-    wait_for(lambda: len(coordinator.registry.polls) == 1)
-    Seat(coordinator, pid=2)
-    waiting.join()
-    assert time.monotonic() - begun < 4
-    assert not answers[0].alive
-
-
-def test_a_poll_with_no_news_lasts_its_time(coordinator: Coordinator, asked: Coordinator | Client) -> None:
-    coordinator.start(plan())
-    seat = Seat(asked)
-    first = seat.beat(wait=30.0)  # news: at once
-    begun = time.monotonic()
-    again = seat.beat(wait=0.1)
-    assert 0.1 <= time.monotonic() - begun < 3
-    assert again == first
-
-
-def test_a_change_in_another_seat_is_no_news(coordinator: Coordinator) -> None:
-    coordinator.start(plan(lanes=(lane(FIRST), lane(SECOND, seat="1"))))
-    seat = Seat(coordinator)
-    before = seat.report("running", FIRST).revision
-    woken = threading.Event()
-    beat = Heartbeat(container=seat.me.container, epoch=seat.me.epoch, number=9, seen=before)
-    with coordinator.membership.listening(beat, woken.set):
-        Seat(coordinator, seat="1", pid=2).report("running", SECOND)
-        assert not woken.is_set()
-        assert coordinator.membership.answer(beat).same
-        coordinator.stop("delays")
-        assert woken.is_set()
-    assert wanted(coordinator.membership.answer(beat)) == []
-
-
-def test_waiting_for_a_state(coordinator: Coordinator) -> None:
-    coordinator.start(plan())
-    assert coordinator.wait_until("delays", {"starting"}).state == "starting"
-    with pytest.raises(OutOfTimeError, match=r"is starting after 0\.01 s, not stopped"):
-        coordinator.wait_until("delays", {"stopped"}, 0.01)
-    threading.Thread(target=lambda: coordinator.stop("delays")).start()
-    assert coordinator.wait_until("delays", {"stopped"}, 10).state == "stopped"
 
 
 # Looking

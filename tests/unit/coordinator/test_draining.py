@@ -64,6 +64,15 @@ def test_all_lanes_stop_at_one_place_and_stages_end_one_after_the_other(coordina
     assert stages == sorted(stages)
 
 
+def held_up(coordinator: Coordinator, store: Store) -> Drainer:
+    """Of a job that drains, and of which one lane hears nothing yet."""
+    worker = running(coordinator)
+    worker.slow = {sources(store)[0].id}
+    coordinator.drain(JOB, said())
+    worker.turns(3)
+    return worker
+
+
 def test_time_ends_when_all_that_read_sources_are_there(coordinator: Coordinator, store: Store) -> None:
     worker = running(coordinator)
     slow = sources(store)[0].id
@@ -86,10 +95,7 @@ def test_time_ends_when_all_that_read_sources_are_there(coordinator: Coordinator
 
 
 def test_it_is_cancelled_until_time_ends(coordinator: Coordinator, store: Store) -> None:
-    worker = running(coordinator)
-    worker.slow = {sources(store)[0].id}
-    coordinator.drain(JOB, said())
-    worker.turns(3)
+    worker = held_up(coordinator, store)
     coordinator.cancel(JOB)
     assert coordinator.status(JOB).state == "running"
     assert all(one.draining is None for one in worker.turn())
@@ -110,10 +116,7 @@ def test_it_is_cancelled_until_time_ends(coordinator: Coordinator, store: Store)
 def test_what_was_halted_for_a_drain_that_was_cancelled_doesn_t_count_for_another(
     coordinator: Coordinator, store: Store
 ) -> None:
-    worker = running(coordinator)
-    worker.slow = {sources(store)[0].id}
-    coordinator.drain(JOB, said())
-    worker.turns(3)
+    worker = held_up(coordinator, store)
     coordinator.cancel(JOB)
     coordinator.drain(JOB, said())
     worker.slow = {lane.id for lane in sources(store)}  # none has heard of the second one
@@ -166,10 +169,7 @@ def test_before_containers_start_nothing_new_is_read(coordinator: Coordinator, s
 def test_it_goes_on_under_another_coordinator_and_container_and_after_a_stop(
     coordinator: Coordinator, store: Store
 ) -> None:
-    worker = running(coordinator)
-    worker.slow = {sources(store)[0].id}
-    coordinator.drain(JOB, said())
-    worker.turns(3)
+    worker = held_up(coordinator, store)
     other = Coordinator(store, Clock(), grace=5.0, first=lambda: 1000)
     assert other.adopt(JOB)
     assert other.status(JOB).state == "draining"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -112,3 +114,29 @@ def test_what_can_not_be_read_is_refused(coordinator: Coordinator, embedded: Sys
     elsewhere = Coordinator(coordinator.registry.store)
     with pytest.raises(ConflictError, match="its settings aren't here"):
         elsewhere.early_output("delays")
+
+
+class Slow(Systems):
+    """Systems that are asked, and answer when they are let go."""
+
+    asked, answers = threading.Event(), threading.Event()
+
+    def named(self, name: str) -> System:
+        self.asked.set()
+        assert self.answers.wait(30)
+        return super().named(name)
+
+
+def test_one_reads_at_a_time(tmp_path: Path, embedded: System) -> None:
+    put(embedded, {"n": 1, "drained": True})
+    settings = Settings(systems=SystemsSettings(embedded=EmbeddedSettings(root=tmp_path)))
+    coordinator = Coordinator(Store("sqlite://"), systems=Slow(settings, "delays"))
+    coordinator.start(plan(lanes=LANES))
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(coordinator.early_output, "delays")
+        assert Slow.asked.wait(30)
+        with pytest.raises(ConflictError, match="somebody else"):
+            coordinator.early_output("delays")
+        Slow.answers.set()
+        assert first.result(30).total == 1
+    assert coordinator.early_output("delays").total == 1

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.errors import StateError
-from anabranch.grouping.positions import FormerPosition, after, begin, takes
+from anabranch.grouping.positions import FormerPosition, after, begin, parts_of
 from anabranch.model.hashing import bucket
 from anabranch.model.lane import Position
 from anabranch.model.ssp import SSP
@@ -82,6 +82,15 @@ class Lane:
 
     def finals(self) -> list[FormerPosition]:
         return [FormerPosition(after(position, self.factor, self.read), self.factor) for position in self.held]
+
+
+def takes(position: Position, factor: int, hashed: int, offset: int) -> bool:
+    """Whether the owner of an SSP with that position takes a message of its partition.
+
+    Args:
+        hashed: the hash of the message's key, or its offset if the key is null.
+    """
+    return any(hashed % part.factor == part.bucket and offset >= at for part, at in parts_of(position, factor))
 
 
 @dataclass

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
-from typing import Any
 
 import pytest
 
-from anabranch import Job, tumbling
+from anabranch import Job
 from anabranch.assignment.assignor import Rules
-from anabranch.errors import ConfigError, GraphError, NotFoundError
+from anabranch.errors import ConfigError, GraphError
 from anabranch.grouping import groupers
 from anabranch.model import document, names
 from anabranch.model.ssp import SSP
 from anabranch.model.traffic import Traffic
 from anabranch.planning import plan as planning
-from anabranch.planning.plan import Plan, Surroundings
+from anabranch.planning.plan import Plan
+from tests.unit.planning.delays import EXACT, ROUGH, delays, make
 from tests.unit.planning.factory import around
-
-EXACT, ROUGH = planning.EXACTLY_ONCE, planning.AT_LEAST_ONCE
 
 
 def test_inputs_whose_keys_were_together_may_grow_one_by_one() -> None:
@@ -31,22 +28,6 @@ def test_inputs_whose_keys_were_together_may_grow_one_by_one() -> None:
     with pytest.raises(GraphError, match="into different tasks"):
         planning.make(job.graph, around(a=8, b=4))
     planning.make(job.graph, replace(around(a=8, b=4), bases={"a": 4, "b": 4}))
-
-
-def delays() -> Job:
-    """One source; an SQL branch, a function, a stage by destination with a count, and a report of it."""
-    job = Job("delays")
-    flights = job.read("flights", key="tail string", schema="dest string, delay int")
-    flights.where("delay > 15").write("late")
-    flights.agg(n="count(*)", name="per-tail").write("tails")
-    counts = flights.partition_by("dest").agg(n="count(*)", name="per-dest")
-    counts.write("dests")
-    counts.foreach_batch(print, name="report")
-    return job
-
-
-def make(job: Job, surroundings: Surroundings) -> Plan:
-    return planning.make(job.graph, surroundings)
 
 
 def texts(ssps: tuple[SSP, ...]) -> list[str]:
@@ -305,112 +286,6 @@ def test_the_grouper_all_in_several_containers_and_exactly_once_is_refused() -> 
     assert "another grouper" in caught.value.cure
 
 
-REFUSED: list[tuple[Callable[[Job], Any], dict[str, int], type[Exception], str, str]] = [
-    (
-        lambda j: j.read("a").agg(n="count(*)").write("out"),
-        {"a": 2},
-        GraphError,
-        "agg 'agg' (test_plan.py:{line}) keeps state but has no stage key",
-        "partition_by",
-    ),
-    (
-        lambda j: j.read("a", key="k int").agg(n="count(*)").agg(n="count(*)").write("out"),
-        {"a": 2},
-        GraphError,
-        "agg 'agg-2' (test_plan.py:{line}) comes after agg 'agg'",
-        "partition_by between them",
-    ),
-    (
-        lambda j: j.read("a", key="k int").agg(n="count(*)").merge(j.read("b", key="k int")).write("out"),
-        {"a": 2, "b": 2},
-        GraphError,
-        "merge (test_plan.py:{line}) takes rows of the stateful agg 'agg'",
-        "merge before",
-    ),
-    (
-        lambda j: j.read("a").where("x"),
-        {"a": 2},
-        GraphError,
-        "where 'where' (test_plan.py:{line}) leads to no output",
-        ".write(",
-    ),
-    (
-        lambda j: feeding_itself(j).write("out"),
-        {"a": 2},
-        GraphError,
-        "feeds the stage that it comes from",
-        "partition_by before the other side",
-    ),
-    (
-        lambda j: j.read("a").write("a"),
-        {"a": 2},
-        GraphError,
-        "the job reads stream 'a' (test_plan.py:{line}) and writes it too (test_plan.py:{line})",
-        "another stream",
-    ),
-    (
-        lambda j: j.read("out").write("out"),
-        {},
-        GraphError,
-        "the job reads stream 'out' (test_plan.py:{line}) and writes it too",
-        "another stream",
-    ),
-    (
-        lambda j: j.read("a").partition_by("x").merge(j.read("j-by-x-1")).write("out"),
-        {"a": 2, "j_by_x_1": 2},
-        GraphError,
-        "the job reads stream 'j-by-x-1' (test_plan.py:{line}) and writes it too",
-        "another stream",
-    ),
-    (
-        lambda j: j.read("a").merge(j.read("a")).write("out"),
-        {"a": 2},
-        GraphError,
-        "stream embedded/a as an input more than once",
-        "read it once",
-    ),
-    (
-        lambda j: j.read("a", broadcast=True).write("out"),
-        {"a": 2},
-        GraphError,
-        "only broadcast inputs",
-        "isn't broadcast",
-    ),
-    (
-        lambda j: j.read("flihts").write("out"),
-        {"flights": 2},
-        NotFoundError,
-        "read 'flihts' (test_plan.py:{line}): there is no stream 'flihts' in embedded",
-        "anabranch stream create flihts",
-    ),
-    (
-        lambda j: j.read("a").map_arrow(str).write("out"),
-        {"a": 2},
-        GraphError,
-        "write 'out' (test_plan.py:{line}) has no key: after map_arrow",
-        "write(..., key=",
-    ),
-]
-
-
-def feeding_itself(job: Job) -> Any:
-    a = job.read("a")
-    return a.merge(a.partition_by("x"))
-
-
-@pytest.mark.parametrize(("build", "partitions", "error", "what", "cure"), REFUSED)
-def test_what_can_t_be_planned_names_the_operator_and_the_cure(
-    build: Callable[[Job], Any], partitions: dict[str, int], error: type[Exception], what: str, cure: str
-) -> None:
-    job = Job("j")
-    build(job)
-    with pytest.raises(error) as caught:
-        make(job, around(**partitions))
-    line = job.graph.nodes[-1].where.rpartition(":")[2]
-    assert what.replace("{line}", line) in caught.value.what  # type: ignore[attr-defined]
-    assert cure in caught.value.cure  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize(
     ("grouper", "factor", "expected"),
     [("partition", 1, [0, 1, 2]), ("partition", 4, [0, 1, 2]), ("ssp", 2, [0, 1, 2]), ("cogroup", 2, [0, 1, 2])],
@@ -424,46 +299,6 @@ def test_the_hidden_grouping_column_never_depends_on_the_factor(grouper: str, fa
 def test_a_plan_is_json_and_back() -> None:
     plan = make(delays(), around(factor=2, flights=2))
     assert document.decode(document.encode(plan), Plan) == plan
-
-
-def test_lanes_that_write_an_intermediate_stream_know_each_other() -> None:
-    plan = make(delays(), around(containers=2, flights=4))
-    numbers = count()
-    lanes = planning.lanes_of(plan, 8, lambda: f"{next(numbers):08x}")
-    writers = [lane.id for lane in lanes if "delays-by-dest-1" in lane.outputs]
-    assert len(writers) == 2
-    assert [lane.beside for lane in lanes if lane.id in writers] == [dict.fromkeys(writers, ())] * 2
-
-
-def test_one_lane_of_a_container_reports_a_source_s_faults_to_its_dead_letters() -> None:
-    plan = make(delays(), around(containers=2, flights=4))
-    numbers = count()
-    lanes = planning.lanes_of(plan, 8, lambda: f"{next(numbers):08x}")
-    assert [(lane.group, lane.seat, lane.reports) for lane in lanes if lane.stage == "0"] == [
-        ("outputs-embedded", "0", ("flights",)),
-        ("outputs-embedded", "1", ("flights",)),
-        ("per-tail", "0", ()),
-        ("per-tail", "1", ()),
-    ]
-    assert {tuple(lane.dead_letters.items()) for lane in lanes if lane.stage == "0"} == {
-        (("flights", "flights-dead-letters"),)
-    }
-
-
-def test_intermediate_streams_have_dead_letters_where_a_function_reads_them() -> None:
-    job = Job("j")
-    rows = job.read("a", key="k string", schema="x int")
-    rows.partition_by("x", name="plain").write("one")
-    rows.partition_by("x", name="mapped").filter(bool).write("two")
-    plan = make(job, around(a=3, a_dead_letters=5))
-    assert {o.operator: (o.stream, o.partitions, o.promise) for o in plan.outputs if o.dead_letters} == {
-        "a": ("a-dead-letters", 5, EXACT),
-        "mapped": ("j-mapped-1-dead-letters", 3, EXACT),
-    }
-    assert [lane.dead_letters for lane in plan.lanes if lane.stage != "0"] == [
-        {},
-        {"j-mapped-1": "j-mapped-1-dead-letters"},
-    ]
 
 
 def test_tasks_are_placed_by_the_racks_that_are_known_at_the_start() -> None:
@@ -482,21 +317,3 @@ def test_tasks_are_placed_by_the_racks_that_are_known_at_the_start() -> None:
         "tasks are placed without racks: a broker that has partition 1 of kafka/flights has no rack",
     )
     assert [each.rack for each in unknown.model.containers] == [None, None]
-
-
-def test_late_rows_have_a_place_to_be_put_aside_and_slots_of_their_own() -> None:
-    job = Job("j")
-    rows = job.read("a", key="k string", schema="x int, at timestamp", event_time="at", watermark="1 hour")
-    behind = rows.partition_by("x", name="by-x")
-    behind.window(tumbling("1 hour"), on_late="dead-letter").agg(n="count(*)", name="kept").write("one")
-    behind.window(tumbling("1 hour"), on_late="fail").agg(n="count(*)", name="strict").write("two")
-    plan = make(job, around(a=1))
-    lanes = {lane.group: lane for lane in plan.lanes if lane.stage == "1"}
-    assert lanes["kept"].dead_letters == {"j-by-x-1": "j-by-x-1-dead-letters"}
-    assert lanes["kept"].rejecting == ("by-x", "kept", "kept-late")
-    assert planning.slots_of(lanes["kept"], 2)[-3:] == (
-        "kept-late:embedded/j-by-x-1/0",
-        "kept-late:state-0",
-        "kept-late:state-1",
-    )
-    assert lanes["strict"].rejecting == ("strict",)

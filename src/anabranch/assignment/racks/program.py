@@ -19,7 +19,6 @@ class Program:
         from ortools.math_opt.python import mathopt
 
         self._model = mathopt.Model()
-        self._largest = 0
         self.costs: list[int] = []
         self._variables: list[mathopt.Variable] = []
 

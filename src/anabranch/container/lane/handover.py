@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from time import monotonic
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -54,8 +53,7 @@ class PrestartedQuery:
     It stops where its first batch would be computed and published, and waits there until it is known whether the lane
     starts at the predicted offsets.
 
-    ``starting``: these offsets, by whole SSP. ``published_at``: when it began to publish, by the monotonic clock; 0.0
-    before that.
+    ``starting``: these offsets, by whole SSP.
     """
 
     def __init__(self, foreseen: PreanalyzedQuery, query: LaneQuery, folder: Folder, starting: Offsets) -> None:
@@ -65,7 +63,6 @@ class PrestartedQuery:
         self._folder = folder
         self._known = query
         self._query: LaneQuery | None = None
-        self.published_at = 0.0
         self._decided = threading.Event()
         folder.make()
         folder.lock()
@@ -106,7 +103,6 @@ class PrestartedQuery:
             self._decided.wait()
         if self._query is None:
             raise StateError("a query that was started before its lane began isn't needed", "nothing is lost")
-        self.published_at = self.published_at or monotonic()
         self._query.publish(batch, number, planned)
 
 

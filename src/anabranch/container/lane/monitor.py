@@ -14,7 +14,6 @@ from anabranch.container.batch_size_memory import Memory
 from anabranch.container.checkpoint.output_ends import Outputs
 from anabranch.container.idleness import Idleness
 from anabranch.container.lane.attempt import Attempt
-from anabranch.container.lane.handover import PrestartedQuery
 from anabranch.container.lane.input_ends import InputEnds
 from anabranch.event_time.progress import Progress
 from anabranch.model.ssp import parsed, texts
@@ -25,21 +24,17 @@ from anabranch.spark.query.history import BatchRun
 __all__ = ["Monitor"]
 
 _COMMIT_EVERY = 5.0
-_AT_ONCE = 0.01
 
 
 class Monitor:
     """Used by the lane's own thread.
 
-    ``prestarted``: the query that was started ahead, if the lane continues with one. ``began``: when the lane could
-    start, by the monotonic clock. ``time_noted``: the folder has the lane's event time.
+    ``time_noted``: the folder has the lane's event time.
     """
 
     def __init__(self, attempt: Attempt) -> None:
         self.outputs = Outputs(attempt.lane_folders.systems, attempt.lane)
         self.ends = InputEnds(attempt.lane.id, attempt.inputs.ends, attempt.until)
-        self.prestarted: PrestartedQuery | None = None
-        self.began = 0.0
         self.time_noted = False
         self._attempt = attempt
         self._reporter = attempt.reporter
@@ -120,7 +115,6 @@ class Monitor:
             late_groups=self._late_groups,
             late=dict(counts.late + query.outputs.late) if query is not None else {},
             windows=ran.state_rows if query is not None and query.plan.empties else 0,
-            changeover=self._changeover(ran),
             first_output=report.first_output or (ran.ended if ran.rows else 0.0),
             last_output=ran.ended if ran.rows else report.last_output,
             state_bytes=ran.state_bytes,
@@ -147,12 +141,3 @@ class Monitor:
         if idle != self._idle:
             clock.note_idle(self._attempt.clock, idle)
             self._idle = idle
-
-    def _changeover(self, ran: BatchRun) -> float:
-        """See :class:`LaneReport`."""
-        lane, before = self._attempt.lane, self._reporter.current.changeover
-        if ran.number != lane.first_batch or not lane.predecessors or before:
-            return before
-        if self.prestarted is not None:  # the batch was planned before the lane began
-            return max(_AT_ONCE, self.prestarted.published_at - self.began)
-        return max(0.0, monotonic() - self.began - ran.seconds)

@@ -148,7 +148,6 @@ class Queries:
         """Make the query that was started ahead the lane's query."""
         prestarted, self.prestarted = self.prestarted, None
         assert prestarted is not None
-        self._monitor.prestarted = prestarted
         query = self._made()
         self._monitor.carry_idle(-1, query.job.settings.job.idle_seconds)
         self._attempt.reporter.update(begun=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from time import monotonic
 
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -111,7 +110,6 @@ class LaneRunner:
         return self._upkeep.stalled
 
     def start(self) -> None:
-        self._monitor.began = monotonic()
         self._thread.start()
 
     def stop(self, at_once: bool = False) -> None:

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["PATH", "Dashboard", "forget", "is_built"]
+__all__ = ["PATH", "Dashboard", "forget"]
 
 PATH = "/ui/"
 _PAGE = "index.html"
@@ -84,11 +84,6 @@ class Dashboard:
             await self._app(scope, receive, send)
             return
         await _response(path, Headers(scope=scope))(scope, receive, send)
-
-
-def is_built() -> bool:
-    """Whether this anabranch was installed with the page."""
-    return _PAGE in _assets()
 
 
 def forget() -> None:

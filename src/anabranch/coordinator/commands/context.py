@@ -18,7 +18,7 @@ from anabranch.model import moves
 from anabranch.model.job_model import Matched
 from anabranch.planning import patterns
 from anabranch.planning.transition import expand
-from anabranch.protocol.commands import AssignRequest, ExpandRequest, ScaleRequest, ScaleResult
+from anabranch.protocol.commands import ScaleResult, TaskMoveRequest
 from anabranch.systems.systems import Systems
 
 __all__ = ["Context", "enter"]
@@ -65,7 +65,7 @@ def enter(
     running_job: RunningJob,
     present: Generation,
     planned: NextGeneration | None,
-    request: ScaleRequest | ExpandRequest | AssignRequest,
+    request: TaskMoveRequest,
 ) -> ScaleResult:
     """Enter a generation, unless only the plan is requested, and return the result. None: everything stays as it is."""
     if planned is None:

@@ -17,13 +17,12 @@ from anabranch.coordinator.jobs.transitions import Generation
 from anabranch.errors import ConflictError
 from anabranch.model.outline import Basis, digest, outlined
 from anabranch.planning.transition import follow
-from anabranch.protocol.commands import RewindResult, ScaleResult
+from anabranch.protocol.commands import ChangeRequest, RewindResult, ScaleResult
 from anabranch.protocol.deployment import DeployResult
 
 __all__ = [
     "TRIES",
     "JobSnapshot",
-    "Request",
     "always_changes",
     "change",
     "check_expected",
@@ -33,22 +32,6 @@ __all__ = [
 
 TRIES = 10
 """How often a change is planned again because the job changed while it was being planned."""
-
-
-class Request(Protocol):
-    """What all requests for changes have."""
-
-    @property
-    def request(self) -> str: ...
-
-    @property
-    def dry(self) -> bool: ...
-
-    @property
-    def brief(self) -> bool: ...
-
-    @property
-    def expect(self) -> Basis | None: ...
 
 
 class Planned(Protocol):
@@ -86,7 +69,7 @@ def take(registry: JobRegistry, running_job: RunningJob) -> JobSnapshot:
 def change(
     registry: JobRegistry,
     job: str,
-    request: Request,
+    request: ChangeRequest,
     plan: Callable[[RunningJob, Generation], P | None],
     apply: Callable[[RunningJob, Generation, P | None], R],
 ) -> R:
@@ -133,7 +116,7 @@ def always_changes(job: str) -> ConflictError:
 
 
 def check_expected(
-    job: str, request: Request, basis: Basis, result: ScaleResult | RewindResult | DeployResult | None
+    job: str, request: ChangeRequest, basis: Basis, result: ScaleResult | RewindResult | DeployResult | None
 ) -> None:
     """Raises ConflictError if a change is requested on a condition that doesn't hold.
 
@@ -159,7 +142,7 @@ def check_expected(
         )
 
 
-def response(result: R, basis: Basis, request: Request, heads: int) -> R:
+def response(result: R, basis: Basis, request: ChangeRequest, heads: int) -> R:
     """The answer for a plan: with its basis, and without the records of lanes if it is to be brief.
 
     Args:

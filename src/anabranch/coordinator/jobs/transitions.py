@@ -22,8 +22,7 @@ from anabranch.model.lane import Lane, LaneState
 from anabranch.planning import assignment_settings, traffic
 from anabranch.planning.transition import follow, opening, rescale, rewind
 from anabranch.planning.transition.change import Change
-from anabranch.protocol.commands import RewindResult, ScaleResult
-from anabranch.protocol.deployment import DeployResult
+from anabranch.protocol.commands import ChangeResult, RewindResult, ScaleResult
 
 __all__ = [
     "Generation",
@@ -222,7 +221,7 @@ def ending_lanes(
     )
 
 
-def expected(change: Event, result: ScaleResult | RewindResult | DeployResult) -> list[Event]:
+def expected(change: Event, result: ChangeResult) -> list[Event]:
     """The predicted effects of a change, to be logged with it."""
     what, why = change_log.expectation(result.pause, len(result.closing), len(result.lanes))
     return [msgspec.structs.replace(change, who="coordinator", what=what, why=why)] if result.closing else []

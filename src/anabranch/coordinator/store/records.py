@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from anabranch.formats import Format
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.document import Document
@@ -48,6 +50,24 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
     rack: str | None
     registered_at: float
     gone: str | None
+
+    @classmethod
+    def of(cls, registration: Registration, container: str, seat: str, epoch: int, at: float) -> Self:
+        """The record of a process that takes a seat now, as the container with this id."""
+        return cls(
+            id=container,
+            job=registration.job,
+            seat=seat,
+            deployment=registration.deployment,
+            epoch=epoch,
+            execution=registration.execution,
+            host=registration.host,
+            pid=registration.pid,
+            instance=registration.instance,
+            rack=registration.rack,
+            registered_at=at,
+            gone=None,
+        )
 
     def is_of(self, registration: Registration) -> bool:
         """Whether this is the process that is registering."""

@@ -141,20 +141,7 @@ def add_container(
     connection: sa.Connection, registration: Registration, container: str, seat: str, epoch: int, at: float
 ) -> ContainerRecord:
     """Give a process a seat, as the container with this id."""
-    record = ContainerRecord(
-        id=container,
-        job=registration.job,
-        seat=seat,
-        deployment=registration.deployment,
-        epoch=epoch,
-        execution=registration.execution,
-        host=registration.host,
-        pid=registration.pid,
-        instance=registration.instance,
-        rack=registration.rack,
-        registered_at=at,
-        gone=None,
-    )
+    record = ContainerRecord.of(registration, container, seat, epoch, at)
     row = {column.name: getattr(record, column.name) for column in containers.c}
     connection.execute(sa.insert(containers).values(**row))
     return record

@@ -22,11 +22,9 @@ from pyspark import cloudpickle
 from anabranch.job_code import job_modules
 from anabranch.spark.functions import error_text, messages
 
-__all__ = ["FORK", "Channel", "HowEnded", "Service"]
+__all__ = ["FORK", "Channel", "Service"]
 
 FORK = b"f"
-HowEnded = int
-"""How a process ended, in the form of ``os.waitpid``."""
 
 _FAILED = 70
 

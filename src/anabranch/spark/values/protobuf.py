@@ -10,22 +10,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql import types as T
 
 from anabranch.errors import GraphError
 from anabranch.formats import Format
@@ -35,23 +20,23 @@ from anabranch.spark.values import codec, way
 __all__ = ["ProtobufReader", "ProtobufWriter"]
 
 _TIMESTAMP = "google.protobuf.Timestamp"
-_SIMPLE: dict[int, DataType] = {
-    FieldDescriptor.TYPE_BOOL: BooleanType(),
-    FieldDescriptor.TYPE_INT32: IntegerType(),
-    FieldDescriptor.TYPE_SINT32: IntegerType(),
-    FieldDescriptor.TYPE_SFIXED32: IntegerType(),
-    FieldDescriptor.TYPE_UINT32: LongType(),
-    FieldDescriptor.TYPE_FIXED32: LongType(),
-    FieldDescriptor.TYPE_INT64: LongType(),
-    FieldDescriptor.TYPE_SINT64: LongType(),
-    FieldDescriptor.TYPE_SFIXED64: LongType(),
-    FieldDescriptor.TYPE_UINT64: DecimalType(20, 0),
-    FieldDescriptor.TYPE_FIXED64: DecimalType(20, 0),
-    FieldDescriptor.TYPE_FLOAT: FloatType(),
-    FieldDescriptor.TYPE_DOUBLE: DoubleType(),
-    FieldDescriptor.TYPE_STRING: StringType(),
-    FieldDescriptor.TYPE_BYTES: BinaryType(),
-    FieldDescriptor.TYPE_ENUM: StringType(),
+_SIMPLE: dict[int, T.DataType] = {
+    FieldDescriptor.TYPE_BOOL: T.BooleanType(),
+    FieldDescriptor.TYPE_INT32: T.IntegerType(),
+    FieldDescriptor.TYPE_SINT32: T.IntegerType(),
+    FieldDescriptor.TYPE_SFIXED32: T.IntegerType(),
+    FieldDescriptor.TYPE_UINT32: T.LongType(),
+    FieldDescriptor.TYPE_FIXED32: T.LongType(),
+    FieldDescriptor.TYPE_INT64: T.LongType(),
+    FieldDescriptor.TYPE_SINT64: T.LongType(),
+    FieldDescriptor.TYPE_SFIXED64: T.LongType(),
+    FieldDescriptor.TYPE_UINT64: T.DecimalType(20, 0),
+    FieldDescriptor.TYPE_FIXED64: T.DecimalType(20, 0),
+    FieldDescriptor.TYPE_FLOAT: T.FloatType(),
+    FieldDescriptor.TYPE_DOUBLE: T.DoubleType(),
+    FieldDescriptor.TYPE_STRING: T.StringType(),
+    FieldDescriptor.TYPE_BYTES: T.BinaryType(),
+    FieldDescriptor.TYPE_ENUM: T.StringType(),
 }
 
 
@@ -61,7 +46,7 @@ class ProtobufReader:
 
     files: bytes
     message: str
-    schema: StructType
+    schema: T.StructType
 
     @classmethod
     def of(cls, format_: Format, where: str) -> ProtobufReader:
@@ -69,7 +54,7 @@ class ProtobufReader:
         found = _message(format_, where)
         return cls(_files(format_), found.full_name, codec.nullable(_columns(found, where, ())))
 
-    def narrowed(self, declared: StructType, where: str) -> ProtobufReader:
+    def narrowed(self, declared: T.StructType, where: str) -> ProtobufReader:
         """The reader with only the declared columns. Raises GraphError if the message has different ones."""
         way.check_declared(declared, self.schema, where, f"the message {self.message}")
         return replace(self, schema=codec.nullable(declared))
@@ -97,7 +82,7 @@ class ProtobufWriter:
         message = _message(self.format, where)
         held = _columns(message, where, ())
         way.check_written(frame, names, held, where, f"the message {message.full_name}")
-        columns = StructType([held[name] for name in names])
+        columns = T.StructType([held[name] for name in names])
         struct = F.struct(*[frame[codec.quoted(name)] for name in names])
         return protobuf_messages.written(struct, _files(self.format), message.full_name, columns)
 
@@ -145,21 +130,21 @@ def _names(above: str, messages: Sequence[descriptor_pb2.DescriptorProto]) -> li
     return found
 
 
-def _columns(message: Descriptor, where: str, above: tuple[str, ...]) -> StructType:
+def _columns(message: Descriptor, where: str, above: tuple[str, ...]) -> T.StructType:
     if message.full_name in above:
         raise GraphError(
             f"{where}: the message {message.full_name} holds itself, and rows can't", 'read it with format = "raw"'
         )
     inside = (*above, message.full_name)
-    return StructType([StructField(f.name, _type(f, where, inside), not f.is_required) for f in message.fields])
+    return T.StructType([T.StructField(f.name, _type(f, where, inside), not f.is_required) for f in message.fields])
 
 
-def _type(field: FieldDescriptor, where: str, above: tuple[str, ...]) -> DataType:
+def _type(field: FieldDescriptor, where: str, above: tuple[str, ...]) -> T.DataType:
     kind = field.message_type
     if kind is not None and kind.GetOptions().map_entry:
         names, values = (_type(kind.fields_by_name[name], where, above) for name in ("key", "value"))
-        return MapType(names, values)
+        return T.MapType(names, values)
     single = _SIMPLE.get(field.type) or (
-        TimestampType() if kind.full_name == _TIMESTAMP else _columns(kind, where, above)
+        T.TimestampType() if kind.full_name == _TIMESTAMP else _columns(kind, where, above)
     )
-    return ArrayType(single) if field.is_repeated else single
+    return T.ArrayType(single) if field.is_repeated else single

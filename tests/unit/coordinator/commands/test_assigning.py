@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from typer.testing import CliRunner
 
 from anabranch import Job
 from anabranch.assignment.assignor import Rules
-from anabranch.cli.main import app
-from anabranch.coordinator.api import listening
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError, NotFoundError
@@ -24,6 +21,7 @@ from anabranch.planning import plan as planning
 from anabranch.protocol.commands import AssignRequest, ScaleRequest
 from anabranch.protocol.container import Registration
 from anabranch.protocol.deployment import StartRequest
+from tests.support.verbs import Call, served
 from tests.unit.coordinator.helpers import Clock
 from tests.unit.coordinator.programs import PROGRAM
 from tests.unit.coordinator.workers import Worker
@@ -236,25 +234,14 @@ def test_not_while_it_runs_in_real_time(coordinator: Coordinator) -> None:
 
 
 @pytest.fixture
-def run(tmp_path: Path, coordinator: Coordinator) -> Iterator[Callable[..., tuple[str, str]]]:
+def run(tmp_path: Path, coordinator: Coordinator) -> Iterator[Call]:
     coordinator.start(start(BY_RACKS))
     crew(coordinator, *RACKS)
-    server = listening.serve(coordinator)
-    config = tmp_path / "anabranch.toml"
-    config.write_text(f'[coordinator]\nurl = "{server.url}"\n')
-
-    def call(*words: str) -> tuple[str, str]:
-        found = CliRunner().invoke(app, [*words, "--config", str(config)], catch_exceptions=False)
-        assert found.exit_code == 0, found.output
-        return found.stdout, found.stderr
-
-    try:
+    with served(coordinator, tmp_path) as call:
         yield call
-    finally:
-        server.close()
 
 
-def test_the_verbs(run: Callable[..., tuple[str, str]], tmp_path: Path) -> None:
+def test_the_verbs(run: Call, tmp_path: Path) -> None:
     page = tmp_path / "plan.html"
     told, _ = run("plan", "assign", JOB, "--html", str(page))
     assert "4 task(s) would get another container" in told

@@ -17,7 +17,6 @@ import msgspec
 
 from anabranch.event_time import progress
 from anabranch.event_time.progress import Progress
-from anabranch.event_time.windows import Tumbling
 from anabranch.model.lane import Lane, LaneState
 from anabranch.model.ssp import SSP
 from anabranch.planning.transition import opening
@@ -27,259 +26,28 @@ from anabranch.spark.query.planned_batch import Batch
 from anabranch.spark.query.publishing import Publishing
 from anabranch.spark.query.rejections import Rejections
 from anabranch.systems.output import Target
+from tests.unit.event_time.memory_log import (
+    COMMITTED,
+    DELAY,
+    FINISHED,
+    PLANNED,
+    PUBLISHED,
+    PUBLISHING,
+    WINDOW,
+    File,
+    Killed,
+    MemoryLog,
+    Row,
+    Source,
+    Told,
+    Window,
+    Writer,
+    ssp_of,
+)
+from tests.unit.event_time.shapes import Action, Expand, Merge, Recut, Shape, Split, Take
 
-DELAY = 10
-WINDOW = Tumbling(16)
-OWN = "own"
-PLANNED, PUBLISHING, PUBLISHED, FINISHED, COMMITTED = "planned", "publishing", "published", "finished", "committed"
 DEATHS = (PLANNED, PUBLISHING, PUBLISHED, FINISHED, COMMITTED)
 _ENOUGH = 200
-
-Window = tuple[int, int]
-"""Task of the last stage, and start."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row keeps its identity from the source to the window."""
-
-    source: SSP
-    number: int
-    at: int
-    key: int
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What is run. Stage ``n`` reads the stream ``s<n>`` of ``counts[n]`` partitions and writes the next one, but the
-    last stage: that has windows, and also reads ``own`` partitions of a stream like the first.
-
-    ``lanes``: by stage, the number of the lane for each task. ``rows``: by source SSP, how much later than the latest
-    so far each row is (then earlier by what it lags), and its key.
-    """
-
-    counts: tuple[int, ...]
-    own: int
-    lanes: tuple[tuple[int, ...], ...]
-    rows: tuple[tuple[tuple[int, int, int], ...], ...]
-
-    @property
-    def last(self) -> int:
-        return len(self.counts) - 1
-
-    def ssps(self, stage: int, tasks: Iterable[int]) -> list[SSP]:
-        found = [ssp_of(f"s{stage}", task) for task in tasks]
-        return found + [ssp_of(OWN, ssp.partition) for ssp in found if stage == self.last and ssp.partition < self.own]
-
-    def sources(self) -> list[SSP]:
-        return [ssp_of("s0", p) for p in range(self.counts[0])] + [ssp_of(OWN, p) for p in range(self.own)]
-
-    def of(self, source: SSP) -> list[Row]:
-        """All rows of a source SSP, none earlier than the latest before it by more than the delay."""
-        found, latest = [], 0
-        for number, (later, lag, key) in enumerate(self.rows[self.sources().index(source)]):
-            latest += later
-            found.append(Row(source, number, latest - lag, key))
-        return found
-
-    def destinies(self) -> dict[SSP, list[Row]]:
-        """All rows that each SSP has, or will have."""
-        found = {source: self.of(source) for source in self.sources()}
-        rows = [row for p in range(self.counts[0]) for row in found[ssp_of("s0", p)]]
-        for stage, count in enumerate(self.counts[1:], 1):
-            for task in range(count):
-                found[ssp_of(f"s{stage}", task)] = [row for row in rows if self.partition(stage, row) == task]
-        return found
-
-    def expanded(self, rows: tuple[tuple[int, int, int], ...]) -> Shape:
-        """With one more partition of the first stream, whose rows are not earlier than any other."""
-        begin = max((row.at for source in self.sources() for row in self.of(source)), default=0) + DELAY
-        (later, lag, key), *rest = rows
-        count = self.counts[0]
-        added = ((begin + later, lag, key), *rest)
-        return replace(self, counts=(count + 1, *self.counts[1:]), rows=(*self.rows[:count], added, *self.rows[count:]))
-
-    def partition(self, stage: int, row: Row) -> int:
-        return (row.key + stage) % self.counts[stage]
-
-
-def ssp_of(stream: str, partition: int) -> SSP:
-    return SSP(system="embedded", stream=stream, partition=partition)
-
-
-@dataclass(frozen=True)
-class Take:
-    """A lane (by its number, modulo how many there are) has a batch of so many rows of each SSP, and may die in it."""
-
-    stage: int
-    lane: int
-    rows: tuple[int, ...]
-    death: str | None = None
-
-
-@dataclass(frozen=True)
-class Split:
-    """A lane of several tasks is replaced by two."""
-
-    stage: int
-    lane: int
-
-
-@dataclass(frozen=True)
-class Merge:
-    """The first two lanes are replaced by one, which is then the last."""
-
-    stage: int
-
-
-@dataclass(frozen=True)
-class Recut:
-    """All lanes of a stage are replaced at once; ``lanes`` as in :class:`Shape`."""
-
-    stage: int
-    lanes: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Expand:
-    """The first stream has one partition more, with rows later than all others; a lane is replaced by one that has it.
-
-    ``rows``: as in :class:`Shape`.
-    """
-
-    lane: int
-    rows: tuple[tuple[int, int, int], ...]
-
-
-Action = Take | Split | Merge | Recut | Expand
-
-
-class Killed(BaseException):
-    """The lane's process is gone."""
-
-
-@dataclass
-class Told:
-    """What stood behind a batch: the lane's watermark, and the event times that it had still to read."""
-
-    lane: Lane
-    batch: int
-    watermark: int | None
-    unread: list[int]
-
-
-@dataclass(frozen=True)
-class _Entry:
-    base: int
-    rows: tuple[Row, ...]
-    control: Mapping[str, Any] | None = None
-
-
-@dataclass
-class MemoryLog:
-    """As much of the embedded log as event time needs."""
-
-    entries: dict[SSP, list[_Entry]] = field(default_factory=dict)
-
-    def rows(self, ssp: SSP) -> list[Row]:
-        return [row for entry in self.entries.get(ssp, []) for row in entry.rows]
-
-    def add(self, ssp: SSP, rows: Sequence[Row], control: Mapping[str, Any] | None = None) -> None:
-        self.entries.setdefault(ssp, []).append(_Entry(len(self.rows(ssp)), tuple(rows), control))
-
-    def named(self, name: str) -> MemoryLog:
-        """Itself, as the only system there is."""
-        return self
-
-    def controls(self, stream: str, number: int, cursor: int, position: int) -> tuple[list[Any], int]:
-        entries = self.entries.get(ssp_of(stream, number), [])
-        heard = [entry for entry in entries[cursor + 1 :] if entry.base <= position]
-        return [entry.control for entry in heard if entry.control is not None], cursor + len(heard)
-
-
-@dataclass
-class _File:
-    """As much of a ``Path`` as the clock needs."""
-
-    texts: dict[str, str]
-    name: str
-
-    def with_suffix(self, suffix: str) -> _File:
-        return _File(self.texts, self.name + suffix)
-
-    def write_text(self, text: str) -> None:
-        self.texts[self.name] = text
-
-    def read_text(self) -> str:
-        if self.name not in self.texts:
-            raise FileNotFoundError(self.name)
-        return self.texts[self.name]
-
-    def replace(self, other: _File) -> None:
-        other.write_text(self.texts.pop(self.name))
-
-    def unlink(self, missing_ok: bool) -> None:
-        self.texts.pop(self.name, None)
-
-
-@dataclass
-class _Writer:
-    """As a publisher: a batch comes to a partition once. ``left``: how many more before it is killed."""
-
-    log: MemoryLog
-    batches: dict[SSP, int] = field(default_factory=dict)
-    left: int | None = None
-
-    def publish(self, batch: int, written: Sequence[Any], controls: Mapping[Target, Any]) -> None:
-        rows = {(each.stream, each.partition): each.rows for each in written}
-        told = {(t.stream, p): c.to_builtins() for t, c in controls.items() for p in range(t.partitions)}
-        for place in sorted({*rows, *told}):
-            self._publish(*place, batch, rows.get(place, []), told.get(place))
-
-    def _publish(self, stream: str, partition: int, batch: int, rows: Sequence[Row], control: Any) -> None:
-        if self.left == 0:
-            raise Killed
-        self.left = None if self.left is None else self.left - 1
-        ssp = ssp_of(stream, partition)
-        if self.batches.get(ssp, -1) < batch:
-            self.batches[ssp] = batch
-            self.log.add(ssp, rows, json.loads(json.dumps(control)))
-
-
-@dataclass(frozen=True)
-class _Source:
-    """As ``Source``: one stream of a lane; ``timed``: not an intermediate one."""
-
-    log: MemoryLog
-    stream: str
-    ssps: tuple[SSP, ...]
-
-    @property
-    def name(self) -> str:
-        return self.stream
-
-    @property
-    def node(self) -> Any:
-        return SimpleNamespace(name=self.stream)
-
-    @property
-    def timed(self) -> bool:
-        return self.stream in ("s0", OWN)
-
-    @property
-    def intake(self) -> object:
-        return object() if self.timed else None
-
-    @property
-    def starts(self) -> dict[int, int]:
-        return {ssp.partition: 0 for ssp in self.ssps}
-
-    def maxima(self, measured: Mapping[str, int]) -> Mapping[str, int]:
-        return measured
-
-    def measured_again(self, ranges: Mapping[int, tuple[int, int]], at: int) -> dict[str, int]:
-        found = {p: self.log.rows(ssp_of(self.stream, p))[first:end] for p, (first, end) in ranges.items()}
-        return {str(ssp_of(self.stream, p)): max(row.at for row in rows) for p, rows in found.items() if rows}
 
 
 @dataclass
@@ -311,11 +79,11 @@ class Running:
         self.batches = {batch.number: batch for batch in batches}
         self.committed = max(self.batches, default=-1)
         self.ssps = list(lane.ssps)
-        self._writer = _Writer(site.log)
+        self._writer = Writer(site.log)
         streams = sorted({ssp.stream for ssp in self.ssps})
-        self._sources = [_Source(site.log, s, tuple(x for x in self.ssps if x.stream == s)) for s in streams]
+        self._sources = [Source(site.log, s, tuple(x for x in self.ssps if x.stream == s)) for s in streams]
         self._delays = {str(x): DELAY if source.timed else None for source in self._sources for x in source.ssps}
-        self._clock = cast(Path, _File({}, lane.id))
+        self._clock = cast(Path, File({}, lane.id))
         self._publishing = self._made()
         for batch in batches:
             self._tell(batch.number, batch.progress)

@@ -1,0 +1,151 @@
+"""A processor's state, on a store in memory: what a message sees, what is kept, what a failure leaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch import ListState, MapState, ValueState
+from anabranch.api.journal import Journal
+from anabranch.errors import UsageError
+from tests.unit.api.stored import Store
+
+
+class Lists(Store):
+    def get(self, *name: Any) -> Any:
+        return super().get() or []
+
+
+def test_many_messages_ask_the_store_once() -> None:
+    store, journal = Store(), Journal()
+    state = ValueState("long").bound(store, journal)
+    assert state.get() is None
+    assert state.get(0) == 0
+    for _ in range(10):
+        journal.begin()
+        state.set(state.get(0) + 1)
+    assert store.asked == 1
+    state.flush()
+    assert (store.value, store.asked) == (10, 2)
+    state.begin()
+    assert state.get() == 10
+    state.flush()
+    assert store.asked == 3, "nothing was changed"
+    state.clear()
+    assert state.get(5) == 5
+    state.flush()
+    assert store.value is None
+
+
+def test_what_a_message_gets_is_its_own() -> None:
+    store = Store()
+    state = ValueState("n array<long>").bound(store, Journal())
+    mine = {"n": [1]}
+    state.set(mine)
+    mine["n"].append(2)
+    state.get()["n"].append(3)
+    assert state.get() == {"n": [1]}
+
+
+MAP = st.tuples(st.sampled_from(["set", "delete", "clear", "get", "items"]), st.sampled_from("ab"), st.integers(1, 9))
+LIST = st.tuples(st.sampled_from(["append", "set", "clear", "get"]), st.just(""), st.integers(1, 9))
+MESSAGES = st.tuples(st.booleans(), st.booleans())
+
+
+@given(st.lists(st.tuples(MESSAGES, st.lists(MAP, max_size=4)), max_size=6))
+def test_a_map_is_as_a_dict_that_forgets_failed_messages(several: list[tuple[tuple[bool, bool], list[Any]]]) -> None:
+    store, journal, expected = Store(), Journal(), dict[str, int]()
+    state = MapState("string", "long").bound(store, journal)
+    for (fails, ends), steps in several:
+        journal.begin()
+        before = dict(expected)
+        for what, name, value in steps:
+            if what == "set":
+                state.set(name, value)
+                expected[name] = value
+            elif what == "delete":
+                state.delete(name)
+                expected.pop(name, None)
+            elif what == "clear":
+                state.clear()
+                expected = {}
+            elif what == "get":
+                assert state.get(name) == expected.get(name)
+                assert (name in state) == (name in expected)
+            assert dict(state.items()) == expected
+        if fails:
+            journal.take_back()
+            expected = before
+            assert dict(state.items()) == expected
+        if ends:
+            state.flush()
+            state.begin()
+            assert store.entries == expected
+    state.flush()
+    assert store.entries == expected
+
+
+@given(st.lists(st.tuples(MESSAGES, st.lists(LIST, max_size=4)), max_size=6))
+def test_a_list_is_as_a_list_that_forgets_failed_messages(several: list[tuple[tuple[bool, bool], list[Any]]]) -> None:
+    store, journal, expected = Lists(), Journal(), list[int]()
+    state = ListState("long").bound(store, journal)
+    for (fails, ends), steps in several:
+        journal.begin()
+        before = list(expected)
+        for what, _, value in steps:
+            if what == "append":
+                state.append(value)
+                expected = [*expected, value]
+            elif what == "set":
+                state.set([value, value])
+                expected = [value, value]
+            elif what == "clear":
+                state.clear()
+                expected = []
+            else:
+                assert state.get() == expected
+        if fails:
+            journal.take_back()
+            expected = before
+        if ends:
+            state.flush()
+            state.begin()
+            assert (store.value or []) == expected
+    state.flush()
+    assert (store.value or []) == expected
+
+
+def test_to_append_reads_nothing() -> None:
+    store = Lists()
+    state = ListState("long").bound(store, Journal())
+    state.append(1)
+    state.append(2)
+    state.flush()
+    assert (store.value, store.asked) == ([1, 2], 1)
+
+
+@pytest.mark.parametrize("value", [None, "wrong"])
+def test_what_can_t_be_kept_is_told_at_once(value: Any) -> None:
+    journal = Journal()
+    with pytest.raises((UsageError, TypeError)):
+        ValueState("long").bound(Store(), journal).set(value)
+    with pytest.raises((UsageError, TypeError)):
+        ListState("long").bound(Lists(), journal).append(value)
+    with pytest.raises((UsageError, TypeError)):
+        ListState("long").bound(Lists(), journal).set([value])
+    with pytest.raises((UsageError, TypeError)):
+        MapState("string", "long").bound(Store(), journal).set("a", value)
+    with pytest.raises((UsageError, TypeError)):
+        MapState("string", "long").bound(Store(), journal).set(value, 1)
+
+
+def test_state_outside_of_a_processor() -> None:
+    for state, use in ((ValueState("long"), "set"), (ListState("long"), "append")):
+        with pytest.raises(UsageError, match="outside of on_message"):
+            getattr(state, use)(1)
+    for bad in ("", " ", None, int):
+        with pytest.raises(UsageError, match="not a type"):
+            ValueState(bad)  # type: ignore[arg-type]
