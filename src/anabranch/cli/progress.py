@@ -144,12 +144,16 @@ def _leased(container: ContainerStatus) -> str:
 def line(status: JobStatus) -> str:
     """A job's lanes in one line."""
     parts = [
-        f"{lane.lane.id} {lane.report.phase} batch {lane.report.batch} rows {lane.report.rows:,} lag {lane.lag:,}"
+        f"{lane.lane.id} {lane.report.phase}, {_last(lane.report.batch)}, rows {lane.report.rows:,}, lag {lane.lag:,}"
         + ("" if lane.report.batch_progress is None else f" (at {batch(lane.report.batch_progress)})")
         for lane in status.lanes
         if lane.report is not None
     ]
     return f"{status.job} {status.state}: " + ("; ".join(parts) or "no lane has started")
+
+
+def _last(number: int) -> str:
+    return "no batch yet" if number < 0 else f"batch {number}"
 
 
 def batch(progress: BatchProgress) -> str:
@@ -218,7 +222,8 @@ def summary(status: JobStatus) -> None:
     for lane in status.lanes:
         if lane.report is not None:
             what = rejected(lane.report)
-            aside = f"; {what} in all" if what else ""
-            read = f"{lane.report.phase}, {lane.report.rows:,} rows read in this run{aside}{event_time(lane.report)}"
+            aside = f"; rejected since the lane began: {what}" if what else ""
+            rows = f"{lane.report.rows:,} {'row' if lane.report.rows == 1 else 'rows'}"
+            read = f"{lane.report.phase}, {rows} read in this run{aside}{event_time(lane.report)}"
             say(f"{lane.lane.id} ({lane.lane.group}): {read}")
     say(f"job {status.job}: {status.state}")

@@ -51,7 +51,7 @@ def table(status: JobStatus) -> Table:
         phase = report.phase if report is not None else resting
         numbers = (
             (
-                f"{report.batch}",
+                f"{report.batch}" if report.batch >= 0 else "-",
                 f"{report.rows:,}",
                 f"{report.rows_per_second:,.0f}",
                 f"{lane.lag:,}",

@@ -99,8 +99,8 @@ def test_who_looks_sees_it_in_status_sizing_and_metrics(coordinator: Coordinator
     assert sized(coordinator).spent == {"functions": 20.0}
 
 
-def shown(progress_: BatchProgress) -> JobStatus:
-    its = LaneReport(lane=LANE, phase=LanePhase.RUNNING, batch=11, batch_progress=progress_)
+def shown(progress_: BatchProgress, batch: int = 11) -> JobStatus:
+    its = LaneReport(lane=LANE, phase=LanePhase.RUNNING, batch=batch, batch_progress=progress_)
     lanes = (LaneStatus(lane=lane(LANE), report=its),)
     return JobStatus(job="j", deployment=1, generation=1, state=DeploymentState.RUNNING, lanes=lanes)
 
@@ -120,6 +120,14 @@ def test_it_is_one_line_of_80_columns(progress_: BatchProgress, line: str) -> No
     assert progress.batches(status) == [line]
     assert len(line) <= 80
     assert line.partition(": ")[2].partition(": ")[2] in progress.line(status)
+
+
+def test_a_lane_that_has_not_finished_a_batch_shows_no_number() -> None:
+    status = shown(at(1.0, number=0), batch=-1)
+    console = tables.wide(record=True)
+    console.print(tables.lanes(status))
+    assert ", no batch yet, rows " in progress.line(status)
+    assert "-1" not in progress.line(status) + console.export_text()
 
 
 def test_watched_it_stands_below_the_table() -> None:
