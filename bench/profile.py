@@ -10,8 +10,7 @@ sink, ``exactly once`` in transactions with markers, from Python workers. ``limi
 that has to do it can take less. Each pass is a Spark job, and Java's compilers work on for minutes: what many records
 and rounds say is nearer to a job that runs for days.
 
-The works: ``filter`` looks at one field of the JSON and passes values as they are; ``count`` keeps a count and a sum
-for each of 20,000 keys (without a store for state: as a batch).
+The work is the filter of ``scripts/bench kafka``: it looks at one field of the JSON and passes values as they are.
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ from bench.support.processes import interruptible, tree_seconds
 INPUT = "flights"
 KEYS = 20_000
 JOB, LANE = "profile", "1-00000000"
-WORKS = ("filter", "count")
 
 
 @dataclass(frozen=True)
@@ -77,15 +75,10 @@ class Profile:
             "dep_delay", F.expr("from_json(cast(value as string), 'dep_delay int').dep_delay")
         )
 
-    def rows(self, work: str) -> DataFrame:
+    def rows(self) -> DataFrame:
         """The output rows of a job, as its lane's query makes them."""
         columns = ["0 as output", "key", "value", "cast(null as string) as headers", "timestamp", "offset as origin"]
-        if work == "filter":
-            return self.decoded().where(f"dep_delay >= {LATE}").selectExpr(*columns, "partition as slot")
-        counted = self.decoded().groupBy("key").agg(F.count("*").alias("flights"), F.sum("dep_delay").alias("total"))
-        counted = counted.selectExpr("key", "cast(to_json(struct(flights, total)) as binary) as value")
-        placed = counted.withColumns({"timestamp": F.lit(None).cast("timestamp"), "offset": F.lit(0).cast("bigint")})
-        return placed.selectExpr(*columns, "spark_partition_id() as slot")
+        return self.decoded().where(f"dep_delay >= {LATE}").selectExpr(*columns, "partition as slot")
 
     def to_python(self, rows: DataFrame) -> None:
         def drop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -102,17 +95,16 @@ class Profile:
     def exactly_once(self, rows: DataFrame) -> None:
         sink.write(sink.writing(rows, self.output, {0: Target("out", PARTITIONS)}, next_batch()))
 
-    def ladder(self, work: str) -> list[Row]:
-        kept = self.rows(work).persist()
+    def ladder(self) -> list[Row]:
+        kept = self.rows().persist()
         kept.count()
         return [
             Row("reading (limit)", "", lambda: drained(self.read())),
             Row("reading, decoding", "reading (limit)", lambda: drained(self.decoded().select("dep_delay"))),
-            Row("operators", "reading (limit)", lambda: drained(self.rows(work))),
-            Row("to Python", "operators", lambda: self.to_python(self.rows(work))),
-            Row("at least once", "operators", lambda: self.plain(self.rows(work))),
-            Row("exactly once", "operators", lambda: self.exactly_once(self.rows(work))),
-            Row("writing at least once (limit)", "", lambda: self.plain(kept)),
+            Row("operators", "reading (limit)", lambda: drained(self.rows())),
+            Row("to Python", "operators", lambda: self.to_python(self.rows())),
+            Row("at least once", "operators", lambda: self.plain(self.rows())),
+            Row("exactly once", "operators", lambda: self.exactly_once(self.rows())),
             Row("writing exactly once (limit)", "", lambda: self.exactly_once(kept)),
         ]
 
@@ -140,9 +132,9 @@ def measured(rows: list[Row], records: int, rounds: int, jvm: int) -> dict[str, 
     return found
 
 
-def told(work: str, rows: list[Row], found: dict[str, list[float]]) -> Iterator[str]:
+def told(rows: list[Row], found: dict[str, list[float]]) -> Iterator[str]:
     medians = {name: statistics.median(several) for name, several in found.items()}
-    yield f"\n| {work} | CPU s per million | of it, on top | lowest, highest |"
+    yield "\n| filter | CPU s per million | of it, on top | lowest, highest |"
     yield "| --- | ---: | ---: | ---: |"
     for row in rows:
         on_top = f"{medians[row.name] - medians[row.base]:+.2f} to {row.base}" if row.base in medians else "-"
@@ -154,7 +146,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=2_000_000, help="in the input topic (default: 2,000,000)")
     parser.add_argument("--rounds", type=int, default=5, help="of which the medians are told")
-    parser.add_argument("--works", default=",".join(WORKS), help=f"of {','.join(WORKS)}")
     parser.add_argument("--only", help="rows of the ladder, separated by semicolons (default: all)")
     arguments = parser.parse_args()
     interruptible()
@@ -179,10 +170,9 @@ def main() -> None:
         output = KafkaOutput(SlotWriter(settings, JOB, LANE, group, 1), {"out": "out"})
         profile = Profile(spark, cluster, output)
         jvm = checkpoint_files.process_id(spark)
-        for work in arguments.works.split(","):
-            rows = [row for row in profile.ladder(work) if not arguments.only or row.name in arguments.only.split(";")]
-            found = measured(rows, arguments.records, arguments.rounds, jvm)
-            print("\n".join(told(work, rows, found)), flush=True)
+        rows = [row for row in profile.ladder() if not arguments.only or row.name in arguments.only.split(";")]
+        found = measured(rows, arguments.records, arguments.rounds, jvm)
+        print("\n".join(told(rows, found)), flush=True)
         spark.stop()
 
 
