@@ -15,7 +15,7 @@ import pytest
 from anabranch import crash_points
 from anabranch.testing.broker import Cluster
 from tests.acceptance.harness import EXAMPLE, INPUT, JOB, LATE, Flight, Workspace, flights
-from tests.soak.failover import SETTINGS, Served, ended_well
+from tests.soak.served import SETTINGS, Served, ended_well
 
 pytestmark = pytest.mark.acceptance
 
