@@ -18,7 +18,8 @@ import re
 import sys
 import uuid
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
@@ -171,12 +172,37 @@ def main(words: Sequence[str] | None = None) -> int:
         return 0
     before = PAGE.read_text()
     head, _, rest = before.partition(BEGIN)
-    after = f"{head}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}"
-    if given.check and before != after:
-        print(f"{PAGE.relative_to(ROOT)} is not up to date: python scripts/supply_chain.py licences", file=sys.stderr)
-        return 1
-    PAGE.write_text(after)
+    listed, _, tail = rest.partition(END)
+    if given.check:
+        stale = differences(listed, table(), _as_locked())
+        if stale:
+            told = f"{PAGE.relative_to(ROOT)} is not up to date for {', '.join(stale)}"
+            print(f"{told}: python scripts/supply_chain.py licences", file=sys.stderr)
+        return 1 if stale else 0
+    PAGE.write_text(f"{head}{BEGIN}\n{table()}\n{END}{tail}")
     return 0
+
+
+def differences(page: str, present: str, as_locked: Collection[str]) -> list[str]:
+    """The packages whose rows in two tables differ, of those that are installed as they are locked: what a newer
+    version says of itself, or requires, is for the next lock.
+    """
+    ours, theirs = _rows(page), _rows(present)
+    return sorted(name for name in as_locked if ours.get(name) != theirs.get(name))
+
+
+def _rows(text: str) -> dict[str, str]:
+    return {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ")}
+
+
+def _as_locked() -> set[str]:
+    """The locked packages that are installed in just that version."""
+    found = set()
+    for pin in locked(LOCK.read_text()):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            if importlib.metadata.version(pin.name) == pin.version:
+                found.add(pin.name)
+    return found
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -55,7 +56,7 @@ def say(line: str, level: str = "") -> None:
         level: the event's; default: by how the line begins, "info" unless with "warning: " or "error: ".
     """
     if _format[-1] == "text":
-        print(line, file=sys.stderr, flush=True)
+        _write(line)
         return
     for start, meant in _SAID.items():
         if line.startswith(start):
@@ -67,7 +68,7 @@ def say(line: str, level: str = "") -> None:
         bound = structlog.contextvars.get_contextvars()
     now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
     event = {**bound, "event": line, "level": level or "info", "timestamp": now}
-    print(json.dumps(event, default=repr, ensure_ascii=False), file=sys.stderr, flush=True)
+    _write(json.dumps(event, default=repr, ensure_ascii=False))
 
 
 def _configure() -> None:
@@ -85,5 +86,24 @@ def _configure() -> None:
         )
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(_level[-1]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=_Stderr,
     )
+
+
+class _Stderr:
+    """What structlog writes with: stderr as it is at the time. Where that is closed, or its disk is full, a line is
+    lost, and nothing else: a job doesn't depend on its log.
+    """
+
+    def __init__(self, *_: object) -> None:
+        """Loggers are made with their names."""
+
+    def msg(self, message: str) -> None:
+        _write(message)
+
+    debug = info = warning = error = critical = exception = msg
+
+
+def _write(line: str) -> None:
+    with suppress(OSError, ValueError):
+        print(line, file=sys.stderr, flush=True)

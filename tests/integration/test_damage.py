@@ -149,7 +149,7 @@ def test_an_output_that_was_set_back_is_seen(stopped: Stopped) -> None:
     assert report.phase == "failed"
     assert report.error is not None
     assert "embedded/out/0 ends at offset 8, and ended at 12 before" in report.error
-    assert "after `anabranch reset " in report.error
+    assert 'set [streams.out] on_data_loss = "earliest"' in report.error
     assert stopped.site.system.ends("out") == {0: 8}
 
 

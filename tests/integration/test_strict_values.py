@@ -15,7 +15,7 @@ from anabranch.formats import JSON
 from anabranch.spark import values
 from anabranch.spark.values.plain import JsonReader
 from tests.integration.strict_checks import check
-from tests.soak import strict_values
+from tests.soak import generated_values
 
 SCHEMAS, VALUES = 5, 220
 
@@ -23,8 +23,8 @@ SCHEMAS, VALUES = 5, 220
 @pytest.mark.parametrize("seed", range(SCHEMAS))
 def test_values_are_read_as_a_strict_reader_reads_them(spark: SparkSession, seed: int) -> None:
     rng = random.Random(seed)
-    schema, read_as = strict_values.schema(rng)
-    check(spark, schema, read_as, [strict_values.value(rng, schema, read_as) for _ in range(VALUES)])
+    schema, read_as = generated_values.schema(rng)
+    check(spark, schema, read_as, [generated_values.value(rng, schema, read_as) for _ in range(VALUES)])
 
 
 EVERY = (
@@ -36,7 +36,9 @@ EVERY = (
 def test_each_nasty_literal_in_each_type(spark: SparkSession) -> None:
     schema = StructType.fromDDL(EVERY)
     assert isinstance(schema, StructType)
-    check(spark, schema, {}, [f'{{"{name}":{each}}}'.encode() for name in schema.names for each in strict_values.NASTY])
+    check(
+        spark, schema, {}, [f'{{"{name}":{each}}}'.encode() for name in schema.names for each in generated_values.NASTY]
+    )
 
 
 NAMED = [

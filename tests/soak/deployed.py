@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.acceptance.harness import Flight, Process, Workspace, command, flights, start_of
 from tests.jobs import JOBS
-from tests.soak import failover
+from tests.soak import served
 
 JOB = "versions"
 FILE = JOBS / "versions.py"
@@ -49,7 +49,7 @@ class Deploying:
         self.workspace = workspace
         self.by = by
         self._every = every
-        workspace.settings |= {**failover.SETTINGS, "coordinator__launcher": "local", "job__max_rows_per_batch": 500}
+        workspace.settings |= {**served.SETTINGS, "coordinator__launcher": "local", "job__max_rows_per_batch": 500}
         self.flights: list[Flight] = flights(seed=seed, count=_MOST)
         self.put = 0
         self.feed(_PORTION)

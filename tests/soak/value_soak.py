@@ -12,7 +12,7 @@ from anabranch.config import Settings, SparkSettings
 from anabranch.spark.session import session
 from tests.acceptance.harness import Workspace
 from tests.integration.strict_checks import check
-from tests.soak import strict_values
+from tests.soak import generated_values
 
 SCHEMAS, VALUES = 10, 220
 
@@ -22,8 +22,8 @@ def read_strictly(seed: int, workspace: Workspace) -> str:
     with _spark() as spark:
         for number in range(SCHEMAS):
             rng = random.Random(f"{seed} {number}")
-            schema, read_as = strict_values.schema(rng)
-            check(spark, schema, read_as, [strict_values.value(rng, schema, read_as) for _ in range(VALUES)])
+            schema, read_as = generated_values.schema(rng)
+            check(spark, schema, read_as, [generated_values.value(rng, schema, read_as) for _ in range(VALUES)])
     return f"{SCHEMAS * VALUES} values"
 
 

@@ -6,9 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr
 from datetime import datetime, timedelta
+from io import StringIO
 
 import pytest
+
+from anabranch import logs
 
 ANABRANCH = [sys.executable, "-m", "anabranch"]
 
@@ -109,3 +113,43 @@ def test_a_level_or_format_that_there_is_not_is_refused(variable: str) -> None:
     done = subprocess.run([*ANABRANCH, "jobs"], capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {variable} is loud\n  set it to one of ")
+
+
+NOWHERE = """
+import os, sys, threading
+from anabranch import logs
+logs.to_stderr("info", {form!r})
+log = logs.get_logger()
+log.warning("before")
+{gone}
+log.warning("lost")
+logs.say("lost, too")
+print("goes on")
+"""
+
+
+@pytest.mark.parametrize("form", logs.FORMATS)
+@pytest.mark.parametrize(
+    "gone",
+    [
+        "sys.stderr.close()",
+        "os.close(2)",
+        "os.dup2(os.open('/dev/full', os.O_WRONLY), 2)",
+        "r, w = os.pipe(); os.dup2(w, 2); os.close(w); os.close(r)",
+    ],
+)
+def test_a_log_that_cannot_be_written_stops_nothing(gone: str, form: str) -> None:
+    """Seen: a lane failed as a line of its log couldn't be written."""
+    run = [sys.executable, "-c", NOWHERE.format(form=form, gone=gone)]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "goes on\n")
+    assert "before" in done.stderr
+    assert "lost" not in done.stderr
+
+
+def test_a_stderr_that_is_replaced_gets_what_comes_then(capsys: pytest.CaptureFixture[str]) -> None:
+    with redirect_stderr(StringIO()):
+        logs.to_stderr("warning")
+        log = logs.get_logger()
+    log.warning("later")
+    assert "later" in capsys.readouterr().err
