@@ -6,9 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import redirect_stderr
 from datetime import datetime, timedelta
-from io import StringIO
 
 import pytest
 
@@ -147,9 +145,20 @@ def test_a_log_that_cannot_be_written_stops_nothing(gone: str, form: str) -> Non
     assert "lost" not in done.stderr
 
 
-def test_a_stderr_that_is_replaced_gets_what_comes_then(capsys: pytest.CaptureFixture[str]) -> None:
-    with redirect_stderr(StringIO()):
-        logs.to_stderr("warning")
-        log = logs.get_logger()
-    log.warning("later")
-    assert "later" in capsys.readouterr().err
+REPLACED = """
+from contextlib import redirect_stderr
+from io import StringIO
+from anabranch import logs
+with redirect_stderr(StringIO()) as first:
+    logs.to_stderr("warning")
+    log = logs.get_logger()
+    log.warning("sooner")
+log.warning("later")
+assert "sooner" in first.getvalue()
+"""
+
+
+def test_a_stderr_that_is_replaced_gets_what_comes_then() -> None:
+    done = subprocess.run([sys.executable, "-c", REPLACED], capture_output=True, text=True, check=True)
+    assert "later" in done.stderr
+    assert "sooner" not in done.stderr

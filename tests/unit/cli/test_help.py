@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from click.testing import CliRunner
 
 from anabranch import cli
 from anabranch.cli.coordinator import PORT, default_port
-from anabranch.cli.main import app, called
+from anabranch.cli.main import app
 
 VERBS: Any = typer.main.get_command(app)
 
@@ -35,14 +36,12 @@ def test_no_setting_is_taken_for_markup(verb: str) -> None:
     ("words", "verb"),
     [("stream create orders", "stream create"), ("scale", "scale"), ("run job.py --no-such", "run"), ("no-such", "")],
 )
-def test_a_mistake_in_a_command_points_to_the_help_of_its_verb(
-    words: str, verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["anabranch", *words.split()])
-    assert called() == 2
-    told = capsys.readouterr().err
-    assert "\n  see " in told
-    assert told.endswith(f"{' '.join(filter(None, ('anabranch', verb, '--help')))}\n")
+def test_a_mistake_in_a_command_points_to_the_help_of_its_verb(words: str, verb: str) -> None:
+    """In a process of its own: the command line sets up this process's log."""
+    run = [sys.executable, "-m", "anabranch", *words.split()]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.endswith(f"\n  see {' '.join(filter(None, ('python -m anabranch', verb, '--help')))}\n")
 
 
 @pytest.mark.parametrize(
