@@ -91,7 +91,7 @@ def coordinator(
         InputMonitor(served),
         closing(audit.Audit(requests, lambda event: store.note([event]))) as trail,
         lineage.reported(ServedJobs(served, lambda: leading.leads), progress.say),
-        exporting.metrics("anabranch-coordinator", lambda: _metrics(served, leading), metrics.families(), progress.say),
+        exporting.metrics("anabranch-coordinator", lambda: _metrics(served, leading), progress.say),
     ):
         routes = server_api.app(served, leading, token, read_token=tokens.read, hosts=names, trail=trail)
         server = listening.Server(routes, listener, trust)

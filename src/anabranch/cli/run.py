@@ -229,7 +229,7 @@ def _measured(coordinator: Coordinator, name: str) -> AbstractContextManager[Non
     def collect() -> list[Metric]:
         return metrics.families([coordinator.status(name)], coordinator.membership.invalid_heartbeats)
 
-    return exporting.metrics(name, collect, metrics.families(), progress.say)
+    return exporting.metrics(name, collect, progress.say)
 
 
 def _trace(printed: Path, lane: str, error: BaseException) -> None:

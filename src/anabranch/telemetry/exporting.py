@@ -5,19 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client.core import Metric
-
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.telemetry import asked, batches
 from anabranch.telemetry.asked import Signal
+from anabranch.telemetry.seldom import Seldom
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
+    from prometheus_client.core import Metric
 
 __all__ = ["metrics", "traces"]
 
@@ -25,8 +24,6 @@ _SERVICE = "anabranch"
 _INSTALL = "pip install 'anabranch[opentelemetry]', or unset OTEL_{}_EXPORTER and OTEL_EXPORTER_OTLP_ENDPOINT"
 _ENDS_WITHIN = 5.0
 """Seconds that the last figures have to be exported."""
-_QUIET_FOR = 600.0
-"""Seconds after a warning in which no other follows."""
 
 
 @contextmanager
@@ -46,17 +43,15 @@ def traces(service: str, say: Callable[[str], None]) -> Iterator[None]:
 def metrics(
     service: str,
     collect: Callable[[], Sequence[Metric]],
-    names: Sequence[Metric],
     say: Callable[[str], None],
 ) -> Iterator[None]:
     """Export metrics, every OTEL_METRIC_EXPORT_INTERVAL milliseconds. ``service`` and ``say`` as above.
 
     Args:
-        collect: computes the present metrics.
-        names: all families that it may return; their samples don't matter.
+        collect: computes the present metrics, of :func:`anabranch.metrics.families`.
     """
     with ExitStack() as until:
-        _started("metrics", say, lambda wanted: _measure(wanted, service, collect, names, until))
+        _started("metrics", say, lambda wanted: _measure(wanted, service, collect, until))
         yield
 
 
@@ -65,13 +60,10 @@ class _Troubles(logging.Handler):
 
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
-        self._say = say
-        self._quiet_until = 0.0
+        self._say = Seldom(say)
 
     def emit(self, record: logging.LogRecord) -> None:
-        if time.monotonic() >= self._quiet_until:
-            self._quiet_until = time.monotonic() + _QUIET_FOR
-            self._say(f"warning: OpenTelemetry: {record.getMessage()}")
+        self._say(f"warning: OpenTelemetry: {record.getMessage()}")
 
 
 def _hear(say: Callable[[str], None]) -> None:
@@ -122,7 +114,6 @@ def _measure(
     wanted: Sequence[str],
     service: str,
     collect: Callable[[], Sequence[Metric]],
-    names: Sequence[Metric],
     until: ExitStack,
 ) -> None:
     from opentelemetry.sdk.metrics import MeterProvider
@@ -132,6 +123,7 @@ def _measure(
         PeriodicExportingMetricReader,
     )
 
+    from anabranch.metrics import families
     from anabranch.telemetry import gauges
 
     exporters: list[MetricExporter] = []
@@ -143,7 +135,7 @@ def _measure(
         exporters.append(ConsoleMetricExporter())
     readers = [PeriodicExportingMetricReader(each) for each in exporters]
     provider = MeterProvider(readers, resource=_resource(service), shutdown_on_exit=False)
-    gauges.observe(provider.get_meter(_SERVICE), collect, names)
+    gauges.observe(provider.get_meter(_SERVICE), collect, families())
     until.callback(_end, provider)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from anabranch.errors import AnabranchError, ConfigError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.protocol.status import JobStatus
 from anabranch.telemetry.datasets import Dataset, Datasets
+from anabranch.telemetry.seldom import Seldom
 
 if TYPE_CHECKING:
     from openlineage.client.event_v2 import RunEvent
@@ -27,7 +27,6 @@ EVERY = 2.0
 """Seconds between two looks at the jobs."""
 _ENDS_WITHIN = 5.0
 _MOST_PENDING = 1_000
-_QUIET_FOR = 600.0
 _PRODUCER = "https://pypi.org/project/anabranch"
 _ELSEWHERE = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT__TYPE")
 _INSTALL = f"pip install 'anabranch[openlineage]', or unset {_ELSEWHERE[0]}"
@@ -89,10 +88,11 @@ def _reporter(jobs: Jobs, say: Callable[[str], None]) -> _Reporter:
 
 @dataclass
 class _Run:
-    """``id``: OpenLineage's id of the run."""
+    """``id``: OpenLineage's id of the run; ``seen``: the streams from which ``datasets`` were computed."""
 
     id: str
     deployment: int
+    seen: frozenset[str]
     datasets: Datasets
 
 
@@ -102,10 +102,9 @@ class _Reporter:
     def __init__(self, jobs: Jobs, emit: Callable[[RunEvent], None], say: Callable[[str], None]) -> None:
         self._jobs = jobs
         self._emit = emit
-        self._say = say
+        self._say = Seldom(say)
         self._runs: dict[str, _Run] = {}
         self._pending: deque[RunEvent] = deque(maxlen=_MOST_PENDING)
-        self._quiet_until = 0.0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="lineage", daemon=True)
 
@@ -145,13 +144,15 @@ class _Reporter:
             failed = status.state is DeploymentState.FAILED and status.deployment == run.deployment
             self._note("FAIL" if failed else "COMPLETE", status, run)
             run = None
-        if status.served and status.state.runs:
-            datasets = self._jobs.datasets(status)
-            if run is None:
-                run = self._runs[status.job] = _Run(_new_id(), status.deployment, datasets)
-                self._note("START", status, run)
-            elif datasets != run.datasets:
-                run.datasets = datasets
+        if not (status.served and status.state.runs):
+            return
+        seen = frozenset(status.inputs)
+        if run is None:
+            run = self._runs[status.job] = _Run(_new_id(), status.deployment, seen, self._jobs.datasets(status))
+            self._note("START", status, run)
+        elif seen != run.seen:
+            before, run.datasets, run.seen = run.datasets, self._jobs.datasets(status), seen
+            if run.datasets != before:
                 self._note("RUNNING", status, run)
 
     def _note(self, kind: str, status: JobStatus, run: _Run) -> None:
@@ -179,10 +180,8 @@ class _Reporter:
         )
 
     def _warn(self, error: Exception) -> None:
-        if time.monotonic() >= self._quiet_until:
-            self._quiet_until = time.monotonic() + _QUIET_FOR
-            told = error.what if isinstance(error, AnabranchError) else f"{type(error).__name__}: {error}"
-            self._say(f"warning: lineage can't be reported now: {told}")
+        told = error.what if isinstance(error, AnabranchError) else f"{type(error).__name__}: {error}"
+        self._say(f"warning: lineage can't be reported now: {told}")
 
 
 def _new_id() -> str:

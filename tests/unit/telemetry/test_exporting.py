@@ -102,7 +102,7 @@ def test_metrics_have_the_names_and_labels_that_prometheus_sees(
     Seat(coordinator).beat(report(FIRST, "running", 5, ends={str(FLIGHTS): 12}))
     known = {each.name for each in metrics.families()}
     assert {each.name for each in metrics.families(coordinator.jobs())} == known
-    with exporting.metrics("anabranch", lambda: metrics.families(coordinator.jobs()), metrics.families(), print):
+    with exporting.metrics("anabranch", lambda: metrics.families(coordinator.jobs()), print):
         collector.wait(lambda: collector.metrics)
     lag = next(each for each in collector.metrics if each.name == "anabranch_lane_lag_records")
     (point,) = [each for each in lag.gauge.data_points if collectors.values(each.attributes)["lane"] == FIRST]
@@ -124,7 +124,7 @@ def test_a_coordinator_that_has_no_store_reports_nothing_and_goes_on(
             raise RuntimeError("no store")
         return metrics.families()
 
-    with exporting.metrics("anabranch", collect, metrics.families(), print):
+    with exporting.metrics("anabranch", collect, print):
         time.sleep(0.3)
         assert not collector.metrics
         away[0] = False
@@ -136,7 +136,7 @@ def test_nothing_is_exported_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPa
     code = """
 import sys
 from anabranch.telemetry import exporting
-with exporting.traces("delays", print), exporting.metrics("delays", list, [], print):
+with exporting.traces("delays", print), exporting.metrics("delays", list, print):
     assert "opentelemetry" not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

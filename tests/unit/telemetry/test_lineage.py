@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import msgspec
@@ -16,8 +16,9 @@ from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.lineage_source import ServedJobs
 from anabranch.coordinator.store import Store
 from anabranch.model.graph import Graph, Node
+from anabranch.protocol.status import JobStatus
 from anabranch.telemetry import datasets, lineage
-from anabranch.telemetry.datasets import Dataset
+from anabranch.telemetry.datasets import Dataset, Datasets
 from tests.support import collector as collectors
 from tests.support.collector import Collector
 from tests.unit.coordinator.helpers import FIRST, SECOND, Clock, Seat, plan, report
@@ -139,6 +140,34 @@ def test_what_is_missing_is_told_and_nothing_fails(coordinator: Coordinator, mon
         started(coordinator)
     (line,) = said
     assert line.startswith("warning: lineage isn't reported: openlineage.client isn't installed\n  pip install ")
+
+
+def test_a_stream_that_appears_is_reported_and_what_is_known_is_not_looked_up_again(
+    coordinator: Coordinator, collector: Collector
+) -> None:
+    started(coordinator)
+    asked: list[str] = []
+
+    class Growing(ServedJobs):
+        inputs = {"embedded/flights": 1}
+
+        def jobs(self, also: Collection[str]) -> list[JobStatus] | None:
+            return [msgspec.structs.replace(each, inputs=dict(self.inputs)) for each in super().jobs(also) or ()]
+
+        def datasets(self, status: JobStatus) -> Datasets:
+            asked.append(status.job)
+            return super().datasets(status)
+
+    jobs = Growing(coordinator)
+    with lineage.reported(jobs, print):
+        collector.wait(lambda: len(collector.lineage) == 1)
+        time.sleep(0.3)
+        assert len(asked) == 1
+        jobs.inputs["embedded/flights-2"] = 1
+        collector.wait(lambda: len(collector.lineage) == 2)
+    assert [each["eventType"] for each in collector.lineage] == ["START", "RUNNING"]
+    assert len({each["run"]["runId"] for each in collector.lineage}) == 1
+    assert names(collector.lineage[1]["inputs"]) == [("file", f"{ROOT}/flights"), ("file", f"{ROOT}/flights-2")]
 
 
 def test_one_job_that_cannot_be_described_hides_no_other(coordinator: Coordinator, collector: Collector) -> None:

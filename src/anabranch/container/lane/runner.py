@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -301,8 +300,7 @@ class LaneRunner:
         failed = self._explained(error)
         self.remedy, self.awaits = failed.remedy, failed.awaits
         self._quietly(isolation.note, self.lane.id, error)
-        with suppress(Exception):  # nobody may be there to read it, or the disk may be full
-            self._trace(self.lane.id, error)
+        self._quietly(self._trace, self.lane.id, error)  # nobody may be there to read it, or the disk may be full
         self._quietly(self._queries.abandon_prestarted)  # what it leaves is right: the lane begins there
         if attempt.started is not None:
             self._quietly(attempt.started.stop)  # what failed may be ours, and not the query

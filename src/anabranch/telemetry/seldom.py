@@ -1,0 +1,23 @@
+"""Warnings that would otherwise come each time that something is tried."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+__all__ = ["Seldom"]
+
+_QUIET_FOR = 600.0
+
+
+class Seldom:
+    """Says one line, and then none for ten minutes. For one thread at a time."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._quiet_until = 0.0
+
+    def __call__(self, line: str) -> None:
+        if time.monotonic() >= self._quiet_until:
+            self._quiet_until = time.monotonic() + _QUIET_FOR
+            self._say(line)
