@@ -20,13 +20,6 @@ pytestmark = [
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    made = Workspace(tmp_path)
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def workspace_in_kafka(tmp_path: Path, cluster: Cluster) -> Iterator[Workspace]:
     made = Workspace(tmp_path, cluster)
     yield made

@@ -65,6 +65,14 @@ _KINDS = (
         r"KafkaError\{code=_AUTHENTICATION",
     ),
     _awaited(
+        "timestamps that Kafka accepts",
+        "see that this machine's clock is right, and whether records that are read have timestamps ahead of the "
+        "brokers' clock by more than message.timestamp.after.max.ms of the topic that is written (default: 1 hour): "
+        "the lane continues without intervention once the clock is set, or that setting is raised",
+        r"kafka\.common\.errors\.InvalidTimestampException",
+        r"KafkaError\{code=INVALID_TIMESTAMP",
+    ),
+    _awaited(
         "a host name that is known",
         "see the name servers of this machine: the lane continues without intervention",
         r"UnknownHostException",

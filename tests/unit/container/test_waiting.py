@@ -30,6 +30,8 @@ from tests.support.disks import mounted
         ("org.apache.kafka.common.errors.TopicAuthorizationException: Not", "the rights of its user in Kafka"),
         ("KafkaError{code=_AUTHENTICATION,val=-169}", "credentials that Kafka accepts"),
         ("org.apache.kafka.common.errors.SaslAuthenticationException: x", "credentials that Kafka accepts"),
+        ("KafkaError{code=INVALID_TIMESTAMP,val=32,str=...}", "timestamps that Kafka accepts"),
+        ("org.apache.kafka.common.errors.InvalidTimestampException: One", "timestamps that Kafka accepts"),
         ("socket.gaierror: [Errno -3] Temporary failure in name resolution", "a host name that is known"),
         ("java.net.UnknownHostException: broker-1", "a host name that is known"),
         ("AmazonS3Exception: Please reduce your request rate (SlowDown)", "the object store"),
