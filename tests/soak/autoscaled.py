@@ -20,10 +20,15 @@ DISTURBED_EVERY = 16
 """Portions of records."""
 
 
-def scaled_by_itself(_: int, workspace: Workspace, disturb: Callable[[], object] = lambda: None) -> str:
+def scaled_by_itself(
+    _: int,
+    workspace: Workspace,
+    disturb: Callable[[], object] = lambda: None,
+    noted: list[dict[str, Any]] | None = None,
+) -> str:
     """In one process. While records come in it is scaled up until it keeps up, and stays so; then down to 1.
 
-    ``disturb``: is called every some seconds, and must not change anything.
+    ``disturb``: is called every some seconds, and must not change anything. ``noted``: gets the decisions' events.
     """
     slow = Workspace(workspace.folder, job=JOB, job__autoscale__max=16, job__autoscale__cooldown="10 seconds")
     slow.environment |= workspace.environment
@@ -65,6 +70,8 @@ def scaled_by_itself(_: int, workspace: Workspace, disturb: Callable[[], object]
         process.until("time has passed", lambda: time.monotonic() > quiet)
         its = (each for each in told("events") if each["who"] == "autoscale")
         events = [each for each in its if "→ changing" in each["what"]]  # others say what would help
+        if noted is not None:
+            noted.extend(events)
         ways = _ways(events)
         assert ways == sorted(ways, reverse=True), events
         assert ways.count(True) <= 2, events

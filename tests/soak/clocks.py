@@ -96,6 +96,8 @@ def windows(seed: int, workspace: Workspace, moves: Sequence[int] | None = None)
         if workspace.cluster is not None and ahead > HOUR:
             _refused(ticking, process)
         ticking.pass_through(process)
+    if min(moves, default=0) < 0:
+        assert "the clock of this machine is behind" in process.stderr, process.stderr
     for leap in LEAPS if workspace.cluster is None else ():
         ticking.clock.set_to(leap - BEFORE)
         ticking.pass_through(process)
@@ -153,6 +155,7 @@ def containers_apart(seed: int, workspace: Workspace, moves: Sequence[int] = MOV
     clock.set(dice.choice([-DAY, DAY]))
     third.until("its seat", lambda: seat_of(third) is not None)
     seconds = time.monotonic() - begun
+    _check_went_by_it(_events(served), DAY)
     assert seconds >= LEASE - 1.5, f"it took the seat after {seconds:.1f} s, with a lease of {LEASE} s"
     _feed(served, portion, third)
     until_calm(workspace.client(served.url), JOB, workspace.whole_ends(INPUT), third.until)
@@ -192,7 +195,17 @@ def scaled_by_itself(seed: int, workspace: Workspace) -> str:
     dice = random.Random(seed)
     clock = SetClock(workspace.folder, "its")
     workspace.environment |= clock.env
-    return autoscaled.scaled_by_itself(seed, workspace, lambda: clock.set(dice.choice([-DAY, -HOUR, 0, HOUR, YEAR])))
+    events: list[dict[str, Any]] = []
+    told = autoscaled.scaled_by_itself(
+        seed, workspace, lambda: clock.set(dice.choice([-DAY, -HOUR, HOUR, YEAR])), events
+    )
+    _check_went_by_it(events, HOUR)
+    return told
+
+
+def _check_went_by_it(events: Sequence[dict[str, Any]], ahead: int) -> None:
+    """A clock must have been set for whoever noted these events, or the scenario shows nothing."""
+    assert any(abs(event["at"] - time.time()) > ahead / 2 for event in events), events
 
 
 CASES: tuple[Callable[[int, Workspace], str], ...] = (windows, containers_apart, scaled_by_itself)

@@ -66,9 +66,10 @@ _KINDS = (
     ),
     _awaited(
         "timestamps that Kafka accepts",
-        "see that this machine's clock is right, and whether records that are read have timestamps ahead of the "
-        "brokers' clock by more than message.timestamp.after.max.ms of the topic that is written (default: 1 hour): "
-        "the lane continues without intervention once the clock is set, or that setting is raised",
+        "see that this machine's clock is right, and whether records that are read have timestamps that the topic "
+        "refuses: ahead of the brokers' clock by more than its message.timestamp.after.max.ms (default: 1 hour), or "
+        "behind by more than message.timestamp.before.max.ms. The lane continues without intervention once the clock "
+        "is set, or the topic takes them",
         r"kafka\.common\.errors\.InvalidTimestampException",
         r"KafkaError\{code=INVALID_TIMESTAMP",
     ),
