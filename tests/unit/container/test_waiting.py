@@ -8,11 +8,14 @@ import os
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.config import KafkaSettings
 from anabranch.container import surroundings, waiting
 from anabranch.container.waiting import Wait
+from anabranch.systems.kafka.cluster import Cluster
 from tests.support.disks import mounted
 
 
@@ -43,6 +46,24 @@ def test_a_failure_of_the_surroundings_is_waited_out(text: str, name: str) -> No
     assert found is not None
     assert found.name == name
     assert "without intervention" in found.cure
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (KafkaError._TRANSPORT, "the brokers of Kafka"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "the rights of its user in Kafka"),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, "the rights of its user in Kafka"),
+        (KafkaError.SASL_AUTHENTICATION_FAILED, "credentials that Kafka accepts"),
+        (KafkaError._SSL, "credentials that Kafka accepts"),
+    ],
+)
+def test_so_is_what_anabranch_says_of_an_error_of_kafka(code: int, name: str) -> None:
+    cluster = Cluster(KafkaSettings(bootstrap_servers="broker-1:9092", security_protocol="SASL_SSL", sasl_username="me"))
+    said = cluster.explained(KafkaError(code), "reading flights/0")
+    found = surroundings.awaited(f"anabranch.errors.AnabranchError: {said}")
+    assert found is not None
+    assert found.name == name
 
 
 @pytest.mark.parametrize(
