@@ -59,8 +59,8 @@ def test_a_failure_of_the_surroundings_is_waited_out(text: str, name: str) -> No
     ],
 )
 def test_so_is_what_anabranch_says_of_an_error_of_kafka(code: int, name: str) -> None:
-    cluster = Cluster(KafkaSettings(bootstrap_servers="broker-1:9092", security_protocol="SASL_SSL", sasl_username="me"))
-    said = cluster.explained(KafkaError(code), "reading flights/0")
+    settings = KafkaSettings(bootstrap_servers="broker-1:9092", security_protocol="SASL_SSL", sasl_username="me")
+    said = Cluster(settings).explained(KafkaError(code), "reading flights/0")
     found = surroundings.awaited(f"anabranch.errors.AnabranchError: {said}")
     assert found is not None
     assert found.name == name
