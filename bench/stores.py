@@ -20,6 +20,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from tests.integration.harness import Site
 from tests.support import hdfs, s3
+from tests.support.interruption import interruptible
 
 from anabranch import Job, crash_points
 from anabranch.config import Settings, SparkSettings, StorageSettings
@@ -86,6 +87,7 @@ def managed(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
 
 
 def main() -> None:
+    interruptible()
     words = argparse.ArgumentParser(prog="python -m bench.stores", description=__doc__)
     words.add_argument("--batches", type=int, default=30)
     words.add_argument("--latency", type=float, default=0.05, help="seconds (default: 0.05)")
