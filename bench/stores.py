@@ -37,7 +37,6 @@ from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.protocol.commands import ScaleRequest
 from anabranch.protocol.deployment import StartRequest
-from anabranch.protocol.lane_report import LaneReport
 from anabranch.spark.session import session
 from anabranch.systems.systems import Systems
 
@@ -130,8 +129,10 @@ def scaled(site: Elsewhere) -> float:
     published: list[float] = []
     over = threading.Event()
 
-    def reports() -> list[LaneReport | None]:
-        return [lane.report for lane in coordinator.status("j").lanes]
+    def is_scaled() -> bool:
+        status = coordinator.status("j")
+        new = [each for each in status.lanes if each.lane.id not in {lane.id for lane in lanes}]
+        return status.state == "running" and bool(new) and all(each.report and each.report.first_output for each in new)
 
     def add() -> None:
         while not over.wait(0.1):
@@ -141,7 +142,7 @@ def scaled(site: Elsewhere) -> float:
         if step == crash_points.PUBLISHED:
             published.append(time.monotonic())
 
-    threads = [threading.Thread(target=serve, args=(run, coordinator)), threading.Thread(target=add)]
+    threads = [threading.Thread(target=serve, args=(run, coordinator), daemon=True), threading.Thread(target=add)]
     with crash_points.watched(see):
         for thread in threads:
             thread.start()
@@ -149,13 +150,13 @@ def scaled(site: Elsewhere) -> float:
             until(lambda: len(published) > 2 * BATCHES, PATIENCE)
             begun = time.monotonic()
             coordinator.scale("j", ScaleRequest(factor=4))
-            until(lambda: len(reports()) == 4 and all(each and each.first_output for each in reports()), PATIENCE)
+            until(is_scaled, PATIENCE)
             ended = time.monotonic()
         finally:
             over.set()
             coordinator.stop("j")
             for thread in threads:
-                thread.join(PATIENCE)
+                thread.join(60)
     within = [max(at for at in published if at <= begun), *(at for at in published if begun < at <= ended)]
     return max(b - a for a, b in itertools.pairwise(within))
 
