@@ -62,6 +62,7 @@ from tests.soak import (
 )
 from tests.soak.damaged import damage
 from tests.support import kafka_peers, postgres
+from tests.support.interruption import interruptible
 
 FOLDER = ROOT / ".soak"
 STATE = FOLDER / "state.json"
@@ -266,6 +267,7 @@ WITH_THEIR_SERVERS: dict[str, Callable[[Path, ExitStack], Workspace]] = {
 
 
 def main() -> int:
+    interruptible()
     words = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     words.add_argument("--seeds", type=int, default=20, help="how many seeds of each scenario (default: 20)")
     words.add_argument("--from", type=int, default=0, dest="first", help="the first seed (default: 0)")

@@ -23,6 +23,7 @@ from anabranch.coordinator.api.operations import OPERATIONS
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from tests.acceptance.harness import Workspace
+from tests.support.interruption import interruptible
 from tests.unit.coordinator.inputs import Counts, running
 from tests.unit.coordinator.workers import JOB
 
@@ -138,6 +139,7 @@ def _state(coordinator: Coordinator) -> object:
 
 def main() -> None:
     """Send them, and say how they were answered."""
+    interruptible()
     words = argparse.ArgumentParser(prog="python -m tests.soak.api_requests", description=__doc__)
     words.add_argument("--each", type=int, default=20, help="requests of each operation, role and mode (default: 20)")
     words.add_argument("--seconds", type=float, default=0.0, help="send others as well, for so long (default: once)")
