@@ -1,4 +1,4 @@
-"""What an autosizer needs: how well the lanes of a job keep up."""
+"""The figures that an autosizer needs: how well the lanes of a job keep up."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["of"]
 
 
 def of(status: JobStatus, scalable: bool, autoscale: str, look: Assessment, lag: float) -> Sizing:
-    """The figures of a job, and the autosizer's findings, for a target ``lag`` in seconds. ``scalable``: its graph and
-    grouper allow factors other than 1.
+    """The figures of a job, and the autosizer's findings, for a target ``lag`` in seconds. ``scalable``: whether the
+    job's graph and grouper allow factors other than 1.
     """
     needs = {load.lane: (load, need) for load, need in zip(look.loads, look.needs, strict=True)}
     lanes = [lane for lane in status.lanes if lane.lane.state is not LaneState.CLOSING]
