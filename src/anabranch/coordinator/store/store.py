@@ -235,9 +235,8 @@ class Store:
         event: Event,
         noted: Sequence[Event] = (),
     ) -> None:
-        """Like :meth:`create_deployment`, for a deployment that continues from the lanes of ``start.model.replaces``,
-        which gets the state ``former``; its lanes are changed. ``noted``: more events.
-        """
+        """Like :meth:`create_deployment`, for a deployment that continues from the lanes of
+        ``start.model.replaces``, which gets the state ``former``; its lanes are changed. ``noted``: more events."""
         with self.writing(event, *noted) as connection:
             rows.move_deployment(
                 connection, start.graph.job, start.model.replaces, state=former, error=None, at=event.at
