@@ -1,7 +1,7 @@
-"""From PySpark's objects to the Java objects behind them: PySpark has these, but makes no promises about them.
+"""The Java objects behind PySpark's objects. PySpark has references to them, but makes no promises about these.
 
-The other modules of this package build on this one. A class is looked up by its full name: for ``jvm.org.apache.x``
-Java would search all of Spark's jars for a class at each dot.
+The other modules of this package build on this one. A class is looked up by its full name, because for
+``jvm.org.apache.x`` Java would search all of Spark's jars for a class at each dot.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def has_class(spark: SparkSession, name: str) -> bool:
 
 
 def class_file(spark: SparkSession, name: str) -> bytes | None:
-    """The file from which a class would be loaded, without loading it; None: there is none."""
+    """The file from which a class would be loaded, without loading the class; None if there is none."""
     loader = jvm(spark).Thread.currentThread().getContextClassLoader()
     stream = loader.getResourceAsStream(f"{name.replace('.', '/')}.class")
     if stream is None:
@@ -103,7 +103,7 @@ def frame(rows: DataFrame) -> Any:
 
 
 def plan(rows: DataFrame) -> Any:
-    """The ``QueryExecution`` of a frame: its plans, each of which is made on demand."""
+    """The ``QueryExecution`` of a DataFrame: its plans, each of which is made on demand."""
     return frame(rows).queryExecution()
 
 
@@ -128,5 +128,6 @@ def items(scala: Any) -> Iterator[Any]:
 
 
 def text(spark: SparkSession, values: Any) -> str:
-    """The elements of a Java array, in one call: a call for each of hundreds would take longer than everything else."""
+    """The elements of a Java array, in one call. (Hundreds of separate calls would take longer than everything
+    else.)"""
     return str(java_class(spark, "org.apache.commons.lang3.ArrayUtils").toString(values))
