@@ -1,4 +1,4 @@
-"""What an autosizer needs: how well the lanes of a job keep up."""
+"""The figures that an autosizer needs: how well the lanes of a job keep up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From PySpark's objects to the Java objects behind them: PySpark has these, but makes no promises about them.
+"""The Java objects behind PySpark's objects. PySpark has references to them, but makes no promises about these.
 
 The other modules of this package build on this one. A class is looked up by its full name, and once: for
 ``jvm.org.apache.x`` Java would search all of Spark's jars for a class at each dot, and py4j asks again at every use.
@@ -130,7 +130,7 @@ def frame(rows: DataFrame) -> Any:
 
 
 def plan(rows: DataFrame) -> Any:
-    """The ``QueryExecution`` of a frame: its plans, each of which is made on demand."""
+    """The ``QueryExecution`` of a DataFrame: its plans, each of which is made on demand."""
     return frame(rows).queryExecution()
 
 
@@ -155,7 +155,8 @@ def items(scala: Any) -> Iterator[Any]:
 
 
 def text(spark: SparkSession, values: Any) -> str:
-    """The elements of a Java array, in one call: a call for each of hundreds would take longer than everything else."""
+    """The elements of a Java array, in one call. (Hundreds of separate calls would take longer than everything
+    else.)"""
     return str(java_class(spark, "org.apache.commons.lang3.ArrayUtils").toString(values))
 
 
