@@ -66,8 +66,8 @@ class Heartbeats(Protocol):
         """
         ...
 
-    def leave(self, reports: Sequence[LaneReport]) -> None:
-        """Return the seat, once all lanes have ended."""
+    def leave(self, reports: Sequence[LaneReport], *, returns: bool = False) -> None:
+        """Return the seat, once all lanes have ended. ``returns``: a new process of this container will ask for one."""
         ...
 
 
@@ -122,9 +122,9 @@ class DirectHeartbeats:
             self._listening.enter_context(self._coordination.listening(seen, self._wake))
         return self._seat_lease.answer
 
-    def leave(self, reports: Sequence[LaneReport]) -> None:
+    def leave(self, reports: Sequence[LaneReport], *, returns: bool = False) -> None:
         self._listening.close()
-        self._coordination.heartbeat(self._seat_lease.beat(reports, leaving=True).beat)
+        self._coordination.heartbeat(self._seat_lease.beat(reports, leaving=True, returns=returns).beat)
 
 
 class BackgroundHeartbeats:
@@ -152,6 +152,7 @@ class BackgroundHeartbeats:
         self._shape: object = None
         self._live = False
         self._leaving = False
+        self._returns = False
         self._orphaned = False
         self._changed = threading.Event()
         self._wake: Callable[[], object] = lambda: None
@@ -199,10 +200,10 @@ class BackgroundHeartbeats:
             self._changed.set()
         return answer
 
-    def leave(self, reports: Sequence[LaneReport]) -> None:
+    def leave(self, reports: Sequence[LaneReport], *, returns: bool = False) -> None:
         """Return the seat, once all lanes have ended; if the coordinator doesn't receive this, the lease ends."""
         with self._lock:
-            self._reports, self._leaving = tuple(reports), True
+            self._reports, self._leaving, self._returns = tuple(reports), True, returns
         self._beat(0.0)
 
     def _listen(self) -> None:
@@ -236,7 +237,9 @@ class BackgroundHeartbeats:
 
     def _asked(self, wait: float) -> bool:
         with self._lock:
-            sent = self._seat_lease.beat(self._reports, leaving=self._leaving, copies=self._copies)
+            sent = self._seat_lease.beat(
+                self._reports, leaving=self._leaving, returns=self._returns, copies=self._copies
+            )
         try:
             answer = self._coordination.heartbeat(sent.beat, wait)
         except Exception as error:
