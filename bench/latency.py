@@ -17,7 +17,7 @@ from pathlib import Path
 from confluent_kafka import TopicPartition
 
 from bench.support import cluster as clusters
-from bench.support import sides
+from bench.support import java_peers, sides
 from bench.support.cluster import PARTITIONS, Cluster, python
 from bench.support.processes import EndedError, Side, explained, interruptible, side
 from bench.support.sides import Anabranch, Task, UnsupportedError
@@ -32,7 +32,7 @@ SIDES: dict[str, Callable[[Task, Side], None]] = {
     MICRO: Anabranch(),
     EXACT: Anabranch(delivery="exactly-once"),
     REAL: Anabranch(trigger="real-time"),
-    STREAMS: sides.kafka_streams,
+    STREAMS: java_peers.kafka_streams(),
 }
 GOALS = (("p50", REAL, STREAMS, 1.2), ("p99", REAL, STREAMS, 2.0))
 
