@@ -22,7 +22,7 @@ from bench.support import sides
 from bench.support.cluster import Cluster
 from bench.support.java_peers import flink, kafka_streams
 from bench.support.processes import EndedError, Side, explained, interruptible, side
-from bench.support.python_peers import Quix, bytewax
+from bench.support.python_peers import PyFlink, Quix, bytewax
 from bench.support.rounds import Entry, Goal, Measured, goals, order, table
 from bench.support.sides import Anabranch, Task, UnsupportedError
 from bench.support.works import WORKS, Filled, Written, written
@@ -38,7 +38,7 @@ STALLED_SECONDS = 300.0
 
 EXACTLY, AT_LEAST = "exactly once", "at least once"
 ANABRANCH, REAL, HAND, STREAMS, FLINK = "anabranch", "anabranch in real time", "by hand", "Kafka Streams", "Flink"
-QUIX, BYTEWAX = "Quix Streams", "Bytewax"
+QUIX, BYTEWAX, PYFLINK = "Quix Streams", "Bytewax", "PyFlink"
 OURS = (ANABRANCH, REAL)
 BATCHED = (ANABRANCH, HAND)
 """Sides that write a running aggregate of SQL once for each key and batch."""
@@ -47,6 +47,7 @@ SIDES: dict[Entry, Callable[[Task, Side], None]] = {
     Entry(EXACTLY, STREAMS): kafka_streams("exactly-once"),
     Entry(EXACTLY, FLINK): flink("exactly-once"),
     Entry(EXACTLY, QUIX): Quix("exactly-once"),
+    Entry(EXACTLY, PYFLINK): PyFlink("exactly-once"),
     Entry(AT_LEAST, ANABRANCH): Anabranch(),
     Entry(AT_LEAST, REAL): Anabranch(trigger="real-time"),
     Entry(AT_LEAST, HAND): sides.by_hand,
@@ -54,9 +55,10 @@ SIDES: dict[Entry, Callable[[Task, Side], None]] = {
     Entry(AT_LEAST, FLINK): flink(),
     Entry(AT_LEAST, QUIX): Quix(),
     Entry(AT_LEAST, BYTEWAX): bytewax,
+    Entry(AT_LEAST, PYFLINK): PyFlink(),
 }
 SIDES_OF = {
-    "function": (ANABRANCH, QUIX, BYTEWAX),
+    "function": (ANABRANCH, QUIX, BYTEWAX, PYFLINK),
     "slow": (ANABRANCH, STREAMS, FLINK, QUIX),
 }
 """Who takes part in a work, where that isn't everybody that works in the JVM."""
@@ -79,6 +81,7 @@ GOALS = [
     *(_goal(work, promise, FLINK, 0.8) for work in ("windows", "join", "table") for promise in PROMISES),
     *(_goal("function", promise, QUIX, 3.0) for promise in PROMISES),
     _goal("function", AT_LEAST, BYTEWAX, 3.0),
+    *(_goal("function", promise, PYFLINK, 1.0) for promise in PROMISES),
     *(_goal("slow", promise, other, 40.0) for other in (STREAMS, FLINK, QUIX) for promise in PROMISES),
 ]
 

@@ -47,12 +47,13 @@ class JavaPeer:
             "at_once": AT_ONCE,
             "mode": self.delivery,
         }
-        folder = self._fetched()
+        folder = self.fetched()
         path = f"{self._compiled(task.cluster.folder / 'classes' / self.program, folder)}:{folder}/*"
         arguments = [f"{name}={value}" for name, value in given.items()]
         started.start(["java", f"-Xmx{MEMORY}", *self.flags, "-cp", path, self.program, *arguments])
 
-    def _fetched(self) -> Path:
+    def fetched(self) -> Path:
+        """The folder with its jars."""
         folder = cache_dir.folder() / f"{self.jars}-{_VERSIONS[self.jars]}"
         if not folder.is_dir():
             subprocess.run([str(ROOT / "scripts" / "fetch-jars"), self.jars], stdout=subprocess.DEVNULL, check=True)

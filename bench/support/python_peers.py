@@ -10,11 +10,12 @@ import venv
 from dataclasses import dataclass
 
 from anabranch import cache_dir
-from bench.support.java_peers import COMMIT_MS
+from bench.support.java_peers import COMMIT_MS, flink
 from bench.support.processes import Side
 from bench.support.sides import LINGER_MS, PEERS, SLOW_SECONDS, Task, given_to
 
-QUIX, BYTEWAX = "3.28.1", "0.21.1"
+QUIX, BYTEWAX, PYFLINK = "3.28.1", "0.21.1", "2.2.1"
+_OF_CONNECTOR = ("flink-connector-kafka", "flink-connector-base", "kafka-clients", "jackson", "lz4", "snappy", "zstd")
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,18 @@ def bytewax(task: Task, started: Side) -> None:
         command = [python, "-m", "bytewax.run", f"{PEERS / 'bytewax_flow.py'}:flow()"]
         cluster = ["-i", str(number), "-a", addresses, "-r", str(recovery), "-s", str(COMMIT_MS // 1000), "-b", "0"]
         started.start([*command, *cluster], {"GIVEN": _given(task, started, "at-least-once")})
+
+
+@dataclass(frozen=True)
+class PyFlink:
+    """PyFlink: a local Flink with two slots, of which each has a Python process."""
+
+    delivery: str = "at-least-once"
+
+    def __call__(self, task: Task, started: Side) -> None:
+        python = environment(f"pyflink-{PYFLINK}", f"apache-flink=={PYFLINK}", "orjson")
+        jars = [str(jar) for jar in flink(self.delivery).fetched().glob("*.jar") if jar.name.startswith(_OF_CONNECTOR)]
+        started.start([python, str(PEERS / "pyflink_counts.py"), _given(task, started, self.delivery, jars=jars)])
 
 
 def environment(name: str, *requirements: str) -> str:

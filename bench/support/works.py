@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import xxhash
-from confluent_kafka import Message, Producer
+from confluent_kafka import Producer
 
 from bench.support.cluster import Cluster, python
 from bench.support.processes import side
@@ -134,51 +134,55 @@ class Written:
 
 def written(cluster: Cluster, work: str, output: str) -> tuple[int, Written]:
     """How many committed records there are, and what they say. Of running counts, the last of each key."""
-    if work in RUNNING:
-        last: dict[bytes, Message] = {}
-        count = 0
-        for message in cluster.records(output):
-            last[message.key() or b""] = message
-            count += 1
-        return count, digest(map(RUNNING[work], last.values()))
-    found = digest(map(RESULTS[work], cluster.records(output)))
-    return found.results, found
+    records = ((message.key() or b"", message.value() or b"") for message in cluster.records(output))
+    return summary(work, records)
 
 
-def digest(results: Iterator[bytes]) -> Written:
-    count = total = 0
-    for each in results:
+def summary(work: str, records: Iterable[tuple[bytes, bytes]]) -> tuple[int, Written]:
+    """As :func:`written`, of records with a key and a value; those of a key are in order."""
+    result, count = RESULTS[work], 0
+    last: dict[bytes, bytes] = {}
+    total = 0
+    for key, value in records:
         count += 1
-        total += xxhash.xxh64_intdigest(each)
-    return Written(count, f"{total % 2**64:016x}")
+        if work in RUNNING:
+            last[key] = value
+        else:
+            total += xxhash.xxh64_intdigest(result(key, value))
+    total += sum(xxhash.xxh64_intdigest(result(key, value)) for key, value in last.items())
+    return count, Written(len(last) if work in RUNNING else count, f"{total % 2**64:016x}")
 
 
-def _result(message: Message, *names: str) -> bytes:
-    value = json.loads(message.value() or b"")
-    return repr(((message.key() or b"").decode(), *(value[name] for name in names))).encode()
+def _fields(*names: str) -> Callable[[bytes, bytes], bytes]:
+    def result(key: bytes, value: bytes) -> bytes:
+        found = json.loads(value)
+        return repr((key.decode(), *(found[name] for name in names))).encode()
+
+    return result
 
 
-def _window(message: Message) -> bytes:
-    value: dict[str, Any] = json.loads(message.value() or b"")
-    start = value.get("start") or value.get("window_start") or value["window"]["start"]
+def _window(key: bytes, value: bytes) -> bytes:
+    """Each side has its own way to say when a window starts."""
+    found: dict[str, Any] = json.loads(value)
+    start = found["window"]["start"] if "window" in found else found.get("start", found.get("window_start"))
     if not isinstance(start, int):
         start = int(datetime.fromisoformat(start).timestamp())
-    return repr(((message.key() or b"").decode(), start, value["flights"])).encode()
+    return repr((key.decode(), start, found["flights"])).encode()
 
 
-def _sums(message: Message) -> bytes:
-    return _result(message, "flights", "total")
+def _raw(key: bytes, value: bytes) -> bytes:
+    return key + b"\0" + value
 
 
-def _raw(message: Message) -> bytes:
-    return (message.key() or b"") + b"\0" + (message.value() or b"")
-
-
-RUNNING: dict[str, Callable[[Message], bytes]] = {"count": _sums, "function": _sums}
-RESULTS: dict[str, Callable[[Message], bytes]] = {
+RUNNING = ("count", "function")
+"""Works whose last record of each key counts."""
+RESULTS: dict[str, Callable[[bytes, bytes], bytes]] = {
     "filter": _raw,
-    "slow": _raw,
+    "count": _fields("flights", "total"),
     "windows": _window,
-    "join": lambda message: _result(message, "flight", "dep_delay", "arr_delay"),
-    "table": lambda message: _result(message, "flight", "dest", "name"),
+    "join": _fields("flight", "dep_delay", "arr_delay"),
+    "table": _fields("flight", "dest", "name"),
+    "function": _fields("flights", "total"),
+    "slow": _raw,
 }
+"""What a record says, the same for all sides."""
