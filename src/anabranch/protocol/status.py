@@ -151,6 +151,31 @@ class LaneSizing(Document, frozen=True, kw_only=True):
     """Where the time of the running batch goes, or that of the last long one, in seconds by phase."""
 
 
+class AutoscaleLimits(Document, frozen=True, kw_only=True):
+    """The settings in ``[job.autoscale]``, with their defaults."""
+
+    min: int
+    max: int
+    target_busy: float
+    """The share of the time that functions may work on any bucket."""
+    target_lag_seconds: float
+    cooldown_seconds: float
+
+
+class AutoscaleVerdict(Document, frozen=True, kw_only=True):
+    """What the coordinator's autosizer concludes."""
+
+    factor: int | None
+    """The factor that it gives the job now; None: the job keeps its factor."""
+    why: str
+    lane: str = ""
+    """The lane that needs the largest factor; empty: the figures don't tell yet."""
+    load: float = 0.0
+    """How many times as many records that lane must process as it can with the present factor, to have no backlog after
+    the target lag; 0: unknown.
+    """
+
+
 class Sizing(Document, frozen=True, kw_only=True):
     """What determines a job's factor and number of containers."""
 
@@ -163,7 +188,11 @@ class Sizing(Document, frozen=True, kw_only=True):
     """The possible factors."""
     lanes: tuple[LaneSizing, ...] = ()
     autoscale: str = ""
-    """What the coordinator's autosizer concludes; empty: it is off."""
+    """What the coordinator's autosizer concludes, in words; empty: it is off."""
+    limits: AutoscaleLimits | None = None
+    """The limits of the autosizer; None: it is off."""
+    verdict: AutoscaleVerdict | None = None
+    """What the autosizer concludes; None: it is off."""
     proposed: int = 0
     """The factor that the present load requires, regardless of the autosizer's waiting times; 0: unknown."""
     target_lag_seconds: float = 0.0
