@@ -32,13 +32,14 @@ import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.StreamJoined;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.processor.TimestampExtractor;
+import org.apache.kafka.streams.state.BuiltInDslStoreSuppliers;
 import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.WindowStore;
 
 /**
  * The same work in Kafka Streams, in two threads, or for a slow function in one for each partition. Arguments, each as name=value: bootstrap, work, input, other (a
- * join's second topic, or the topic of its table), output, folder, late, linger (ms), commit (ms), slow (ms), mode
- * (at-least-once or exactly-once).
+ * join's second topic, or the topic of its table), output, folder, late, linger (ms), commit (ms), slow (ms), store
+ * (memory or rocksdb), mode (at-least-once or exactly-once).
  */
 public class KafkaStreamsPeer {
   @JsonIgnoreProperties(ignoreUnknown = true)
@@ -125,6 +126,11 @@ public class KafkaStreamsPeer {
     properties.put(StreamsConfig.STATE_DIR_CONFIG, given.get("folder"));
     properties.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, given.get("work").equals("slow") ? 4 : 2);
     properties.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
+    properties.put(
+        StreamsConfig.DSL_STORE_SUPPLIERS_CLASS_CONFIG,
+        given.get("store").equals("memory")
+            ? BuiltInDslStoreSuppliers.InMemoryDslStoreSuppliers.class
+            : BuiltInDslStoreSuppliers.RocksDBDslStoreSuppliers.class);
     properties.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, given.get("commit"));
     boolean exactlyOnce = given.get("mode").equals("exactly-once");
     properties.put(

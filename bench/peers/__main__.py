@@ -17,11 +17,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from tests.support.interruption import interruptible
+
 from bench.support import cluster as clusters
 from bench.support import sides
 from bench.support.cluster import Cluster
 from bench.support.java_peers import flink, kafka_streams
-from bench.support.processes import EndedError, Side, explained, interruptible, side
+from bench.support.processes import EndedError, Side, explained, side
 from bench.support.python_peers import PyFlink, Quix, bytewax
 from bench.support.rounds import Entry, Goal, Measured, goals, order, table
 from bench.support.sides import Anabranch, Task, UnsupportedError
@@ -92,6 +94,7 @@ class Comparison:
 
     cluster: Cluster
     filled: Filled
+    patience: float = STALLED_SECONDS
     results: dict[Entry, list[Measured]] = field(default_factory=dict)
     _first: tuple[Entry, Written] | None = None
 
@@ -137,7 +140,7 @@ class Comparison:
                 break
             if end != seen:
                 seen, since = end, now
-            if now - since > STALLED_SECONDS:
+            if now - since > self.patience:
                 raise EndedError(f"{end:,} of {expected:,} records, then nothing for a while:\n{started.said()}")
             started.check()
             time.sleep(LOOK_SECONDS)
@@ -148,7 +151,7 @@ class Comparison:
 
     def _compare(self, entry: Entry, started: Side, output: str, expected: int) -> None:
         """Wait for the last records: the ends of transactions have offsets too."""
-        deadline = time.monotonic() + STALLED_SECONDS
+        deadline = time.monotonic() + self.patience
         while True:
             count, found = written(self.cluster, self.filled.work, output)
             if count >= expected:
@@ -174,6 +177,9 @@ def main() -> None:
     parser.add_argument("--promises", default=",".join(PROMISES), help=f"of {','.join(PROMISES)} (default: both)")
     parser.add_argument("--rounds", type=int, default=5, help="of which the medians are told (default: 5)")
     parser.add_argument("--records", type=int, default=6_000_000, help="in the largest input (default: 6,000,000)")
+    parser.add_argument(
+        "--patience", type=float, default=STALLED_SECONDS, help="seconds without new output that end it (default: 300)"
+    )
     arguments = parser.parse_args()
     works, names, promises = (each.split(",") for each in (arguments.works, arguments.sides, arguments.promises))
     if not set(works) <= set(WORKS) or not set(names) <= set(NAMES) or not set(promises) <= set(PROMISES):
@@ -186,7 +192,7 @@ def main() -> None:
     with clusters.fresh() as cluster, explained():
         for work in works:
             share, fill = WORKS[work]
-            comparison = Comparison(cluster, fill(cluster, int(arguments.records * share)))
+            comparison = Comparison(cluster, fill(cluster, int(arguments.records * share)), arguments.patience)
             comparison.rounds([each for each in entries if each.side in SIDES_OF.get(work, IN_JVM)], arguments.rounds)
             results[work] = comparison.results
             cluster.delete(*filter(None, (comparison.filled.input, comparison.filled.other)))

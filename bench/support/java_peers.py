@@ -30,6 +30,7 @@ class JavaPeer:
     jars: str
     delivery: str = "at-least-once"
     flags: tuple[str, ...] = ()
+    store: str = "memory"
 
     def __call__(self, task: Task, started: Side) -> None:
         given = {
@@ -45,6 +46,7 @@ class JavaPeer:
             "commit": COMMIT_MS,
             "slow": round(SLOW_SECONDS * 1000),
             "at_once": AT_ONCE,
+            "store": self.store,
             "mode": self.delivery,
         }
         folder = self.fetched()

@@ -1,6 +1,6 @@
 """Fills a topic with flights in order of their event time: a process of its own.
 
-Keys take turns. Where wanted, a record of a much later time comes at the end of each partition, which closes all
+Keys take turns. Where wanted, records of a much later time come at the end of each partition, which close all
 windows. Arguments: bootstrap servers, topic, ``dep_delay`` or ``arr_delay``, records, keys, records a second, seconds
 by which all are later, and 1 for those last records.
 """
@@ -11,11 +11,10 @@ import sys
 
 from confluent_kafka import Producer
 
-from bench.support.cluster import PARTITIONS
-
 BEGIN = 1_356_998_400
 LATER = 86_400
-LAST_KEY = b"last"
+LAST = 64
+"""So many keys that each partition has one of them."""
 
 
 def key_of(number: int, keys: int) -> bytes:
@@ -47,9 +46,9 @@ def main(bootstrap: str, topic: str, delay: str, records: int, keys: int, a_seco
         if number % 5_000 == 0:
             producer.poll(0)
     producer.flush()
-    for partition in range(PARTITIONS if last else 0):
+    for number in range(LAST if last else 0):
         end = value % (0, 0, 0, BEGIN + LATER + records // a_second)
-        producer.produce(topic, end, LAST_KEY, partition=partition)
+        producer.produce(topic, end, b"last-%d" % number)
     producer.flush()
 
 
