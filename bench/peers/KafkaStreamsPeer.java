@@ -131,6 +131,8 @@ public class KafkaStreamsPeer {
         given.get("store").equals("memory")
             ? BuiltInDslStoreSuppliers.InMemoryDslStoreSuppliers.class
             : BuiltInDslStoreSuppliers.RocksDBDslStoreSuppliers.class);
+    // By default, closed windows are looked for once a second, and when nothing comes any more, never.
+    properties.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_WINDOWED_AGGREGATION, 0L);
     properties.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, given.get("commit"));
     boolean exactlyOnce = given.get("mode").equals("exactly-once");
     properties.put(
@@ -183,6 +185,7 @@ public class KafkaStreamsPeer {
             Materialized.<byte[], Long, WindowStore<Bytes, byte[]>>as("windows")
                 .withKeySerde(BYTES)
                 .withValueSerde(Serdes.Long())
+                .withRetention(Duration.ofMinutes(5)) // a window is read once more when it closes
                 .withCachingDisabled())
         .toStream()
         .map(

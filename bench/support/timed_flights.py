@@ -12,7 +12,7 @@ import sys
 from confluent_kafka import Producer
 
 BEGIN = 1_356_998_400
-LATER = 86_400
+LATER = 60
 LAST = 64
 """So many keys that each partition has one of them."""
 
