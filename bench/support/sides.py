@@ -36,11 +36,12 @@ flights.agg(flights="count(*)", total="sum(dep_delay)").write("out")
     "windows": """
 from anabranch import tumbling
 
-flights = job.read("flights", key="tailnum string", schema="at timestamp", event_time="at", watermark="5 seconds")
+timed = {"key": "tailnum string", "read_as": {"at": "epoch-seconds"}, "event_time": "at", "watermark": "5 seconds"}
+flights = job.read("flights", schema="at timestamp", **timed)
 flights.window(tumbling("10 seconds")).agg(flights="count(*)", emit="on_close").write("out")
 """,
     "join": """
-timed = {"key": "tailnum string", "event_time": "at", "watermark": "5 seconds"}
+timed = {"key": "tailnum string", "read_as": {"at": "epoch-seconds"}, "event_time": "at", "watermark": "5 seconds"}
 departures = job.read("flights", schema="flight int, dep_delay int, at timestamp", **timed)
 landings = job.read("landings", schema="arr_delay int, at timestamp", **timed)
 pairs = departures.join(landings, within="10 seconds", prefix="landed_")
