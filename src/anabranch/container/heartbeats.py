@@ -8,6 +8,7 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
 from operator import attrgetter
 from time import monotonic
 from typing import Protocol, runtime_checkable
@@ -127,6 +128,13 @@ class DirectHeartbeats:
         self._coordination.heartbeat(self._seat_lease.beat(reports, leaving=True, returns=returns).beat)
 
 
+@dataclass(frozen=True)
+class Departure:
+    """A container returns its seat. ``returns``: whether a new process will ask for one instead."""
+
+    returns: bool
+
+
 class BackgroundHeartbeats:
     """Sends heartbeats from its own threads, inside ``with``: a long poll that waits for news, and an immediate
     heartbeat when a lane changes.
@@ -151,8 +159,7 @@ class BackgroundHeartbeats:
         self._copies: tuple[StandbyReport, ...] = ()
         self._shape: object = None
         self._live = False
-        self._leaving = False
-        self._returns = False
+        self._departure: Departure | None = None
         self._orphaned = False
         self._changed = threading.Event()
         self._wake: Callable[[], object] = lambda: None
@@ -203,7 +210,7 @@ class BackgroundHeartbeats:
     def leave(self, reports: Sequence[LaneReport], *, returns: bool = False) -> None:
         """Return the seat, once all lanes have ended; if the coordinator doesn't receive this, the lease ends."""
         with self._lock:
-            self._reports, self._leaving, self._returns = tuple(reports), True, returns
+            self._reports, self._departure = tuple(reports), Departure(returns)
         self._beat(0.0)
 
     def _listen(self) -> None:
@@ -238,7 +245,10 @@ class BackgroundHeartbeats:
     def _asked(self, wait: float) -> bool:
         with self._lock:
             sent = self._seat_lease.beat(
-                self._reports, leaving=self._leaving, returns=self._returns, copies=self._copies
+                self._reports,
+                leaving=self._departure is not None,
+                returns=self._departure is not None and self._departure.returns,
+                copies=self._copies,
             )
         try:
             answer = self._coordination.heartbeat(sent.beat, wait)
