@@ -84,6 +84,11 @@ class Assessment:
         return max(self.needs, key=lambda each: (each.factor, not each.enough, each.urgent, each.now))
 
     @property
+    def neediest(self) -> LaneLoad:
+        """The load of the lane of ``most``."""
+        return self.loads[self.needs.index(self.most)]
+
+    @property
     def advice(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(text for each in self.needs for text in each.advice))
 

@@ -103,9 +103,14 @@ def check_same(stored: DeploymentRecord, graph: Graph, start: StartRequest) -> N
     if not found:
         return
     job = stored.job
-    ways = ["undo the change: nothing is lost"]
+    ways, kept = ["undo the change: nothing is lost"], "positions and state stay, or it says what can't be kept"
     if stored.program is not None:
-        ways.append("anabranch deploy JOB.py: positions and state stay, or it says what can't be kept")
+        ways.append(f"anabranch deploy JOB.py: {kept}")
+    else:
+        ways.append(
+            "start it with the file as it was on a coordinator (anabranch coordinator, anabranch start JOB.py), and "
+            f"anabranch deploy JOB.py: {kept}"
+        )
     drained = "positions and the state of running aggregates and processors stay, open windows come out early"
     ways += [
         f"start it with the file as it was, anabranch drain {job}, and start the new version: {drained}",

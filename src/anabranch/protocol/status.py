@@ -151,6 +151,31 @@ class LaneSizing(Document, frozen=True, kw_only=True):
     """Where the time of the running batch, or of the last long one, is spent, in seconds by phase."""
 
 
+class AutoscaleLimits(Document, frozen=True, kw_only=True):
+    """The settings in ``[job.autoscale]``, with their defaults."""
+
+    min: int
+    max: int
+    target_busy: float
+    """The share of the time that functions may work on any bucket."""
+    target_lag_seconds: float
+    cooldown_seconds: float
+
+
+class AutoscaleVerdict(Document, frozen=True, kw_only=True):
+    """What the coordinator's autosizer concludes."""
+
+    factor: int | None
+    """The factor that the autosizer gives the job now; None if the job keeps its factor."""
+    why: str
+    lane: str = ""
+    """The lane that needs the largest factor; empty if the figures don't tell yet."""
+    load: float = 0.0
+    """The records that this lane must process to have no backlog after the target lag, as a multiple of those that it
+    can process with the present factor; 0 if unknown.
+    """
+
+
 class Sizing(Document, frozen=True, kw_only=True):
     """What determines a job's factor and number of containers."""
 
@@ -163,7 +188,11 @@ class Sizing(Document, frozen=True, kw_only=True):
     """The possible factors."""
     lanes: tuple[LaneSizing, ...] = ()
     autoscale: str = ""
-    """What the coordinator's autosizer concludes; empty if it is off."""
+    """What the coordinator's autosizer concludes, in words; empty if it is off."""
+    limits: AutoscaleLimits | None = None
+    """The limits of the autosizer; None if it is off."""
+    verdict: AutoscaleVerdict | None = None
+    """What the autosizer concludes; None if it is off."""
     proposed: int = 0
     """The factor that the present load requires, regardless of the autosizer's waiting times; 0 if unknown."""
     target_lag_seconds: float = 0.0

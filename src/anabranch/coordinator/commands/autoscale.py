@@ -81,10 +81,10 @@ def explain(context: Context, job: str) -> Sizing:
     status = registry.status(seen)
     limits = seen.settings.autoscale or AutoscaleSettings(max=FACTORS[-1])
     look, findings = _look(registry, seen, limits, status)
-    verdict = ""
+    verdict = None
     if seen.settings.autoscale is not None:
-        verdict = _verdict(registry, seen, limits, status, look, findings).why
-    return sizing.of(status, _is_scalable(registry, snapshot), verdict, look, limits.target_lag_seconds)
+        verdict = _verdict(registry, seen, limits, status, look, findings)
+    return sizing.of(status, _is_scalable(registry, snapshot), verdict, look, limits)
 
 
 def _is_scalable(registry: JobRegistry, snapshot: JobSnapshot) -> bool:

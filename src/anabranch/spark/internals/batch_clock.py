@@ -70,7 +70,7 @@ def _listener(spark: SparkSession) -> Any:
     with _lock:
         if not _installed or _installed[0][0] is not spark.sparkContext:
             session = java.session(spark)
-            given = java.array(spark, java.jvm(spark).java.lang.Object, [session])
+            given = java.array(spark, java.java_class(spark, "java.lang.Object"), [session])
             listener = java_functions.class_of(spark, _CLASS).getConstructors()[0].newInstance(given)
             session.streams().addListener(listener)
             _installed[:] = [(spark.sparkContext, listener)]

@@ -28,6 +28,7 @@ from anabranch.spark.internals import (
     checkpoint_files,
     context_stop,
     debug_lines,
+    java,
     java_functions,
     probes,
     worker_start,
@@ -189,6 +190,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
         raise
     if urlsplit(settings.storage.root).scheme not in _LOCAL:
         checkpoint_files.prepare(spark)
+    java.keep_pysparks_classes(spark)
     registered_sources.register(spark, Systems(settings))
     java_functions.prepare(spark)
     return spark

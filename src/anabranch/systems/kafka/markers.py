@@ -192,7 +192,7 @@ class Markers:
 
     def _decoded(self, found: TopicPartition) -> Marker | None:
         if found.error is not None and found.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise self._unread(found.error)
+            raise self._unread(found.error) from KafkaException(found.error)
         return None if found.error is not None or found.offset < 0 else decode(found.offset, found.metadata)
 
     def _unread(self, error: KafkaError) -> AnabranchError:

@@ -247,7 +247,8 @@ class SlotTransaction:
         """Raise an error as soon as it is known that the transaction can't be committed."""
         holder = self._holder
         if holder is not None and holder.lost:
-            raise self._meaning(holder.lost[0].error, f"writing to topic {holder.lost[0].topic}")
+            error = holder.lost[0].error
+            raise self._meaning(error, f"writing to topic {holder.lost[0].topic}") from KafkaException(error)
 
     def _meaning(self, error: KafkaError, doing: str) -> AnabranchError:
         """The meaning of a Kafka error here; the transaction is over."""
