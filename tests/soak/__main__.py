@@ -30,6 +30,7 @@ from tests.soak import (
     autoscaled,
     broadcasting,
     broken_off,
+    clocks,
     clusters,
     compacted,
     deadly,
@@ -179,6 +180,7 @@ SCENARIOS: dict[str, Scenario] = {
     "damage": damage,
     "damaged": surroundings.damaged,
     "surroundings": surroundings.disk_full,
+    "clocks": clocks.clocks,
     "first-run": first_run.first_run,
     "dashboard": broken_pages,
     "errors-shown": errors_shown.scenario,
@@ -242,6 +244,7 @@ SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
     "kafka-racks": racked.racked,
     "kafka-kill-any": kill_any.killed,
     "kafka-broken-off": broken_off.broken_off,
+    "kafka-clocks": clocks.clocks_in_kafka,
 }
 ALL = {**SCENARIOS, **SCENARIOS_IN_KAFKA}
 _THEIRS = {
