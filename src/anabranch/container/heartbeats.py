@@ -151,8 +151,7 @@ class BackgroundHeartbeats:
         self._copies: tuple[StandbyReport, ...] = ()
         self._shape: object = None
         self._live = False
-        self._leaving = False
-        self._returns = False
+        self._parting: dict[str, bool] = {}
         self._orphaned = False
         self._changed = threading.Event()
         self._wake: Callable[[], object] = lambda: None
@@ -203,7 +202,7 @@ class BackgroundHeartbeats:
     def leave(self, reports: Sequence[LaneReport], *, returns: bool = False) -> None:
         """Return the seat, once all lanes have ended; if the coordinator doesn't receive this, the lease ends."""
         with self._lock:
-            self._reports, self._leaving, self._returns = tuple(reports), True, returns
+            self._reports, self._parting = tuple(reports), {"leaving": True, "returns": returns}
         self._beat(0.0)
 
     def _listen(self) -> None:
@@ -237,9 +236,7 @@ class BackgroundHeartbeats:
 
     def _asked(self, wait: float) -> bool:
         with self._lock:
-            sent = self._seat_lease.beat(
-                self._reports, leaving=self._leaving, returns=self._returns, copies=self._copies
-            )
+            sent = self._seat_lease.beat(self._reports, copies=self._copies, **self._parting)
         try:
             answer = self._coordination.heartbeat(sent.beat, wait)
         except Exception as error:
