@@ -1,4 +1,5 @@
-"""Reads the settings: ``anabranch.toml`` beside the job (else in the working folder), overridden by the environment."""
+"""Reads the settings: ``anabranch.toml`` beside the job (otherwise in the working folder), overridden by the
+environment."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from anabranch.config import mistakes, paths
 from anabranch.config.settings import Settings
 from anabranch.errors import ConfigError, NotFoundError
 
-__all__ = ["FILE_NAME", "PREFIX", "load", "restored"]
+__all__ = ["FILE_NAME", "PREFIX", "load", "of_job", "restored"]
 
 FILE_NAME = "anabranch.toml"
 PREFIX = "ANABRANCH__"
@@ -25,12 +26,13 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
 
     Args:
         file: the configuration file itself; must exist.
-        beside: a job file; ``anabranch.toml`` in its folder is used, else the one in the working folder.
+        beside: a job file; ``anabranch.toml`` in its folder is used, otherwise the one in the working folder.
         over: sections of settings that take precedence over the file and the environment.
 
     Raises:
         NotFoundError: ``file`` doesn't exist.
-        ConfigError: not TOML, an unknown name (with the nearest known one) or a value that isn't allowed.
+        ConfigError: the file isn't TOML, or has an unknown name (the message has the nearest known one) or a value that
+            isn't allowed.
     """
     path = _find(file, beside)
     parsed: dict[str, Any] = {}
@@ -58,6 +60,23 @@ def restored(dumped: Mapping[str, Any]) -> Settings:
     except ValidationError as error:
         raise ConfigError(*mistakes.explained(error, None)) from error
     return paths.absolute(settings, Path.cwd())
+
+
+def of_job(job: str, dumped: Mapping[str, Any]) -> Settings:
+    """The settings with which a job was started, as the coordinator has them.
+
+    Raises:
+        ConfigError: there is a setting that this version doesn't know or allow.
+    """
+    try:
+        return Settings(**dumped)
+    except ValidationError as error:
+        what, cure = mistakes.explained(error, None)
+        raise ConfigError(
+            f"the settings that job {job!r} was started with: {what}",
+            f"{cure}; if another version of anabranch started the job, run that version here, or start or deploy the "
+            "job again",
+        ) from error
 
 
 def _find(file: Path | None, beside: Path | None) -> Path | None:

@@ -1,5 +1,5 @@
-"""Which failures come from a lane's surroundings and will pass without intervention, and what the lane waits for then.
-Pure, except for the check how full disks are.
+"""Which failures come from a lane's surroundings and will pass without intervention, and what the lane then waits for.
+Pure, except for the check of how full disks are.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 __all__ = ["Surrounding", "awaited", "full_disks"]
 
 _FULL_BELOW = 0.005
-"""The share of a disk that is considered full when less is free: a file may not fit although a small one would."""
+"""A disk is considered full if a smaller share than this is free: a file may not fit although a smaller one would."""
 
 
 @dataclass(frozen=True)
 class Surrounding:
-    """``name``: what a lane waits for; ``cure``: what somebody may do about it."""
+    """``name``: what a lane waits for; ``cure``: what a user may do about it."""
 
     name: str
     cure: str
@@ -105,7 +105,7 @@ def awaited(text: str) -> Surrounding | None:
 
 
 def full_disks(places: Iterable[str]) -> list[str]:
-    """Messages for those of these folders whose disks are full."""
+    """Messages about those of these folders whose disks are full."""
     notes: dict[tuple[int, int], str] = {}
     for place in places:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from anabranch.errors import ConflictError
 from anabranch.protocol.status import LaunchStatus
@@ -15,24 +15,25 @@ LIMIT = 8
 """The launcher gives up after this many failures in a row."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 RUNS_WELL = 60.0
-"""A process that is still alive this long after its first heartbeat has shown that its kind can run."""
+"""A process that is still alive this many seconds after its first heartbeat has shown that its code can run."""
 COMES_WITHIN = 600.0
 ENDS_WITHIN = 75.0
-"""A container promises to end within 60 seconds after a signal."""
+"""The seconds within which a container must end after a signal. (It promises to end within 60.)"""
 SURPLUS_FOR = 10.0
 
 _NO_FAILURE = (0, ConflictError.exit_code)
-"""Exit codes that aren't failures: it returned its seat, or it was fenced."""
+"""Exit codes that aren't failures: the container returned its seat, or it was fenced."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """How many processes a job needs, and which processes the coordinator hears from. Processes are identified by their
-    EXECUTION_ENV_CONTAINER_ID.
+    """How many processes a job needs, and from which processes the coordinator has heard. Processes are identified by
+    their EXECUTION_ENV_CONTAINER_ID.
 
-    ``wanted``: the number of processes; 0: none is to be started. ``over``: all existing ones must end. ``begun``: when
-    the job was started, or the launcher was asked to try again. Before ``sure_from`` nobody knows which processes live.
-    ``standing_by``: those that asked for a seat within a lease.
+    ``wanted``: the number of processes; 0: none should be started. ``over``: whether all existing ones must end.
+    ``begun``: when the job was started, or the launcher was asked to try again. Before ``sure_from`` it isn't known
+    which processes are alive. ``standing_by``: those that asked for a seat within the length of a lease.
+    ``returning``: those that replace themselves by new processes, and when they began to, within ``COMES_WITHIN``.
     """
 
     job: str
@@ -42,15 +43,20 @@ class Demand:
     sure_from: float = 0.0
     holders: frozenset[str] = frozenset()
     standing_by: frozenset[str] = frozenset()
+    returning: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def heard(self) -> frozenset[str]:
         return self.holders | self.standing_by
 
+    @property
+    def alive(self) -> frozenset[str]:
+        return self.heard | self.returning.keys()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """A live process that was started here. Times are by the launcher's clock.
+    """A live process that was started here. Times are on the launcher's clock.
 
     ``came``: when its first heartbeat arrived. ``idle``: since when it has had nothing to do and should end on its own.
     ``told``: when it was told to end.
@@ -66,7 +72,7 @@ class Member:
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """How a process ended: its exit code, below 0 for a signal (None: unknown), and the last line of its log."""
+    """How a process ended: its exit code, negative for a signal (None: unknown), and the last line of its log."""
 
     code: int | None
     said: str = ""
@@ -86,8 +92,8 @@ class ProcessEnd:
 class Crew:
     """A job's processes on this machine, and the history of starting them.
 
-    ``dead``: ended processes that the coordinator may still count. ``failures``: how many in a row. ``owed``: processes
-    that ended and have not been replaced.
+    ``dead``: ended processes that the coordinator may still count. ``failures``: how many there were in a row.
+    ``owed``: processes that have ended and have not been replaced.
     """
 
     members: tuple[Member, ...] = ()
@@ -123,7 +129,7 @@ def joined(crew: Crew, execution: str, now: float) -> tuple[Crew, bool]:
 
 
 def shown(crew: Crew, demand: Demand, logs: str) -> LaunchStatus:
-    """What ``status`` says of it."""
+    """The crew as shown by ``status``."""
     return LaunchStatus(
         wanted=demand.wanted,
         running=sum(map(_counts, crew.members)) + len(_others(crew, demand)),
@@ -135,10 +141,10 @@ def shown(crew: Crew, demand: Demand, logs: str) -> LaunchStatus:
 
 
 def step(crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float) -> Plan:
-    """The next step for a job.
+    """The launcher's next step for a job.
 
-    A process that had a seat or stood by and has fallen silent isn't counted: it should end. A process that hasn't
-    reported yet is counted: Spark takes time to start.
+    A process that had a seat or stood by, and has fallen silent, isn't counted, because it should end. A process that
+    hasn't reported yet is counted, because Spark takes time to start. So is one that replaces itself by a new process.
 
     Args:
         ended: the members that have ended since the last step.
@@ -193,7 +199,7 @@ def _without(
     left = tuple(member for member in crew.members if member.execution not in ended)
     if not demand.wanted:
         crew = replace(crew, owed=0)
-    return replace(crew, members=left, dead=(crew.dead | set(ended)) & demand.heard), news
+    return replace(crew, members=left, dead=(crew.dead | set(ended)) & demand.alive), news
 
 
 def _is_failure(member: Member, how: ProcessEnd) -> bool:
@@ -203,7 +209,7 @@ def _is_failure(member: Member, how: ProcessEnd) -> bool:
 
 
 def _failed(crew: Crew, started: float, reason: str, now: float) -> Crew:
-    """Of processes that were started together and fail together, only one counts."""
+    """Record a failure. If processes were started together and fail together, only one failure counts."""
     if started <= crew.failed_at:
         return replace(crew, reason=reason)
     return replace(crew, failures=crew.failures + 1, failed_at=now, reason=reason)
@@ -211,6 +217,8 @@ def _failed(crew: Crew, started: float, reason: str, now: float) -> Crew:
 
 def _heard(member: Member, demand: Demand, now: float) -> Member:
     heard = member.execution in demand.heard
+    if not heard and member.execution in demand.returning:
+        member = replace(member, started=demand.returning[member.execution], came=None)  # Spark is starting again
     came = now if member.came is None and heard else member.came
     useless = demand.over or (came is not None and not heard)
     idle = (now if member.idle is None else member.idle) if useless else None
@@ -218,8 +226,8 @@ def _heard(member: Member, demand: Demand, now: float) -> Member:
 
 
 def _others(crew: Crew, demand: Demand) -> frozenset[str]:
-    """Processes that somebody else has started."""
-    return demand.heard - {member.execution for member in crew.members} - crew.dead
+    """Processes that were started externally."""
+    return demand.alive - {member.execution for member in crew.members} - crew.dead
 
 
 def _counts(member: Member) -> bool:
@@ -236,7 +244,7 @@ def _never_came(member: Member, now: float) -> bool:
 
 
 def _surplus(crew: Crew, demand: Demand, there: list[Member], count: int, now: float) -> tuple[Crew, list[Member]]:
-    """Processes that stand by and aren't wanted, the newest first, once there have been too many for a while."""
+    """Processes that stand by and aren't needed, the newest first, once there have been too many for a while."""
     since = None if count <= 0 else now if crew.surplus_since is None else crew.surplus_since
     crew = replace(crew, surplus_since=since)
     if since is None or now - since < SURPLUS_FOR:

@@ -1,10 +1,10 @@
-"""What a coordinator tells :mod:`anabranch.telemetry.lineage` about the jobs that it serves."""
+"""What a coordinator reports to :mod:`anabranch.telemetry.lineage` about the jobs that it serves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from anabranch.config import Settings
+from anabranch import config as configuration
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.errors import NotFoundError
 from anabranch.protocol.status import JobStatus
@@ -38,11 +38,11 @@ class ServedJobs:
         return found
 
     def datasets(self, status: JobStatus) -> Datasets:
-        """What a served job reads and writes. Raises NotFoundError if it isn't served any more."""
+        """The inputs and outputs of a served job. Raises NotFoundError if it isn't served any more."""
         registry = self._coordinator.registry
         with registry.locked_as_seen():
             running_job = registry.jobs.get(status.job)
             if running_job is None:
                 raise NotFoundError(f"job {status.job} isn't served here any more")
             graph, given = registry.present(running_job).graph, running_job.settings.given
-        return datasets.of_job(graph, Settings(**given), status.inputs)
+        return datasets.of_job(graph, configuration.of_job(status.job, given), status.inputs)

@@ -1,4 +1,4 @@
-"""What makes a plan valid as a deployment, and whether it equals the stored one."""
+"""Whether a plan is valid as a deployment, and whether it equals the stored one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def numbered(start: StartRequest, deployment: int) -> StartRequest:
     """The plan as the deployment with that number, generation 1, with its lanes planned.
 
     Raises:
-        StateError: its parts don't fit together, which is an error in the planner.
+        StateError: its parts don't fit together, which is a bug in the planner.
     """
     check_whole(start, ())
     return msgspec.structs.replace(
@@ -96,8 +96,8 @@ def _new_id() -> str:
 
 
 def check_same(stored: DeploymentRecord, graph: Graph, start: StartRequest) -> None:
-    """Raises ConflictError that names the differences, and what can be done, unless the plan equals the stored one;
-    ``graph`` is that of the stored deployment.
+    """Raises ConflictError, which names the differences and what can be done, unless the plan equals the stored one;
+    ``graph`` is the graph of the stored deployment.
     """
     found = differences.described(graph, start.graph, stored.fingerprint, start.fingerprint)
     if not found:

@@ -1,4 +1,5 @@
-"""Our Java code, above all functions on columns: compiled once per JVM with Janino, the compiler that Spark ships."""
+"""anabranch's Java code, mainly functions on columns. It is compiled once per JVM with Janino, the compiler that Spark
+ships."""
 
 from __future__ import annotations
 
@@ -47,11 +48,11 @@ def applied(name: str, arguments: Callable[[SparkSession], Sequence[Any]], colum
     """The result of a Java function for a column.
 
     Args:
-        name: of the class, a ``UDF1``, and of its file in this folder.
-        arguments: the constructor's, made with the session.
+        name: the name of the class, a ``UDF1``, and of its file in this folder.
+        arguments: returns the constructor's arguments, made with the session.
 
     Raises:
-        AnabranchError: this Spark can't compile it.
+        AnabranchError: this Spark can't compile the class.
     """
     spark = SparkSession.active()
     SURFACE.insist(spark)
@@ -71,7 +72,7 @@ def java_type(spark: SparkSession, kind: DataType) -> Any:
 
 
 def prepare(spark: SparkSession) -> None:
-    """Compile them in the background: it takes a fifth of a second, and a lane's first query needs them."""
+    """Compile the functions in the background. That takes a fifth of a second, and a lane's first query needs them."""
 
     def compile_them() -> None:
         with suppress(Exception):  # whoever needs one is told
@@ -81,7 +82,7 @@ def prepare(spark: SparkSession) -> None:
 
 
 def _loader(spark: SparkSession) -> Any:
-    """The outermost class loader of an application's jars: those of sessions and tasks delegate to it."""
+    """The outermost class loader of an application's jars, to which those of sessions and tasks delegate."""
     found = each = java.java_class(spark, _UTILS).getContextOrSparkClassLoader()
     while each is not None:
         found = each if each.getClass().getName() == _MUTABLE else found
@@ -90,10 +91,10 @@ def _loader(spark: SparkSession) -> Any:
 
 
 def class_of(spark: SparkSession, name: str) -> Any:
-    """The class of a file in this folder; both have this name.
+    """The class in a file of this folder, which has the same name.
 
     Raises:
-        AnabranchError: this Spark can't compile it.
+        AnabranchError: this Spark can't compile the class.
     """
     loader = _loader(spark)
     with _compiling:

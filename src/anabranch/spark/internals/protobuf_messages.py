@@ -17,7 +17,7 @@ def row(value: Column, files: bytes, message: str, columns: StructType) -> Colum
 
     Args:
         files: a serialized FileDescriptorSet.
-        message: its full name.
+        message: the message type's full name.
     """
     return _applied(value, files, message, columns, "row", columns)
 

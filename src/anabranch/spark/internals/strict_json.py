@@ -24,9 +24,9 @@ def row(
     """JSON bytes as a struct of the columns ``wanted``, null where they can't be read as ``declared``.
 
     Args:
-        read_as: the columns that aren't read by their type alone; docs/reference/values.md.
+        read_as: the columns that aren't read by their type alone; see docs/reference/values.md.
         result: the type of the struct.
-        array: the columns are the elements of an array that we wrote: a key.
+        array: whether the columns are the elements of an array that anabranch wrote, that is, a key.
     """
     given = _arguments(declared, wanted, read_as, array, explains=False)
     return java_functions.applied("StrictJson", given, value, result)
