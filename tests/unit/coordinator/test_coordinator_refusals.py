@@ -37,7 +37,7 @@ def test_another_job_under_the_name_is_refused(store: Store, coordinator: Coordi
     )
     assert ways == [
         "undo the change",
-        f"{elsewhere}, and anabranch deploy JOB.py",
+        f"{elsewhere}anabranch deploy JOB.py",
         "start it with the file as it was, anabranch drain delays, and start the new version",
         "anabranch reset delays",
     ]
