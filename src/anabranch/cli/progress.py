@@ -74,7 +74,7 @@ def _troubles(lane: LaneStatus) -> list[str]:
         found.append(f"lane {lane.lane.id} failed, and is left alone: {lane.lane.error}")
     elif report is not None and report.awaits:
         since = when(round(report.awaits_since * 1000))
-        found.append(f"lane {lane.lane.id} waits for {report.awaits} since {since} UTC: {report.trouble}")
+        found.append(f"lane {lane.lane.id} has been waiting for {report.awaits} since {since} UTC: {report.trouble}")
     elif report is not None and report.trouble:
         found.append(f"lane {lane.lane.id} was begun {report.attempt} times; last because: {report.trouble}")
     return found
