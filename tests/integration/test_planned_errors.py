@@ -131,7 +131,7 @@ def test_a_state_that_spark_can_t_keep_is_found_when_planned(spark: SparkSession
 def test_a_key_by_chance_is_found_when_planned(spark: SparkSession, key: str) -> None:
     job = Job("bad")
     job.read("in", schema="b string").write("out", key=key)
-    with pytest.raises(GraphError, match="is another one when a batch is computed again"):
+    with pytest.raises(GraphError, match="changes when a batch is computed again"):
         resolution.columns(job.graph, job.functions, {})
 
 

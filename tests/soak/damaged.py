@@ -83,7 +83,7 @@ def _no_table(workspace: Workspace, home: Path) -> tuple[object, ...]:
 def _another_input(workspace: Workspace, home: Path) -> tuple[object, ...]:
     shutil.rmtree(home / "streams" / INPUT)
     workspace.put(flights(0, 2000))
-    return 1, f"stream embedded/{INPUT} is another one"
+    return 1, f"stream embedded/{INPUT} isn't the one that"
 
 
 def _cut_short(workspace: Workspace, home: Path) -> tuple[object, ...]:

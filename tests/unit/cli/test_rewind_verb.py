@@ -104,9 +104,9 @@ def test_a_plan_of_nothing_is_refused(words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "match"),
     [
-        ("[1]", UsageError, "no file of positions: Expected `object`, got `array`"),
-        ("{", UsageError, "no file of positions"),
-        ('{"kafka/in/0": "1"}', UsageError, "no file of positions: Expected `int`"),
+        ("[1]", UsageError, "a file of positions: Expected `object`, got `array`"),
+        ("{", UsageError, "a file of positions"),
+        ('{"kafka/in/0": "1"}', UsageError, "a file of positions: Expected `int`"),
         (None, NotFoundError, "there is no file"),
     ],
 )

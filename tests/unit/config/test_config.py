@@ -164,7 +164,7 @@ def test_a_wrong_file_is_told_the_setting_the_file_and_the_cure(
         ("ANABRANCH__JBO__FACTOR", "4", "ANABRANCH__JBO__FACTOR sets an unknown section 'jbo'", "did you mean 'job'?"),
         ("ANABRANCH__JOB__FACTR", "4", "'job.factr'", "did you mean 'factor'?"),
         ("ANABRANCH__JOB__FACTOR", "x", "'job.factor' has the value 'x'", "allowed"),
-        ("ANABRANCH__JOB", "x", "no JSON object", "ANABRANCH__JOB__FACTOR=4"),
+        ("ANABRANCH__JOB", "x", "a JSON object", "ANABRANCH__JOB__FACTOR=4"),
     ],
 )
 def test_a_wrong_variable_is_told(

@@ -146,7 +146,7 @@ def test_a_name_in_an_extra_field_is_no_way_out(tmp_path: Path) -> None:
 def test_links_and_devices_are_refused(tmp_path: Path, kind: int) -> None:
     info = zipfile.ZipInfo("a.py")
     info.external_attr = (kind | 0o777) << 16
-    refused(*zipped((info, b"/etc/passwd")), tmp_path, "no ordinary file")
+    refused(*zipped((info, b"/etc/passwd")), tmp_path, "an ordinary file")
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")

@@ -58,10 +58,10 @@ def reading(**fields: Any) -> list[dict[str, Any]]:
 
 
 BAD = [
-    pytest.param(b"", "no assignment problem", id="empty"),
-    pytest.param(b"\xff\xfe", "no assignment problem", id="not UTF-8"),
+    pytest.param(b"", "an assignment problem", id="empty"),
+    pytest.param(b"\xff\xfe", "an assignment problem", id="not UTF-8"),
     pytest.param(b"[1, 2]", "Expected `object`", id="not an object"),
-    pytest.param(b'{"containers": [' + b"[" * 100_000, "no assignment problem", id="nested"),
+    pytest.param(b'{"containers": [' + b"[" * 100_000, "an assignment problem", id="nested"),
     pytest.param({"containers": []}, "no container", id="no containers"),
     pytest.param({"containers": [{"id": "c1"}, {"id": "c1"}]}, "2 containers named c1", id="two containers of a name"),
     pytest.param({"containers": [{"id": "c1", "slots": 0}]}, "$.containers[0].slots", id="no slots"),

@@ -63,7 +63,7 @@ def test_the_folder_that_is_set_wins_with_all_its_jars(cache: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("names", "why"),
     [
-        (None, "is no folder"),
+        (None, "isn.t a folder"),
         ([], "has no jars in it"),
         (["notes.txt"], "has no jars in it"),
         (["kafka-clients-3.9.2.jar"], "lacks spark-sql-kafka-0-10"),
