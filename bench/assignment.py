@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from tests.support.interruption import interruptible
 
 from anabranch.assignment.racks.problem import Container, Partition, Problem, Task
 from anabranch.assignment.racks.solver import solve
@@ -197,6 +198,7 @@ def plans(seeds: int) -> None:
 
 
 def main() -> None:
+    interruptible()
     words = argparse.ArgumentParser(prog="scripts/bench assignment", description=__doc__)
     words.add_argument("--only", default=",".join(PARTS), help=f"of {','.join(PARTS)}")
     words.add_argument("--seeds", type=int, default=10, help="of each kind of scenario in plans (default: 10)")

@@ -33,6 +33,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.interruption import interruptible
+
 from anabranch import config as configuration
 from anabranch.cli import connect
 from anabranch.config import KafkaSettings, Settings
@@ -45,7 +47,7 @@ from anabranch.systems.kafka.system import KafkaSystem
 from bench.support import cluster as clusters
 from bench.support import events, records
 from bench.support.cluster import Cluster
-from bench.support.processes import EndedError, Side, explained, interruptible, side
+from bench.support.processes import EndedError, Side, explained, side
 from bench.support.sides import anabranch
 
 RECORDS, WAIT_MS, PARTITIONS = 60_000, 2.0, 2

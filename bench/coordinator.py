@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support import postgres
+from tests.support.interruption import interruptible
 
 from anabranch import Job
 from anabranch.coordinator.api.client import Client
@@ -301,7 +302,7 @@ def main() -> None:
     if given.build is not None:
         build(given.build)
         return
-    processes.interruptible()
+    interruptible()
     with processes.explained():
         if given.only != "model":
             beats(given)

@@ -27,6 +27,7 @@ from typing import Any
 import msgspec
 from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
 from tests.dashboard.conftest import chromium
+from tests.support.interruption import interruptible
 
 from anabranch.coordinator.api import listening, server
 from anabranch.coordinator.api.client import Client
@@ -384,6 +385,7 @@ def beats(served: Served, load: Load, asked: Sequence[Sequence[str]], seconds: f
 
 
 def main() -> None:
+    interruptible()
     words = argparse.ArgumentParser(prog="scripts/bench dashboard", description=__doc__)
     words.add_argument("--seconds", type=float, default=10.0, help="that each page is watched (default: 10)")
     words.add_argument("--beats", type=float, default=15.0, help="seconds of each stretch of beats (default: 15)")

@@ -22,11 +22,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import Producer
+from tests.support.interruption import interruptible
 
 from bench.support import cluster as clusters
 from bench.support import sides
 from bench.support.cluster import Cluster, python
-from bench.support.processes import Side, explained, interruptible, side
+from bench.support.processes import Side, explained, side
 from bench.support.sides import Anabranch, Task
 
 RATE = 100

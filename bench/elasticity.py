@@ -29,6 +29,7 @@ import pyarrow as pa
 from confluent_kafka import Producer
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
+from tests.support.interruption import interruptible
 
 from anabranch import Job
 from anabranch.config import (
@@ -52,7 +53,7 @@ from anabranch.spark.values import meta_column
 from anabranch.systems.kafka import clients
 from anabranch.systems.kafka.system import KafkaSystem
 from bench.support import cluster as clusters
-from bench.support.processes import explained, interruptible, tree_seconds
+from bench.support.processes import explained, tree_seconds
 
 WAIT_MS = 2
 KEYS = 20_000

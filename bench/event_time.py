@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from tests.support.interruption import interruptible
 
 from anabranch import Job, tumbling
 from anabranch.systems.records import RECORD_SCHEMA
@@ -60,6 +61,7 @@ def batches(bench: Bench, output: str) -> list[tuple[int, float]]:
 
 
 def main() -> None:
+    interruptible()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--rows", type=int, default=2_000_000)

@@ -18,6 +18,7 @@ from pathlib import Path
 from tests.acceptance.harness import LATE, Process, Workspace
 from tests.soak import failover
 from tests.support import kafka_peers
+from tests.support.interruption import interruptible
 
 ROWS, BATCHES = 1500, 120
 LEASE, GRACE = 10.0, 2.0
@@ -69,6 +70,7 @@ def shown(workspace: Workspace, process: Process, before: int) -> float:
 
 
 def main() -> None:
+    interruptible()
     words = argparse.ArgumentParser(prog="scripts/bench failover", description=__doc__)
     words.add_argument("--rounds", type=int, default=3, help="how often each (default: 3)")
     words.add_argument("--only", choices=(COLD, WARM))

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+from tests.support.interruption import interruptible
 
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.records import RECORD_SCHEMA
@@ -160,6 +161,7 @@ def _row(what: str, before: float, after: float, between: float, unit: str = "")
 
 
 def main() -> None:
+    interruptible()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0, help="the long time")
     parser.add_argument("--against", type=float, default=5.0, help="the short time")

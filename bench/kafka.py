@@ -23,10 +23,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.support.interruption import interruptible
+
 from bench.support import cluster as clusters
 from bench.support import sides
 from bench.support.cluster import Cluster
-from bench.support.processes import EndedError, Side, explained, interruptible, side
+from bench.support.processes import EndedError, Side, explained, side
 from bench.support.sides import Anabranch, Task, UnsupportedError
 
 INPUT = "flights"

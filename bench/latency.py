@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import TopicPartition
+from tests.support.interruption import interruptible
 
 from bench.support import cluster as clusters
 from bench.support import sides
 from bench.support.cluster import PARTITIONS, Cluster, python
-from bench.support.processes import EndedError, Side, explained, interruptible, side
+from bench.support.processes import EndedError, Side, explained, side
 from bench.support.sides import Anabranch, Task, UnsupportedError
 
 RATE = 500

@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.support.interruption import interruptible
+
 from anabranch import config as configuration
 from anabranch.cli import connect
 from anabranch.config import KafkaSettings
@@ -37,7 +39,7 @@ from anabranch.systems.kafka.system import KafkaSystem
 from anabranch.testing import broker
 from bench.support import records
 from bench.support.cluster import fetched_jars
-from bench.support.processes import EndedError, Side, explained, interruptible, side
+from bench.support.processes import EndedError, Side, explained, side
 from bench.support.sides import anabranch
 
 PARTITIONS = 2

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from tests.support import postgres
 from tests.support.iceberg import iceberg_catalog
+from tests.support.interruption import interruptible
 
 from anabranch.config import OutputSettings
 from anabranch.spark.query import resolution, tables
@@ -77,6 +78,7 @@ def sides(bench: Bench, kind: str, number: int, url: str) -> Iterator[float]:
 
 
 def main() -> None:
+    interruptible()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--rows", type=int, default=4_000_000)

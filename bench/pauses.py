@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
+from tests.support.interruption import interruptible
 
 from anabranch import config as configuration
 from anabranch import drain_progress
@@ -34,7 +35,7 @@ from anabranch.protocol.status import JobStatus, LaneStatus
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.records import RECORD_SCHEMA
 from bench.support import events
-from bench.support.processes import Side, explained, interruptible, side
+from bench.support.processes import Side, explained, side
 from bench.support.sides import anabranch
 
 PARTITIONS, RATE = 4, 400

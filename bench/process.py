@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
+from tests.support.interruption import interruptible
+
 from anabranch import Job, MapState, Processor, Timers, tumbling
 from bench.event_time import records
 from bench.throughput import PARTITIONS, Bench, anabranch, filled
@@ -54,6 +56,7 @@ def speed(bench: Bench, by: str) -> float:
 
 
 def main() -> None:
+    interruptible()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=400_000)
     parser.add_argument("--batch", type=int, default=100_000)

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from tests.support.interruption import interruptible
 
 from anabranch.config import KafkaSettings
 from anabranch.spark.internals import checkpoint_files
@@ -36,7 +37,7 @@ from anabranch.systems.output import Target
 from bench.support import cluster as clusters
 from bench.support.cluster import PARTITIONS, Cluster
 from bench.support.flights import LATE
-from bench.support.processes import interruptible, tree_seconds
+from bench.support.processes import tree_seconds
 
 INPUT = "flights"
 KEYS = 20_000

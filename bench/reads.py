@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support.interruption import interruptible
+
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.model.document import Document, compact
@@ -174,6 +176,7 @@ def holds(shapes: Iterable[str]) -> bool:
 
 
 def main() -> None:
+    interruptible()
     words = argparse.ArgumentParser(prog="scripts/bench reads", description=__doc__)
     words.add_argument("--shapes", type=lambda text: text.split(";"), default=list(SHAPES))
     given = words.parse_args()

@@ -25,11 +25,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from confluent_kafka import TopicPartition
+from tests.support.interruption import interruptible
 
 from bench.support import cluster as clusters
 from bench.support import sides
 from bench.support.cluster import PARTITIONS, Cluster, python
-from bench.support.processes import Side, explained, interruptible, side
+from bench.support.processes import Side, explained, side
 from bench.support.sides import Anabranch, Task
 
 RATE = 5_000

@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from tests.support.interruption import interruptible
 
 from anabranch.model.hashing import bucket, partition_for
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.records import RECORD_SCHEMA
 from bench.support import sides
-from bench.support.processes import Side, explained, interruptible, side
+from bench.support.processes import Side, explained, side
 
 PARTITIONS, FACTOR = 8, 4
 SLOW = (0, 0)

@@ -18,6 +18,7 @@ from tests.acceptance.processes import descendants
 from tests.soak import scaled
 from tests.soak.served import JOB, Served
 from tests.support import kafka_peers
+from tests.support.interruption import interruptible
 
 ROWS, PORTION = 20_000, 2_000
 WISH = {"factor": 4, "containers": 2}
@@ -92,6 +93,7 @@ def _resident_mb(pid: int) -> int:
 
 
 def main() -> None:
+    interruptible()
     words = argparse.ArgumentParser(prog="scripts/bench splitting", description=__doc__)
     words.add_argument("--kafka", action="store_true", help="on a broker of its own")
     given = words.parse_args()

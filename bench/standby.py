@@ -23,6 +23,7 @@ from structlog.testing import capture_logs
 from tests.integration import harness
 from tests.integration.harness import Deployed, Site
 from tests.integration.serving import served_by_two, until
+from tests.support.interruption import interruptible
 
 from anabranch import Job, crash_points
 from anabranch.config import Settings, StorageSettings
@@ -128,6 +129,7 @@ def moved(site: Away, keys: int, storage: Far, far_by: tuple[float, float], warm
 
 
 def main() -> None:
+    interruptible()
     words = argparse.ArgumentParser(prog="python -m bench.standby", description=__doc__)
     words.add_argument("--keys", type=int, default=1_000_000)
     words.add_argument("--pairs", type=int, default=3)

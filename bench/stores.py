@@ -1,8 +1,14 @@
-"""What a batch costs where the lanes' folders are: on a disk, on HDFS, and on S3 with and without a way to it.
+"""What batches, a fail-over and a scale cost where the lanes' folders are: on a disk, on HDFS, and on S3 with and
+without a way to it.
 
 A job without state and one with a running count are run over the same records, with their folders in each place, in one
 Spark session. Calls are those that a proxy before the S3 server sees. ``Spark's own``: Spark's files written in its own
-way, by renaming, as before anabranch had one for S3.
+way, by renaming, as before anabranch had one for S3; only its batches are measured.
+
+``fail-over``: a lane with a running count was left by its process, whose seat is lost: from when another one begins the
+lane until its first batch is committed. The lease, the grace and the start of a process come before that: they are the
+same in all places. ``scale``: while records come ten times a second, the factor becomes 4: the longest time between two
+batches that were published, from the order until all new lanes have had one.
 """
 
 from __future__ import annotations
@@ -12,21 +18,32 @@ import itertools
 import os
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import msgspec
 from pyspark.sql import SparkSession
 from tests.integration.harness import Site
+from tests.integration.serving import serve, until
 from tests.support import hdfs, s3
+from tests.support.interruption import interruptible
 
 from anabranch import Job, crash_points
 from anabranch.config import Settings, SparkSettings, StorageSettings
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.store.store import Store
+from anabranch.protocol.commands import ScaleRequest
+from anabranch.protocol.deployment import StartRequest
 from anabranch.spark.session import session
+from anabranch.systems.systems import Systems
 
 PARTITIONS, KEYS, ROWS, SKIPPED = 4, 200, 400, 6
 """``SKIPPED``: the first batches, which start the query and its workers."""
+BATCHES, SMALL, PATIENCE = 5, 5, 300.0
+"""Of what is moved: the batches before that, and the records that are added at a time to each partition."""
 
 
 class Elsewhere(Site):
@@ -43,8 +60,16 @@ class Elsewhere(Site):
         self.log.create("in", PARTITIONS)
         for partition in range(PARTITIONS):
             numbers = range(batches * ROWS // PARTITIONS)
-            keys = [b"%d" % (number % KEYS) for number in numbers]
-            self.put("in", partition, [b'{"n":%d}' % number for number in numbers], keys)
+            self._add(partition, numbers)
+
+    def add(self, rows: int) -> None:
+        """Put so many records into each partition."""
+        for partition in range(PARTITIONS):
+            self._add(partition, range(rows))
+
+    def _add(self, partition: int, numbers: range) -> None:
+        keys = [b"%d" % (number % KEYS) for number in numbers]
+        self.put("in", partition, [b'{"n":%d}' % number for number in numbers], keys)
 
 
 def job(stateful: bool) -> Job:
@@ -72,6 +97,70 @@ def measured(site: Elsewhere, stateful: bool, batches: int, calls: s3.Proxy | No
     return f"{ms:6.0f} ms" + ("" if calls is None else f", {a_batch:5.1f} calls")
 
 
+def failed_over(site: Elsewhere, rounds: int) -> list[float]:
+    """Seconds of each fail-over."""
+    site.feed(BATCHES)
+    run = site.deployed(job(stateful=True), state_partitions=PARTITIONS, max_rows_per_batch=ROWS)
+    run.ran()
+    seconds = []
+    for _ in range(rounds):
+        site.add(ROWS // PARTITIONS)
+        run.lanes = [msgspec.structs.replace(lane, abandoned=True) for lane in run.lanes]
+        committed: list[float] = []
+
+        def see(step: str, *_: object, at: list[float] = committed) -> None:
+            if step == crash_points.COMMITTED:
+                at.append(time.monotonic())
+
+        begun = time.monotonic()
+        with crash_points.watched(see):
+            run.ran()
+        seconds.append(committed[0] - begun)
+    return seconds
+
+
+def scaled(site: Elsewhere) -> float:
+    """Seconds for which a scale from factor 1 to 4 lets the output stand still."""
+    site.feed(BATCHES)
+    run = site.deployed(job(stateful=True), state_partitions=PARTITIONS, max_rows_per_batch=ROWS)
+    coordinator = Coordinator(Store("sqlite://"), grace=1000.0, systems=Systems(run.settings, "j"))
+    lanes = tuple(run.lanes)
+    coordinator.start(StartRequest(graph=run.job.graph, model=run.plan.model, lanes=lanes, fingerprint={}, settings={}))
+    published: list[float] = []
+    over = threading.Event()
+
+    def is_scaled() -> bool:
+        status = coordinator.status("j")
+        new = [each for each in status.lanes if each.lane.id not in {lane.id for lane in lanes}]
+        return status.state == "running" and bool(new) and all(each.report and each.report.progress.first_output for each in new)
+
+    def add() -> None:
+        while not over.wait(0.1):
+            site.add(SMALL)
+
+    def see(step: str, *_: object) -> None:
+        if step == crash_points.PUBLISHED:
+            published.append(time.monotonic())
+
+    threads = [threading.Thread(target=serve, args=(run, coordinator), daemon=True), threading.Thread(target=add)]
+    with crash_points.watched(see):
+        for thread in threads:
+            thread.start()
+        try:
+            until(lambda: len(published) > 2 * BATCHES, PATIENCE)
+            begun = time.monotonic()
+            coordinator.scale("j", ScaleRequest(factor=4))
+            until(is_scaled, PATIENCE)
+            ended = time.monotonic()
+        finally:
+            over.set()
+            coordinator.stop("j")
+            for thread in threads:
+                thread.join(60)
+    within = [max(at for at in published if at <= begun), *(at for at in published if begun < at <= ended)]
+    return max(b - a for a, b in itertools.pairwise(within))
+
+
 @contextmanager
 def managed(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
     """With Spark's files written so."""
@@ -86,9 +175,11 @@ def managed(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
 
 
 def main() -> None:
+    interruptible()
     words = argparse.ArgumentParser(prog="python -m bench.stores", description=__doc__)
     words.add_argument("--batches", type=int, default=30)
     words.add_argument("--latency", type=float, default=0.05, help="seconds (default: 0.05)")
+    words.add_argument("--moves", type=int, default=3, help="how often each move is measured (default: 3)")
     given = words.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-stores-") as name, ExitStack() as stack:
         folder = Path(name)
@@ -118,13 +209,25 @@ def main() -> None:
             (f"S3, {ms} ms away, Spark's own", "s3a://far/root", session.SPARKS_OWN, far),
         ]
         for number, (what, where_to, settings, calls) in enumerate(places):
-            for stateful in (False, True):
-                site_folder = folder / f"site-{number}-{stateful}"
-                site_folder.mkdir()
-                with managed(spark, settings):
-                    found = measured(Elsewhere(spark, site_folder, where_to), stateful, given.batches, calls)
-                kind = f"{PARTITIONS} state partitions" if stateful else "no state"
-                print(f"{what:32} {kind:20} {found}", flush=True)
+
+            def site(kind: str, name: str = f"site-{number}", where_to: str = where_to) -> Elsewhere:
+                made = folder / f"{name}-{kind}"
+                made.mkdir()
+                return Elsewhere(spark, made, where_to)
+
+            with managed(spark, settings):
+                for kind, stateful in (("no state", False), (f"{PARTITIONS} state partitions", True)):
+                    found = measured(site(str(stateful)), stateful, given.batches, calls)
+                    print(f"{what:32} {kind:20} {found}", flush=True)
+                if settings is not session.SPARKS_OWN:
+                    seconds = failed_over(site("failed-over"), given.moves)
+                    print(f"{what:32} {'fail-over':20} {_told(seconds)}", flush=True)
+                    seconds = [scaled(site(f"scaled-{each}")) for each in range(given.moves)]
+                    print(f"{what:32} {'scale':20} {_told(seconds)}", flush=True)
+
+
+def _told(seconds: list[float]) -> str:
+    return f"{statistics.median(seconds):6.2f} s, of {', '.join(f'{each:.2f}' for each in seconds)}"
 
 
 if __name__ == "__main__":

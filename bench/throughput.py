@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
+from tests.support.interruption import interruptible
 
 from anabranch import Job, config
 from anabranch.container.checkpoint.folder import Folder
@@ -286,6 +287,7 @@ def filled(several: Iterable[pa.RecordBatch], rows: int, batch: int) -> Iterator
 
 
 def main() -> None:
+    interruptible()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--rows", type=int, default=4_000_000)

@@ -163,12 +163,3 @@ def explained() -> Iterator[None]:
         raise SystemExit(130) from None
     except EndedError as error:
         raise SystemExit(str(error)) from None
-
-
-def interruptible() -> None:
-    """Let SIGTERM end this process as Ctrl-C does: with everything that it has started."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, interrupt)

@@ -279,6 +279,8 @@ export interface Sizing {
   allowed: number[];
   lanes: LaneSizing[];
   autoscale: string;
+  limits: { min: number; max: number; targetBusy: number; targetLagSeconds: number; cooldownSeconds: number } | null;
+  verdict: { factor: number | null; why: string; lane: string; load: number } | null;
   proposed: number;
   targetLagSeconds: number;
   advice: string[];

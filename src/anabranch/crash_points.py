@@ -1,4 +1,4 @@
-"""The steps of a lane's batch, by name, and hooks for them: crash tests kill a process, or abort its lanes, there."""
+"""The steps of a lane's batch, by name, and hooks for them, at which crash tests kill a process or abort its lanes."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ WITHDRAWN = "withdrawn"
 TAKEN_BACK = "taken-back"
 NAMES = (PLANNING, PLANNED, PUBLISHED, COMMITTED)
 OF_SLOTS = (OPENING, PRODUCED, MARKED, TRANSACTED)
-"""Steps of a slot's output to Kafka: its producer is being opened; its records are produced; its marker too, and
-nothing is committed; its transaction is committed.
+"""Steps of a slot's output to Kafka: its producer is being opened; its records have been sent; its marker has been
+sent, too, and nothing is committed; its transaction is committed.
 """
 OF_DRAINS = (HALTED, ENDING, ENDED, DRAINED)
-"""Steps of a lane that drains: it has reported that it has taken in everything that it should so far; the batch in
-which time ends is planned; it is published; it is committed, but not reported.
+"""Steps of a lane that drains: it has reported that it has read everything that it should so far; the batch in which
+time ends is planned; that batch is published; it is committed, but not reported.
 """
 OF_BREAKS = (BROKEN, WITHDRAWN, TAKEN_BACK)
-"""Steps of a batch that is broken off in a closing lane: its query was stopped; nothing can write it any more; the
-lane's folder no longer has it.
+"""Steps of a batch that is broken off in a closing lane: its query was stopped; nothing can write the batch any more;
+it is no longer in the lane's folder.
 """
 OF_TABLES = (STAGED, NAMED)
 """Steps of an output into a table: the tasks have written its rows, and nothing is committed; it is committed, but
-perhaps not visible to readers yet. ``REWRITTEN``, above: the state of a lane was written anew after that batch, next to
+perhaps not visible to readers yet. ``REWRITTEN``, above: the state of a lane was rewritten after that batch, next to
 the old state.
 """
 
@@ -58,18 +58,18 @@ PLACED = "placed"
 FOLDERS_PLACED = "folders-placed"
 STORED = "stored"
 OF_BACKUPS = (NOTED, COPIED, LISTED)
-"""Of a backup of a job, whose name stands for the lane's: nothing but a note is there; all is copied, and nothing says
-that it is whole; it is whole."""
+"""Steps of a job's backup, whose name stands for the lane's: there is only a note; everything is copied, but nothing
+says that the backup is complete; it is complete."""
 OF_RESTORES = (FOUND_WHOLE, PLACED, FOLDERS_PLACED, STORED)
-"""Of a restore: the backup is whole, and nothing was written; the streams are in their places; so are the folders of
-lanes; the store knows the job."""
+"""Steps of a restore: the backup was verified, and nothing was written; the streams are in place; the folders of lanes
+are, too; the store knows the job."""
 
 # "<lane prefix>:<step>:<batch>", as in "1-:published:3": the lane of stage 1, after batch 3 was published; with "3+",
 # after that or any later one, for steps that not every batch comes to.
 _HOLD = os.environ.get("ANABRANCH_HOLD_AT", "")
 _NOTE = os.environ.get("ANABRANCH_HOLD_NOTE", "")
 RELEASED = ".released"
-"""The suffix of the note's name for a file that disables all holding."""
+"""A suffix. If a file exists that has the note's name with this suffix, nothing is held any more."""
 ACTIVE = bool(_HOLD)
 
 Watcher = Callable[[str, str, int], None]
@@ -78,10 +78,10 @@ _watchers: list[Watcher] = []
 
 @contextmanager
 def watched(watcher: Watcher) -> Iterator[None]:
-    """Call ``watcher(step, lane, batch)`` at the steps that this process reaches; an exception that it raises fails the
-    lane.
+    """Call ``watcher(step, lane, batch)`` at the steps that this process reaches. If it raises an exception, the lane
+    fails.
 
-    ``planning`` is reached in one of Spark's processes, and so is never seen here.
+    ``planning`` is reached in a process of Spark's, so it is never seen here.
     """
     _watchers.append(watcher)
     try:
@@ -91,7 +91,8 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 
 def reach(step: str, lane: str, batch: int) -> None:
-    """Report that a lane is at a step. If it is the one to stop at, write the note and sleep until killed or released.
+    """Report that a lane is at a step. If it is the one at which to stop, write the note and sleep until killed or
+    released.
 
     Python workers of a killed driver end, too.
     """
@@ -112,6 +113,6 @@ def reach(step: str, lane: str, batch: int) -> None:
 
 
 def next_batch(commits: str) -> int:
-    """The number of the batch that would be planned next, from a local folder of commits."""
+    """The number of the batch that would be planned next, according to a local folder of commits."""
     done = [int(name) for name in os.listdir(commits) if name.isdigit()] if os.path.isdir(commits) else []
     return max(done, default=-1) + 1

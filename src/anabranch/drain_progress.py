@@ -1,4 +1,4 @@
-"""What a drain still has to do and how long that takes, for ``status``, the terminal and metrics. Pure."""
+"""What is left to do in a drain and how long that takes, for ``status``, the terminal and metrics. Pure."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from anabranch.protocol.status import JobStatus, LaneStatus
 __all__ = ["DrainRemainder", "foretold", "functions_part", "left", "seconds_left"]
 
 _HALTING = 0.5
-"""Seconds for all lanes to halt where they are and be heard, and be told where to stop."""
+"""The seconds until all lanes have stopped where they are, reported it, and got the order where to stop."""
 _STAGE = 0.3
-"""Seconds of a stage in which nothing is left to do, beside the batch in which time ends. Lanes without state and event
-time have no such batch."""
+"""The seconds of a stage in which nothing is left to do, besides the batch in which time ends. Lanes without state and
+event time have no such batch."""
 _OF_A_BATCH = 0.5
-"""What a batch without records takes of the time of others, without that of functions."""
+"""The time of a batch without records, as a share of the time of other batches without that of functions."""
 _WINDOWS = 60_000
-"""Rows of state per second that a lane emits."""
+"""The rows of state per second that a lane emits."""
 _TOLD_BY_ITSELF = 1.0
-"""Seconds after which a batch's own progress shows where its time goes; before, the figures of the last half minute do.
+"""The seconds after which a batch's own progress shows where its time goes; before that, the figures of the last half
+minute do.
 """
 
 
 @dataclass(frozen=True)
 class DrainRemainder:
-    """Stages and lanes that haven't drained, records that are still to be taken in, and open windows (per key)."""
+    """Stages and lanes that haven't drained, records that are still to be read, and open windows (per key)."""
 
     stages: int
     lanes: int
@@ -36,7 +37,7 @@ class DrainRemainder:
 
 
 def left(status: JobStatus) -> DrainRemainder:
-    """What a job has to do until it is drained."""
+    """What is left to do until a job is drained."""
     lanes = [each for each in status.lanes if each.lane.state is not LaneState.CLOSED]
     until = {} if status.drain is None or status.drain.until is None else status.drain.until
     return DrainRemainder(
@@ -50,12 +51,12 @@ def left(status: JobStatus) -> DrainRemainder:
 def foretold(
     stages: Mapping[str, Iterable[str]], reports: Mapping[str, LaneReport], until: Mapping[str, int] | None = None
 ) -> float:
-    """Seconds until a job is drained: what is planned is finished, and everything else that is to be taken in; then one
-    stage after another ends with its windows.
+    """Seconds until a job is drained: planned batches are finished, the remaining records are read, and then one stage
+    after another ends with its windows.
 
     Args:
         stages: the open lanes of each stage, in the order in which they drain.
-        until: the position of each SSP when everything has been taken in; None: only what is planned is taken in.
+        until: the position of each SSP when everything has been read; None: only what is planned is read.
     """
     lanes = {stage: [reports[name] for name in names if name in reports] for stage, names in stages.items()}
     seconds = max((_taking_in(each, until or {}) for its in lanes.values() for each in its), default=0.0)
@@ -79,7 +80,7 @@ def seconds_left(status: JobStatus) -> float:
 
 
 def functions_part(report: LaneReport) -> float:
-    """The share of a batch that functions of the job take."""
+    """The share of a batch that is spent in functions of the job."""
     spent = report.load.spent if report.progress.batch_progress is None else report.progress.batch_progress.spent
     total = sum(spent.values())
     if total > _TOLD_BY_ITSELF:
@@ -101,7 +102,7 @@ def _taking_in(report: LaneReport, until: Mapping[str, int]) -> float:
 
 
 def _ending(report: LaneReport) -> float:
-    """Seconds of a lane's last batch, which has no records, so functions have nothing to do in it."""
+    """Seconds of a lane's last batch. It has no records, so functions have nothing to do in it."""
     if not report.progress.state_bytes and not report.drain.windows and report.event_time.watermark is None:
         return 0.0
     return (
@@ -112,8 +113,8 @@ def _ending(report: LaneReport) -> float:
 
 
 def _records(lane: LaneStatus, until: Mapping[str, int]) -> int:
-    """How many offsets a lane has to read: for a stream that the job doesn't write, up to where it stops, otherwise to
-    the end.
+    """How many offsets a lane still has to read: for a stream that the job doesn't write, up to where the lane stops,
+    otherwise up to the end.
     """
     if lane.report is None:
         return 0

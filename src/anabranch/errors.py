@@ -84,7 +84,8 @@ class UnreachableError(NotFoundError):
 
 
 class ConflictError(AnabranchError):
-    """Another process owns it, or it already exists in another form."""
+    """The request conflicts with the present state: another process owns the lane or job, or it already exists in
+    another form."""
 
     exit_code = 4
 

@@ -1,4 +1,4 @@
-"""A module for job files from before the first release, which deployments still have: its contents are now in
+"""For job files from before the first release, which deployments may still have: the contents of this module are now in
 :mod:`anabranch.api`.
 """
 

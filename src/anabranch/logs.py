@@ -1,6 +1,6 @@
-"""The log of a process, as text or JSON, one line an event.
+"""The log of a process, as text or JSON, with one line for each event.
 
-It is made with structlog, which is only imported when there is something to log: that takes longer than most verbs.
+It uses structlog, which is imported only when there is something to log, because that takes longer than most verbs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ def to_stderr(level: str, form: str = "text") -> None:
     Args:
         level: one of :data:`LEVELS`.
         form: one of :data:`FORMATS`.
-
     """
     _level[:], _format[:] = [level], [form]
     if "structlog" in sys.modules:
@@ -34,7 +33,7 @@ def to_stderr(level: str, form: str = "text") -> None:
 
 
 def get_logger() -> Any:
-    """A logger of structlog's."""
+    """A structlog logger."""
     import structlog
 
     if _level and not structlog.is_configured():
@@ -43,17 +42,18 @@ def get_logger() -> Any:
 
 
 def bind(**values: object) -> None:
-    """From now on, each event of this thread has these values."""
+    """Add these values to each event of this thread from now on."""
     import structlog
 
     structlog.contextvars.bind_contextvars(**values)
 
 
 def say(line: str, level: str = "") -> None:
-    """Tell the user something on stderr, whatever is shown of the log. In JSON it is an event like others.
+    """Print a line for the user on stderr, whatever log level is shown. In JSON, the line is an event like others.
 
     Args:
-        level: the event's; default: by how the line begins, "info" unless with "warning: " or "error: ".
+        level: the event's level; by default it depends on the beginning of the line: "info", unless that is "warning: "
+            or "error: ".
     """
     if _format[-1] == "text":
         _write(line)
@@ -91,12 +91,12 @@ def _configure() -> None:
 
 
 class _Stderr:
-    """What structlog writes with: stderr as it is at the time. Where that is closed, or its disk is full, a line is
-    lost, and nothing else: a job doesn't depend on its log.
+    """The stream to which structlog writes: the present stderr. If stderr is closed, or its disk is full, a line is
+    lost, but nothing else happens: a job doesn't depend on its log.
     """
 
     def __init__(self, *_: object) -> None:
-        """Loggers are made with their names."""
+        """Accepts the names with which loggers are created."""
 
     def msg(self, message: str) -> None:
         _write(message)

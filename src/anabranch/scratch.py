@@ -1,8 +1,9 @@
-"""Temporary files of this process and its JVM, in one folder. The next process removes what a killed one has left.
+"""Temporary files of this process and its JVM, in one folder. Files that a killed process leaves behind are removed by
+the next one.
 
 A process holds a lock on its folder for as long as it lives. The operating system releases the lock however the process
-ends, so it is certain which folders are unused. It is a lock on the folder itself: systemd-tmpfiles, which removes old
-files from /tmp, doesn't touch the contents of a locked folder.
+ends, so it is certain which folders are unused. The lock is on the folder itself, because systemd-tmpfiles, which
+removes old files from /tmp, doesn't touch the contents of a locked folder.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ __all__ = ["folder", "sweep"]
 log = logs.get_logger()
 _making = threading.Lock()
 _mine: dict[int, Path] = {}
-"""By process: one that was forked makes its own folder."""
+"""The folders by process, because a forked process makes its own folder."""
 
 
 def folder(name: str) -> Path:
@@ -59,14 +60,14 @@ def _prefix() -> str:
 
 
 def _made(place: Path) -> Path:
-    """A folder that this process has locked from the moment when it has a name that others look for."""
+    """A folder that this process has locked, before it gets a name for which other processes look."""
     made = Path(tempfile.mkdtemp(prefix="anabranch-new-", dir=place))
     _locked(made)  # until the process ends
     return made.rename(made.with_name(f"{_prefix()}{made.name.removeprefix('anabranch-new-')}"))
 
 
 def _locked(folder: Path) -> int:
-    """Take the lock on a folder. Raises OSError if a process has it, or the folder belongs to another user."""
+    """Take the lock on a folder. Raises OSError if a process has the lock, or the folder belongs to another user."""
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

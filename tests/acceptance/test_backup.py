@@ -17,7 +17,7 @@ from anabranch.testing.broker import Cluster
 from tests.acceptance.harness import EXAMPLE, INPUT, JOB, LATE, Flight, Workspace, flights
 from tests.soak.served import SETTINGS, Served, ended_well
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.long]
 
 SMALL = {"job__max_rows_per_batch": 250}
 
@@ -73,7 +73,7 @@ def test_a_job_that_runs_goes_on_elsewhere_and_its_outputs_are_exact(
     assert new.call("check", JOB).stdout == ""
 
 
-@pytest.mark.parametrize("step", [pytest.param(crash_points.PLANNED, marks=pytest.mark.long), crash_points.PUBLISHED])
+@pytest.mark.parametrize("step", [crash_points.PLANNED, crash_points.PUBLISHED])
 def test_a_batch_that_is_under_way_is_run_again(made: Callable[..., Workspace], tmp_path: Path, step: str) -> None:
     old, several = made("old"), flights(6, 4000)
     old.put(several)
@@ -90,7 +90,6 @@ def test_a_batch_that_is_under_way_is_run_again(made: Callable[..., Workspace], 
     new.check_outputs(several)
 
 
-@pytest.mark.long
 def test_killed_at_any_step_backup_and_restore_are_whole_or_not_there(
     made: Callable[..., Workspace], tmp_path: Path
 ) -> None:
@@ -122,7 +121,6 @@ def test_killed_at_any_step_backup_and_restore_are_whole_or_not_there(
     new.check_outputs(several)
 
 
-@pytest.mark.long
 def test_what_cannot_be_exact_is_refused_and_nothing_is_changed(made: Callable[..., Workspace], tmp_path: Path) -> None:
     workspace, several = made("old"), flights(8, 2000)
     place = tmp_path / "backup"
@@ -156,7 +154,6 @@ def test_what_cannot_be_exact_is_refused_and_nothing_is_changed(made: Callable[.
     workspace.check_outputs(several)
 
 
-@pytest.mark.long
 def test_on_kafka_it_is_exact_unless_something_was_written_since(
     made: Callable[..., Workspace], tmp_path: Path, cluster: Cluster
 ) -> None:
@@ -181,7 +178,6 @@ def test_on_kafka_it_is_exact_unless_something_was_written_since(
     assert "that was written after the backup was made" in said
 
 
-@pytest.mark.long
 def test_a_job_under_a_coordinator_is_restored_with_its_code(made: Callable[..., Workspace], tmp_path: Path) -> None:
     old = made("old")
     served = Served(old, count=4000, seed=10)

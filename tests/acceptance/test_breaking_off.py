@@ -24,6 +24,7 @@ def workspace(tmp_path: Path) -> Workspace:
     made.close()
 
 
+@pytest.mark.long
 def test_no_verb_and_no_signal_waits_for_a_long_batch(workspace: Workspace) -> None:
     with slowly(workspace) as job:
         process = job.run()

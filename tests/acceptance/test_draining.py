@@ -12,6 +12,7 @@ pytestmark = pytest.mark.acceptance
 FLIGHTS = flights(seed=11, count=3000)
 
 
+@pytest.mark.long
 def test_drained_and_run_again(workspace: Workspace) -> None:
     first, second = FLIGHTS[:2000], FLIGHTS[2000:]
     workspace.put(first)

@@ -37,6 +37,7 @@ def killed(workspace: Workspace, stage: int, step: str, batch: int) -> str:
     return lane
 
 
+@pytest.mark.long
 def test_each_record_once_whatever_is_killed(workspace: Workspace, tmp_path: Path) -> None:
     """A kill with a marker in a transaction that is open, one while slots are opened; then a task that fails once. Soak
     does each at each stage, kills between the commits of two slots, and sees that another run does nothing."""

@@ -25,6 +25,7 @@ def test_some_pages_have_commands() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.long
 def test_the_commands_of_a_page(page: Path, tmp_path: Path) -> None:
     folder = tmp_path / "example"
     shutil.copytree(ROOT / "examples" / page.stem.replace("-", "_"), folder)

@@ -18,6 +18,7 @@ def served(workspace: Workspace) -> Served:
     return Served(workspace, count=4800, seed=7)
 
 
+@pytest.mark.long
 def test_a_container_that_was_frozen_inside_a_batch_has_lost_its_seat(served: Served) -> None:
     failover.frozen(random.Random(1), served)
     served.end()

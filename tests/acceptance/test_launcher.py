@@ -19,6 +19,7 @@ def served(workspace: Workspace) -> Iterator[Served]:
     launched.clear_away(workspace)
 
 
+@pytest.mark.long
 def test_a_job_runs_without_anybody_starting_a_container(served: Served) -> None:
     served.start()
     client = served.workspace.client(served.url)

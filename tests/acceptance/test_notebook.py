@@ -20,6 +20,7 @@ from tests.support.paths import ROOT
 pytestmark = pytest.mark.acceptance
 
 
+@pytest.mark.long
 def test_the_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(prefix=str(tmp_path / "jupyter"))  # a kernel of this interpreter
     for name, value in {

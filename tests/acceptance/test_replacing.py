@@ -19,6 +19,7 @@ def records(workspace: Workspace, stream: str) -> list[int]:
     return [value["n"] for _, value in workspace.contents(stream)]
 
 
+@pytest.mark.long
 def test_a_broken_java_process_and_one_that_is_gone_are_replaced(tmp_path: Path) -> None:
     """In the first process every task fails whatever is tried; in the second one Java is killed; the third is right."""
     failing = Failing(on_java(BROKEN_MAP, GONE, again=False), ())

@@ -39,6 +39,7 @@ def test_a_job_stays_exact_while_what_it_has_read_is_deleted(tmp_path: Path) -> 
         old.finish()
         old.call("stream", "retain", INPUT, "--retain-for", "0 seconds")
         assert starts(old, INPUT) > 8000
+        old.call("stream", "retain", INPUT, "--retain-for", "1 day")  # or what is put next is deleted unread
         old.put(several[12_000:18_000], pieces=20)
         old.call("backup", JOB, str(tmp_path / "backup"))
         before = starts(old, INPUT)

@@ -88,6 +88,7 @@ def test_ctrl_c_at_a_prompt_leaves_nothing(tmp_path: Path, folder: list[Tour]) -
     tour.check_nothing_is_left()
 
 
+@pytest.mark.long
 def test_ctrl_c_leaves_nothing(tmp_path: Path, folder: list[Tour]) -> None:
     """At a time when much runs; random times: the soak's scenario ``tour``."""
     folder.append(tour := Tour(tmp_path))

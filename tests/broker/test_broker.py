@@ -47,6 +47,7 @@ def cluster(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield started
 
 
+@pytest.mark.long
 def test_what_was_acknowledged_outlives_a_kill_and_a_stop(cluster: broker.Cluster) -> None:
     servers = cluster.bootstrap_servers
     create("kept", 1, {"bootstrap.servers": servers})
@@ -69,6 +70,7 @@ def test_what_was_acknowledged_outlives_a_kill_and_a_stop(cluster: broker.Cluste
         cluster.start_again()
 
 
+@pytest.mark.long
 def test_three_brokers_are_in_their_racks_and_share_what_they_keep(tmp_path: Path, folder: Path) -> None:
     with broker.start(tmp_path, folder, 3, ["r0", "r1", "r2"]) as cluster:
         client = {"bootstrap.servers": cluster.bootstrap_servers}

@@ -194,6 +194,7 @@ def test_a_stream_that_is_not_there(call: Call, config: Path, name: str, tmp_pat
         )
 
 
+@pytest.mark.long
 def test_a_broker_that_is_down(tmp_path: Path, name: str) -> None:
     """Each verb says it once, in one error."""
     (tmp_path / "job.py").write_text(JOB.format(name))
@@ -212,6 +213,7 @@ def test_a_broker_that_is_down(tmp_path: Path, name: str) -> None:
         assert (each.returncode, out) == (1, b"")
 
 
+@pytest.mark.long
 def test_a_login_that_is_refused(
     call: Call, tmp_path: Path, name: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

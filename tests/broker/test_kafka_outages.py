@@ -87,6 +87,7 @@ def test_a_login_that_is_refused_is_told_at_once(
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.long
 def test_a_cluster_that_goes_away_fails_what_is_under_way(
     guarded: tuple[broker.Cluster, KafkaSettings], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,9 @@ EVENT_TIME = 1_793_188_800_000
 """2026-10-28 in Unix ms."""
 
 
-def start_request(job: str, containers: int, stages: int = 1, partitions: int = PARTITIONS) -> StartRequest:
+def start_request(
+    job: str, containers: int, stages: int = 1, partitions: int = PARTITIONS, settings: Mapping[str, Any] | None = None
+) -> StartRequest:
     """A stage that reads ``flights``, in a lane for each container; and maybe a second one behind it."""
     built = Job(job)
     late = built.read("flights", key="id string", schema="n int").where("n > 0")
@@ -50,7 +52,7 @@ def start_request(job: str, containers: int, stages: int = 1, partitions: int = 
     plan = planning.make(built.graph, surroundings)
     numbers = itertools.count(1)
     lanes = planning.lanes_of(plan, 4, lambda: f"{next(numbers):08x}")
-    program = Program(artifact="0" * 64, file="job.py", settings={}, schemas={})
+    program = Program(artifact="0" * 64, file="job.py", settings=dict(settings or {}), schemas={})
     return StartRequest(graph=built.graph, model=plan.model, lanes=lanes, fingerprint={}, program=program)
 
 
@@ -77,6 +79,7 @@ class Played:
     Args:
         between: stands between the browser and the coordinator, as a proxy does.
         of_server: of :func:`server.app`.
+        settings: the job's own.
         of: of the coordinator. By default it expels nobody but if a test tells it to.
     """
 
@@ -87,6 +90,7 @@ class Played:
         stages: int = 1,
         between: Callable[[ASGIApp], ASGIApp] = lambda app: app,
         of_server: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
         **of: Any,
     ) -> None:
         self.folder = folder
@@ -97,7 +101,7 @@ class Played:
         self.prefix = prefix
         self.port = 0
         self.listen()
-        self.coordinator.start(start_request("delays", 2, stages))
+        self.coordinator.start(start_request("delays", 2, stages, settings=settings))
         self.containers = [Container(self.coordinator, "delays", seat) for seat in ("0", "1")]
         self.batch = 0
         self.fields: dict[int, dict[str, Any]] = {}

@@ -23,6 +23,7 @@ from anabranch.systems.records import RECORD_SCHEMA
 from anabranch.systems.systems import Systems
 from tests.dashboard.conftest import chromium, settled
 from tests.dashboard.played import Played
+from tests.support.interruption import interruptible
 
 PAGES = {
     "jobs": "#/",
@@ -147,6 +148,7 @@ def shoot(page: Page, path: Path) -> int:
 
 
 def main(folder: Path) -> None:
+    interruptible()
     folder.mkdir(parents=True, exist_ok=True)
     total = 0
     with tempfile.TemporaryDirectory(prefix="anabranch-pictures-") as place, sync_playwright() as playwright:

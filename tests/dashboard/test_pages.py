@@ -49,6 +49,17 @@ def test_the_policy_is_one_that_refuses(played: Played, visit: Visit) -> None:
     assert refused == "TypeError"
 
 
+def test_the_reasoning_of_the_autosizer(tmp_path: Path, visit: Visit) -> None:
+    played = Played(tmp_path, settings={"job": {"autoscale": {"max": 8, "cooldown": "90 seconds"}}})
+    try:
+        page = visit(f"{played.url}#/jobs/delays/sizing")
+        facts = page.locator("dl").first
+        expect(facts).to_contain_text("factor 1 to 8, functions busy at most 70 %, 1 min 30 s between changes")
+        expect(facts).to_contain_text(re.compile(r"autosizer\s*lane 0-00000001: "))
+    finally:
+        played.close()
+
+
 def test_each_page_is_reached_under_a_prefix_that_a_proxy_takes_off(tmp_path: Path, visit: Visit) -> None:
     played = Played(tmp_path, prefix="/a/b")
     try:
@@ -138,6 +149,7 @@ def test_rows_that_change_places_keep_who_has_the_focus(played: Played, visit: V
         assert page.evaluate("document.activeElement.closest('[data-row]')?.dataset.row") == first
 
 
+@pytest.mark.long
 def test_whatever_is_chosen_is_the_same_in_another_browser(played: Played, visit: Visit) -> None:
     """Of generated filters; and back and forth through them."""
     lane, other = (each.id for each in played.lanes)

@@ -85,7 +85,7 @@ def test_events_are_those_of_the_command_line(played: Played, visit: Visit) -> N
     expect(page.locator("main")).to_contain_text("No event fits the filters")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 def test_no_page_keeps_anybody_out(played: Played, visit: Visit, scheme: str) -> None:
     """Nothing that axe calls serious, in either theme."""
     page = visit(played.url, color_scheme=scheme)

@@ -165,6 +165,7 @@ def test_of_a_topic_and_a_function_that_awaits(kafka: KafkaSite) -> None:
 DEAR = "sha2(" * 24 + "cast(n as string)" + ", 512)" * 24
 
 
+@pytest.mark.long
 def test_of_sql_alone(kafka: KafkaSite) -> None:
     """On a topic, where no Python worker reads: what is published has been read. It comes in Arrow batches of 10,000
     rows, and how long one takes is a matter of the machine; that figures come isn't.
@@ -194,6 +195,7 @@ class Slow(Processor):
         yield {"k": message["k"], "n": message["n"]}
 
 
+@pytest.mark.long
 def test_of_a_processor(site: Site) -> None:
     """The second batch knows how many rows come to it."""
     rows = 6000

@@ -26,7 +26,7 @@ OUTLASTS = 2.0
 8,000, the first batch to be sized by what one learned has at most 4,000."""
 
 
-@pytest.fixture(params=["site", "kafka"])
+@pytest.fixture(params=["site", pytest.param("kafka", marks=pytest.mark.long)])
 def place(request: pytest.FixtureRequest) -> Site:
     """On each of the systems."""
     found = request.getfixturevalue(request.param)

@@ -38,7 +38,7 @@ def _site(request: pytest.FixtureRequest) -> Site:
     return found
 
 
-@pytest.fixture(params=["embedded", "kafka"])
+@pytest.fixture(params=["embedded", pytest.param("kafka", marks=pytest.mark.long)])
 def any_site(request: pytest.FixtureRequest) -> Site:
     """A site of either system."""
     return _site(request)
@@ -144,7 +144,8 @@ def slowly_processed(inputs: str, outputs: str) -> Job:
     return job
 
 
-@pytest.mark.parametrize("before", [pytest.param(0, marks=pytest.mark.long), 10])
+@pytest.mark.long
+@pytest.mark.parametrize("before", [0, 10])
 def test_state_that_a_task_has_committed_before_is_not_gone_on_from(site: Site, before: int) -> None:
     """Of two keys in state partitions of their own, one is through."""
     slow = Slow(site, slowly_processed, state_partitions=8)
@@ -175,7 +176,8 @@ def windowed(inputs: str, outputs: str) -> Job:
     return job
 
 
-@pytest.mark.parametrize("before", [pytest.param(0, marks=pytest.mark.long), 120])
+@pytest.mark.long
+@pytest.mark.parametrize("before", [0, 120])
 def test_windows_are_exact_and_time_goes_on_where_it_was(quick_site: Site, before: int) -> None:
     def put(first: int, count: int) -> None:
         for p in range(2):
@@ -292,6 +294,7 @@ def calling(inputs: str, outputs: str) -> Job:
     return job
 
 
+@pytest.mark.long
 def test_a_batch_that_was_given_to_a_function_is_awaited_and_one_that_was_not_is_broken_off(site: Site) -> None:
     CALLED.clear()
     GO_ON.clear()
@@ -313,6 +316,7 @@ def test_a_batch_that_was_given_to_a_function_is_awaited_and_one_that_was_not_is
     assert (running.report.progress.batch, CALLED) == (0, [2 * COUNT])
 
 
+@pytest.mark.long
 def test_what_is_written_at_least_once_is_awaited_and_told_unless_duplicates_are_accepted(kafka: KafkaSite) -> None:
     name = f"{kafka.name}-out"
     settings = kafka.settings().model_copy(update={"streams": {name: StreamSettings(delivery="at-least-once")}})
@@ -334,6 +338,7 @@ def test_what_is_written_at_least_once_is_awaited_and_told_unless_duplicates_are
         assert set(numbers) == {*range(COUNT)}, key
 
 
+@pytest.mark.long
 def test_a_table_has_each_row_once(site: Site) -> None:
     output = OutputSettings(to="parquet", path=str(site.root / "table"))
     slow = Slow(site, mapped, settings=site.settings().model_copy(update={"outputs": {"out": output}}))

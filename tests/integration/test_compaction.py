@@ -133,6 +133,7 @@ def check(parted: Parted) -> None:
         assert max(found[key]) == times
 
 
+@pytest.mark.long
 def test_a_folder_that_is_not_at_rest_is_refused(spark: SparkSession, site: Site) -> None:
     parted = Parted(site)
     parted.put(10)

@@ -202,6 +202,7 @@ def test_a_lane_that_fails_too_often_fails_alone(site: Site) -> None:
     assert coordinator.status("j").state == "failed"
 
 
+@pytest.mark.long
 def test_a_lane_that_stands_still_is_begun_again(site: Site, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     site.log.create("in", 1)
     site.put("in", 0, [{"n": n} for n in range(10)])

@@ -178,7 +178,7 @@ def test_dropped_records_are_counted_and_nothing_is_written(site: Site) -> None:
     assert len(site.all_records("out")) == 1
 
 
-@pytest.mark.parametrize("published", [False, True])
+@pytest.mark.parametrize("published", [pytest.param(False, marks=pytest.mark.long), True])
 def test_dead_letters_are_there_once_after_a_lane_has_died_in_the_batch(
     site: Site, monkeypatch: pytest.MonkeyPatch, published: bool
 ) -> None:

@@ -135,6 +135,7 @@ def test_all_windows_come_out_of_what_was_taken_in(site: Site) -> None:
     assert sum(report.event_time.late_groups for report in second.reports.values()) == 0
 
 
+@pytest.mark.long
 def test_told_before_it_starts_it_reads_nothing(site: Site) -> None:
     site.log.create("flights", 2)
     put(site, 0, flights(1, hours=3))
@@ -174,6 +175,7 @@ def test_a_lane_drains_with_the_query_that_runs_and_goes_on_with_it_if_that_is_t
 
 
 @pytest.mark.parametrize("why", ["the surface is missing", "Spark never comes there"])
+@pytest.mark.long
 def test_a_lane_whose_query_can_not_be_held_drains_with_queries_of_their_own(
     site: Site, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:

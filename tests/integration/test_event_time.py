@@ -44,6 +44,7 @@ def lagging(site: Site) -> tuple[list[Flight], list[Flight]]:
     return ahead, behind
 
 
+@pytest.mark.long
 def test_a_partition_two_days_behind_loses_nothing(site: Site) -> None:
     ahead, behind = lagging(site)
     held = behind[: len(behind) // 3]

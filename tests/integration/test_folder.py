@@ -116,6 +116,7 @@ def test_a_folder_that_was_not_run_has_nothing(site: Site) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.long
 def test_halves_of_a_stateful_lane_go_on_exactly_with_a_batch_in_flight(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,6 +238,7 @@ def test_a_damaged_entry_names_its_file(site: Site) -> None:
         folder.entry(0)
 
 
+@pytest.mark.long
 def test_a_lock_is_kept_while_the_process_lives(site: Site) -> None:
     folder = Folder(site.spark, f"file://{site.root}/lane")
     folder.make()

@@ -40,7 +40,8 @@ def functions(job: Job) -> None:
     job.read("in", schema="n int").map(half, name="half").write("out")
 
 
-@pytest.mark.parametrize("build", [pytest.param(sql, marks=pytest.mark.long), functions])
+@pytest.mark.long
+@pytest.mark.parametrize("build", [sql, functions])
 def test_each_record_once_and_in_order(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, build: Any) -> None:
     known = spied(monkeypatch, PreanalyzedQuery, "known")
     gone_on = spied(monkeypatch, PrestartedQuery, "go_on")
@@ -49,6 +50,7 @@ def test_each_record_once_and_in_order(cluster: Cluster, monkeypatch: pytest.Mon
     assert gone_on
 
 
+@pytest.mark.long
 def test_a_lane_that_begins_elsewhere_than_was_told_is_begun_anew(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,6 +65,7 @@ def test_a_lane_that_begins_elsewhere_than_was_told_is_begun_anew(
     assert not gone_on
 
 
+@pytest.mark.long
 def test_a_query_that_was_begun_ahead_and_failed_is_begun_anew(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

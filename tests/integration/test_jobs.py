@@ -86,7 +86,7 @@ def test_agg_by_further_columns_keeps_the_stage_key_and_counts_below_it(site: Si
         assert record in site.records("out", partition_for(record["key"], 2))
 
 
-@pytest.mark.parametrize("via", ["stream", "spark"])
+@pytest.mark.parametrize("via", ["stream", pytest.param("spark", marks=pytest.mark.long)])
 def test_partition_by_brings_a_key_of_all_partitions_together(site: Site, via: Any) -> None:
     site.log.create("in", 3)
     for partition in range(3):
@@ -154,6 +154,7 @@ def test_an_intermediate_column_of_a_type_that_json_can_t_hold_is_refused_before
         site.deployed(job)
 
 
+@pytest.mark.long
 def test_null_keys_are_dropped_where_state_is_kept_and_pass_elsewhere(site: Site) -> None:
     site.log.create("in", 2)
     site.put("in", 0, [{"d": "a"}, {"d": None}, {"d": "a"}], [b"k", None, b"k"])
@@ -216,6 +217,7 @@ def test_merge_takes_the_rows_of_both_in_the_order_of_each(site: Site) -> None:
     assert run.rows_read() == 2 * 40
 
 
+@pytest.mark.long
 def test_two_sources_that_part_before_they_come_together(site: Site) -> None:
     site.log.create("a", 1)
     site.log.create("b", 2)
@@ -259,6 +261,7 @@ def test_a_broadcast_row_is_in_every_task_once(site: Site) -> None:
     assert [row["n"] for row in seen] == [100, 100, 100]
 
 
+@pytest.mark.long
 def test_one_read_for_functions_and_sql_and_one_for_state(site: Site) -> None:
     site.log.create("in", 2)
     for partition in range(2):

@@ -117,7 +117,8 @@ def test_what_no_side_can_take_is_put_aside(site: Site, function: bool) -> None:
     assert [report.event_time.late_groups for report in reports.values()] == [2]
 
 
-@pytest.mark.parametrize("scope", [pytest.param("ssp", marks=pytest.mark.long), "lane"])
+@pytest.mark.long
+@pytest.mark.parametrize("scope", ["ssp", "lane"])
 def test_sides_meet_by_another_key_behind_a_stage(site: Site, scope: str) -> None:
     for stream in ("a", "b"):
         site.log.create(stream, 2)

@@ -86,7 +86,12 @@ def _as_it_is(message: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("build", "factor"), [pytest.param(branched, 4, marks=pytest.mark.long), (merged, 1), (after_state, 1)]
+    ("build", "factor"),
+    [
+        pytest.param(branched, 4, marks=pytest.mark.long),
+        (merged, 1),
+        pytest.param(after_state, 1, marks=pytest.mark.long),
+    ],
 )
 def test_branches_lose_nothing(
     kafka: KafkaSite, build: Callable[[Job, str, KafkaSite], list[str]], factor: int
@@ -131,7 +136,7 @@ def test_stages_state_and_windows(kafka: KafkaSite) -> None:
     assert sum(value["c"] for value in kafka.values(f"{kafka.name}-hourly")) == 2 * 96 - 4 * 2 // 2
 
 
-@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+@pytest.mark.parametrize("delivery", ["exactly-once", pytest.param("at-least-once", marks=pytest.mark.long)])
 def test_keys_headers_and_nulls(kafka: KafkaSite, delivery: Any) -> None:
     """Both outputs put a key where the broker's own console producer does: by murmur2."""
     source, output = kafka.create("in", 3), f"{kafka.name}-out"
@@ -253,6 +258,7 @@ def test_records_that_are_gone_before_they_were_read_fail_the_lane(kafka: KafkaS
     assert numbers(kafka, f"{kafka.name}-out") == [2, 8, 10]
 
 
+@pytest.mark.long
 def test_a_batch_that_takes_longer_than_a_transaction_may_is_made_smaller(kafka: KafkaSite) -> None:
     source = kafka.create("in", 1)
     kafka.put(source, 0, [{"n": n} for n in range(40)], [b"k"] * 40)
@@ -348,7 +354,7 @@ def mixed(rows: Stream) -> Stream:
     return rows.transform(lambda frame: frame.repartition(3))
 
 
-@pytest.mark.parametrize(("way", "factor"), [(straight, 4), (mixed, 1)])
+@pytest.mark.parametrize(("way", "factor"), [(straight, 4), pytest.param(mixed, 1, marks=pytest.mark.long)])
 def test_what_several_spark_tasks_put_aside_of_one_partition_is_there_once(
     kafka: KafkaSite, way: Callable[[Stream], Stream], factor: int
 ) -> None:
@@ -389,6 +395,7 @@ def _twice(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows.take(pa.array([place for place in range(rows.num_rows) for _ in (1, 2)]))
 
 
+@pytest.mark.long
 def test_at_least_once_records_of_a_key_stay_in_order_above_factor_1(kafka: KafkaSite) -> None:
     source, output = kafka.create("in", 1), f"{kafka.name}-out"
     job = Job(f"{kafka.name}-ordered")

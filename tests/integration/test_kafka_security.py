@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from anabranch import Job
@@ -16,6 +17,7 @@ from tests.support import kafka_peers
 PASSWORD = 'p "ä\\ss'
 
 
+@pytest.mark.long
 def test_a_job_on_brokers_with_scram_and_tls(spark: SparkSession, tmp_path: Path) -> None:
     folder = jars.broker_folder()
     assert folder is not None

@@ -91,6 +91,7 @@ def test_windows_behind_a_partition_by_are_exact_when_the_job_is_killed(broker: 
     assert all(each.batch == each.committed + 1 for each in pending)
 
 
+@pytest.mark.long
 def test_dead_letters_name_the_job_and_the_stream_as_the_test_does(broker: str) -> None:
     job = Job("dividing")
     job.read("in", schema="n int").partition_by("n").map(lambda m: {"n": 1 // m["n"]}, name="f").write("out")

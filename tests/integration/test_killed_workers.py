@@ -91,6 +91,7 @@ class Deadly(Processor):
         yield {"n": message["n"], "count": count, "last": self.last.get("n")}
 
 
+@pytest.mark.long
 def test_a_process_goes_on_without_what_a_killer_has_changed(site: Site) -> None:
     put(site)
     job = Job("j")
@@ -115,6 +116,7 @@ def stuck(message: dict[str, Any]) -> dict[str, Any]:
     return message
 
 
+@pytest.mark.long
 def test_a_record_that_takes_too_long_is_put_aside(site: Site) -> None:
     put(site, 50)
     job = Job("j")

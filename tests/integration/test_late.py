@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from anabranch import Job, crash_points, session, tumbling
 from tests.integration.harness import Site
 
@@ -20,6 +22,7 @@ def put(site: Site, *minutes: float) -> None:
     site.put("in", 0, rows, [b"k"] * len(rows))
 
 
+@pytest.mark.long
 def test_late_rows_are_put_aside_once_and_no_others_or_fail_the_lane(site: Site) -> None:
     """Spark, which would drop them, finds none that is late. The watermark is at minute 590."""
     site.log.create("in", 1)

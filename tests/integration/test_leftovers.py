@@ -102,6 +102,7 @@ def test_a_lane_with_state_goes_on_among_the_leftovers_of_all_its_files(
     assert left(folder) == {}
 
 
+@pytest.mark.long
 def test_state_of_a_batch_is_that_of_its_last_run(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Killed after its state was written and before it was committed, it may come to another state: as here, where the
     function is another one by then."""

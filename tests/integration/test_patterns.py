@@ -72,7 +72,8 @@ def task(key: bytes) -> bytes:
     return f"Partition_{partition_for(key, 2)}-{bucket(key, 0, FACTOR)}-{FACTOR}".encode()
 
 
-@pytest.mark.parametrize("where", ["site", pytest.param("kafka", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("where", ["site", "kafka"])
 def test_streams_come_to_a_pattern(where: str, request: pytest.FixtureRequest) -> None:
     site: Site = request.getfixturevalue(where)
     trips = Trips(site)

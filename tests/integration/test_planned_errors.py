@@ -159,6 +159,7 @@ def by_name(message: dict[str, Any]) -> dict[str, Any]:
     return {**message, "the.text": f"{message['a.b']}{message['from']}"}
 
 
+@pytest.mark.long
 def test_columns_may_have_any_name(site: Site) -> None:
     schema = (
         "`a.b` int, `the.text` string, `from` string, `order` int, value int, offset int, `x``y` int, `t.at` timestamp"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from anabranch.spark.internals import (
     error_texts,
     executors,
     hadoop_files,
+    java,
     java_functions,
     java_process,
     local_properties,
@@ -230,3 +232,20 @@ def test_every_surface_was_taken_away() -> None:
     here += [unsupported_operations.SURFACE, source_environment.SURFACE, class_path.SURFACE, thread_dump.SURFACE]
     here += [java_process.SURFACE, read_limits.SURFACE]
     assert {each.name for each in here} | elsewhere == {each.name for each in probes.SURFACES}
+
+
+def test_java_is_asked_once_for_a_class(spark: SparkSession) -> None:
+    view = java.jvm(spark)
+    assert java.java_class(spark, "java.util.ArrayDeque") is java.java_class(spark, "java.util.ArrayDeque")
+    java.java_class(spark, "java.util.NoSuchThing")
+    assert "java.util.NoSuchThing" not in vars(view), "it may come with a jar"
+    assert {"functions", "PythonUtils", "org.apache.spark.sql.functions"} <= vars(view).keys(), "PySpark's own"
+
+
+def test_why_java_code_does_not_compile(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "Halved.java").write_text(
+        "package anabranch; public class Halved { int half() { return missing / 2; } }"
+    )
+    monkeypatch.setattr(java_functions, "_SOURCES", (tmp_path / "Halved.java",))
+    with pytest.raises(AnabranchError, match=r"can't compile Halved\.java: .*CompileException.*missing"):
+        java_functions.class_of(spark, "Halved")

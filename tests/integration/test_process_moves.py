@@ -59,6 +59,7 @@ def check_schemas(folder: Folder) -> None:
     assert files == set(root.glob("state/0/_stateSchema/default/[0-9]*"))
 
 
+@pytest.mark.long
 def test_a_limit_counts_on_where_its_keys_go(site: Site) -> None:
     """Factor 1, then 4 in two containers, then 1 again: of each key two rows pass in all."""
     job = Job("j")

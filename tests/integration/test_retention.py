@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from anabranch import Job, crash_points, tumbling
 from anabranch.config.streams import StreamSettings
 from anabranch.config.systems import EmbeddedSettings
@@ -112,6 +114,7 @@ def test_a_lane_that_runs_and_is_overtaken_says_so(site: Site) -> None:
     assert written(site) == [1]
 
 
+@pytest.mark.long
 def test_event_time_goes_on_over_a_purged_intermediate_stream(site: Site) -> None:
     """Of the control records that were deleted, the last of each lane counts."""
     site.log.create("in", 1)
@@ -131,6 +134,7 @@ def test_event_time_goes_on_over_a_purged_intermediate_stream(site: Site) -> Non
     assert found == [("a", f"2013-01-01T{hour:02}:00:00.000000Z", 1) for hour in range(3)]
 
 
+@pytest.mark.long
 def test_a_lane_begins_again_though_its_last_batch_is_deleted(site: Site) -> None:
     """It reads the event times of that batch once more, if they are there."""
     site.log.create("in", 1)

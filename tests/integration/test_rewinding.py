@@ -18,6 +18,7 @@ def test_state_is_cleared() -> None:
     again(REWIND("earliest", state="clear"))
 
 
+@pytest.mark.long
 def test_state_is_kept_and_a_kill_changes_nothing() -> None:
     again(REWIND({"in": {0: 12, 1: 0, 2: 30}}, state="keep"), KILL)
 

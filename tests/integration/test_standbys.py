@@ -109,7 +109,7 @@ def barred(_: Folder, standby: Folder) -> None:
     (found / "x").touch()
 
 
-@pytest.mark.parametrize("local", [True, False])
+@pytest.mark.parametrize("local", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_who_begins_with_a_standby_has_what_a_copy_has(
     site: Site, monkeypatch: pytest.MonkeyPatch, local: bool
 ) -> None:
@@ -156,6 +156,7 @@ def test_a_lane_goes_on_exactly_from_a_standby_and_after_a_kill_in_the_middle(si
     assert counts(site) == expected({0: 15, 1: 5})
 
 
+@pytest.mark.long
 def test_standbys_of_a_parted_lane_are_for_one_follower_each(site: Site) -> None:
     _, folder = ran(site)
     for number in (0, 1):

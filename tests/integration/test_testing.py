@@ -120,6 +120,7 @@ def epochs_of(log: Log, pending: Pending) -> set[int]:
     return found
 
 
+@pytest.mark.long
 def test_a_kill_comes_in_the_last_of_several_batches_and_may_come_twice() -> None:
     job = Job("j")
     job.read("in", schema="n int").write("out")
@@ -130,6 +131,7 @@ def test_a_kill_comes_in_the_last_of_several_batches_and_may_come_twice() -> Non
     assert first == second == Pending(first.lane, 2, 1)
 
 
+@pytest.mark.long
 def test_a_kill_does_not_wait_for_lanes_that_have_nothing_to_do() -> None:
     job = Job("j")
     job.read("in", schema="n int").where("n > 5").partition_by("n").write("out")
@@ -196,6 +198,7 @@ def test_what_is_put_aside_is_in_the_result() -> None:
     assert sorted(map(str, result["in-dead-letters"])) == sorted(["b'no JSON'", "{'n': 0}"])
 
 
+@pytest.mark.long
 def test_a_window_is_closed_by_what_comes_after_the_kill() -> None:
     job = Job("j")
     rows = job.read("in", key="k string", schema="at timestamp", event_time="at", watermark="0 seconds")

@@ -10,8 +10,16 @@ import pytest
 
 from tests.simulation import mutants, running
 
-_SEEDS, _MORE, _BLOCK = 500, 2000, 100
+_SEEDS, _MORE, _BLOCK = 300, 2000, 100
 _CAUGHT_WITHIN = 200
+_SELDOM_SEEN = {
+    "forget_to_copy",
+    "lane_drains_on",
+    "lane_takes_any_folder_for_its_own",
+    "reseat_under_the_same_epoch",
+    "undo_what_has_run",
+}
+"""Mutants that only one seed in some 60 or more shows."""
 
 
 @pytest.mark.parametrize(
@@ -26,7 +34,9 @@ def test_whatever_goes_wrong_all_invariants_hold(first: int) -> None:
     assert not broken, f"look at one: python -m tests.simulation --seed {min(broken)}"
 
 
-@pytest.mark.parametrize("name", mutants.NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name in _SELDOM_SEEN else name for name in mutants.NAMES]
+)
 def test_a_broken_step_of_the_protocol_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant = mutants.load(name)
     mutant.apply(monkeypatch)

@@ -30,6 +30,7 @@ from tests.soak import (
     autoscaled,
     broadcasting,
     broken_off,
+    clocks,
     clusters,
     compacted,
     deadly,
@@ -61,6 +62,7 @@ from tests.soak import (
 )
 from tests.soak.damaged import damage
 from tests.support import kafka_peers, postgres
+from tests.support.interruption import interruptible
 
 FOLDER = ROOT / ".soak"
 STATE = FOLDER / "state.json"
@@ -178,6 +180,7 @@ SCENARIOS: dict[str, Scenario] = {
     "damage": damage,
     "damaged": surroundings.damaged,
     "surroundings": surroundings.disk_full,
+    "clocks": clocks.clocks,
     "first-run": first_run.first_run,
     "dashboard": broken_pages,
     "errors-shown": errors_shown.scenario,
@@ -241,6 +244,7 @@ SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
     "kafka-racks": racked.racked,
     "kafka-kill-any": kill_any.killed,
     "kafka-broken-off": broken_off.broken_off,
+    "kafka-clocks": clocks.clocks_in_kafka,
 }
 ALL = {**SCENARIOS, **SCENARIOS_IN_KAFKA}
 _THEIRS = {
@@ -263,6 +267,7 @@ WITH_THEIR_SERVERS: dict[str, Callable[[Path, ExitStack], Workspace]] = {
 
 
 def main() -> int:
+    interruptible()
     words = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     words.add_argument("--seeds", type=int, default=20, help="how many seeds of each scenario (default: 20)")
     words.add_argument("--from", type=int, default=0, dest="first", help="the first seed (default: 0)")

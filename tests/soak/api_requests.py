@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from anabranch.coordinator.api.operations import OPERATIONS
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from tests.acceptance.harness import Workspace
+from tests.support.interruption import interruptible
 from tests.unit.coordinator.inputs import Counts, running
 from tests.unit.coordinator.workers import JOB
 
@@ -137,13 +139,21 @@ def _state(coordinator: Coordinator) -> object:
 
 def main() -> None:
     """Send them, and say how they were answered."""
+    interruptible()
     words = argparse.ArgumentParser(prog="python -m tests.soak.api_requests", description=__doc__)
     words.add_argument("--each", type=int, default=20, help="requests of each operation, role and mode (default: 20)")
-    each = words.parse_args().each
-    for role in TOKENS:
-        begun = time.monotonic()
-        one = sent(role, each)
-        print(f"{role}: {one.count:,} {dict(sorted(one.statuses.items()))} in {time.monotonic() - begun:.0f} s")
+    words.add_argument("--seconds", type=float, default=0.0, help="send others as well, for so long (default: once)")
+    words.add_argument("--from", type=int, default=0, dest="first", help="the first seed (default: 0)")
+    asked = words.parse_args()
+    begun, statuses = time.monotonic(), {role: Counter[int]() for role in TOKENS}
+    for number in itertools.count(asked.first):
+        for role, counts in statuses.items():
+            counts.update(sent(role, asked.each, number).statuses)
+            seconds = time.monotonic() - begun
+            found = f"{counts.total():,} {dict(sorted(counts.items()))}"
+            print(f"{role}: {found}, up to seed {number}, after {seconds:.0f} s", flush=True)
+        if time.monotonic() >= begun + asked.seconds:
+            return
 
 
 if __name__ == "__main__":

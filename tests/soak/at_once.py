@@ -23,9 +23,11 @@ from anabranch.systems.embedded.system import EmbeddedSystem
 from anabranch.systems.records import RECORD_SCHEMA
 from anabranch.systems.source import Limits, Reading
 from tests.soak.unmended import unmend
+from tests.support.interruption import interruptible
 
 
 def main(several: int, unmended: bool) -> str:
+    interruptible()
     if unmended:
         unmend()
     logging.disable(logging.CRITICAL)

@@ -6,6 +6,7 @@ import json
 import signal
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 from tests.acceptance.harness import Workspace, record_batch
@@ -15,11 +16,22 @@ JOB = JOBS / "slow.py"
 RATE, KEYS = 600, 500
 LOADED, QUIET = 110.0, 40.0
 _EVERY = 0.5
+DISTURBED_EVERY = 16
+"""Portions of records."""
 
 
-def scaled_by_itself(_: int, workspace: Workspace) -> str:
-    """In one process. While records come in it is scaled up until it keeps up, and stays so; then down to 1."""
+def scaled_by_itself(
+    _: int,
+    workspace: Workspace,
+    disturb: Callable[[], object] = lambda: None,
+    noted: list[dict[str, Any]] | None = None,
+) -> str:
+    """In one process. While records come in it is scaled up until it keeps up, and stays so; then down to 1.
+
+    ``disturb``: is called every some seconds, and must not change anything. ``noted``: gets the decisions' events.
+    """
     slow = Workspace(workspace.folder, job=JOB, job__autoscale__max=16, job__autoscale__cooldown="10 seconds")
+    slow.environment |= workspace.environment
     slow.system.create("asked", 2)
     put = 0
 
@@ -41,18 +53,25 @@ def scaled_by_itself(_: int, workspace: Workspace) -> str:
         process = slow.start("run", "slow.py")
         process.until("it runs", lambda: slow.committed("0-") >= 0)
         loaded = time.monotonic() + LOADED
+        turn = 0
         while time.monotonic() < loaded:
             begun = time.monotonic()
             feed()
+            turn += 1
+            if turn % DISTURBED_EVERY == 0:
+                disturb()
             time.sleep(max(0.0, begun + _EVERY - time.monotonic()))
         highest = told("status")["factor"]
         assert highest in {4, 8}, f"factor {highest}"
         assert lag() < 5 * RATE, f"it is {lag()} records behind with factor {highest}"
         process.until("it is scaled down", lambda: told("status")["factor"] == 1)
+        disturb()
         quiet = time.monotonic() + QUIET
         process.until("time has passed", lambda: time.monotonic() > quiet)
         its = (each for each in told("events") if each["who"] == "autoscale")
         events = [each for each in its if "→ changing" in each["what"]]  # others say what would help
+        if noted is not None:
+            noted.extend(events)
         ways = _ways(events)
         assert ways == sorted(ways, reverse=True), events
         assert ways.count(True) <= 2, events

@@ -19,6 +19,7 @@ from anabranch.container.checkpoint.folder import Folder
 from anabranch.errors import ConflictError
 from anabranch.spark.session import session
 from tests.support import hdfs, s3
+from tests.support.interruption import interruptible
 
 APART = 0.5
 """Seconds between two races."""
@@ -27,6 +28,7 @@ READY = "ready"
 
 def main(kind: str, races: int) -> str:
     """What came of it, in one line; '' at its end if all is right."""
+    interruptible()
     with tempfile.TemporaryDirectory(prefix="claim-races-") as name, ExitStack() as stack:
         folder, environment = Path(name), dict(os.environ)
         if kind == "s3":

@@ -31,6 +31,7 @@ from anabranch.errors import NotFoundError
 from anabranch.protocol.deployment import Program
 from tests.acceptance.harness import Workspace
 from tests.support.connections import accept
+from tests.support.interruption import interruptible
 from tests.unit.coordinator.helpers import plan
 
 _SHA = "0" * 64
@@ -265,6 +266,7 @@ def _filled(path: str) -> str:
 
 def main() -> None:
     """Try it once, with and without a token, and say how it went."""
+    interruptible()
     for token in (None, _TOKEN):
         for how in ("foreign", "rebound"):
             with tempfile.TemporaryDirectory() as folder:

@@ -16,6 +16,7 @@ from tests.acceptance.harness import Process, Workspace, record_batch
 from tests.jobs.failing.jobs import FAILING, Failing
 from tests.support import kafka_peers
 from tests.support.disks import mounted
+from tests.support.interruption import interruptible
 
 SPENT = {replacing.VARIABLE: Restarts(MOST, why="a test").to_text()}
 """The environment of a process that may not be replaced any more: what fails in it, fails for good."""
@@ -102,6 +103,7 @@ def scenario(seed: int, workspace: Workspace) -> str:
 
 
 def main() -> None:
+    interruptible()
     words = argparse.ArgumentParser(prog="python -m tests.soak.errors_shown", description=__doc__)
     words.add_argument("kinds", nargs="*", help=f"of {', '.join(FAILING)} (default: all)")
     words.add_argument("--traces", type=Path, help="a folder for the whole traces")

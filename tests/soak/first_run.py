@@ -20,6 +20,7 @@ from pathlib import Path
 import pyspark
 
 from tests.acceptance.harness import Workspace, flights
+from tests.support.interruption import interruptible
 
 COUNT = 300
 UNMENDED = Path(__file__).with_name("unmended.py")
@@ -69,6 +70,7 @@ def _busy(loops: int) -> Iterator[None]:
 
 
 def main() -> None:
+    interruptible()
     words = argparse.ArgumentParser(prog="python -m tests.soak.first_run", description=__doc__)
     words.add_argument("--times", type=int, default=10)
     words.add_argument("--from", type=int, default=0, dest="first", help="the first seed (default: 0)")

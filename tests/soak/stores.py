@@ -19,6 +19,7 @@ from pathlib import Path
 from anabranch import crash_points
 from tests.acceptance.harness import JOB, Process, Workspace, flights
 from tests.support import hdfs, s3
+from tests.support.interruption import interruptible
 
 __all__ = ["copied", "killed_often", "on_hdfs", "on_s3", "scenario"]
 
@@ -200,6 +201,7 @@ def killed_often(seed: int, workspace: Workspace, kills: int) -> str:
 
 def main(kind: str, kills: int, seed: int) -> None:
     """Kill a job, in a folder that stays if it went wrong."""
+    interruptible()
     folder = Path(tempfile.mkdtemp(prefix=f"anabranch-{kind}-"))
     with ExitStack() as stack:
         workspace = (on_s3 if kind == "s3" else on_hdfs)(folder, stack)

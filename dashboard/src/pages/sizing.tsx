@@ -1,6 +1,7 @@
 // Sizing: how lanes cope, and what the autosizer makes of it.
 
 import { Bar, Command, Empty, Facts, Loaded, Moment, Panel, Text } from "../parts/basics";
+import type { ComponentChildren } from "preact";
 import { type Column, Table } from "../parts/table";
 import { jobPath } from "../data";
 import { brief, count, percent, rate, seconds } from "../format";
@@ -24,6 +25,24 @@ const columns = (job: string): Column<LaneSizing>[] => [
   { id: "slowest", title: "slowest bucket", cell: (row) => (row.slowest ? <><Text of={row.slowest} /> <span class="dim">{row.skew.toFixed(1)} × the mean</span></> : "–"), by: (row) => row.skew },
 ];
 
+/** The autosizer's limits, what it concludes and out of which lane's load. */
+function reasoning(job: string, { limits, verdict }: Found): [string, ComponentChildren][] {
+  if (!limits || !verdict) return [["autosizer", "off"]];
+  const facts: [string, ComponentChildren][] = [
+    ["autosizer", <Text of={verdict.why} />],
+    ["its limits", `factor ${limits.min} to ${limits.max}, functions busy at most ${percent(limits.targetBusy)}, ${seconds(limits.cooldownSeconds)} between changes`],
+  ];
+  if (verdict.lane)
+    facts.push([
+      "neediest lane",
+      <>
+        <a href={link(["jobs", job, "lanes", verdict.lane])}><Text of={verdict.lane} /></a>
+        {verdict.load > 0 && ` must do ${verdict.load.toFixed(1)} × what it can`}
+      </>,
+    ]);
+  return facts;
+}
+
 export function Sizing({ job }: { job: string }) {
   const found = useResource<Found>(jobPath(job, "/sizing"), 5_000);
   return (
@@ -39,7 +58,7 @@ export function Sizing({ job }: { job: string }) {
                   ["containers", count(data.containers)],
                   ["figures ask for", data.proposed ? `factor ${data.proposed}${data.proposed === data.factor ? ", as it is" : ""}` : "they say nothing yet"],
                   ["target", `no lag older than ${seconds(data.targetLagSeconds)}`],
-                  ["autosizer", data.autoscale ? <Text of={data.autoscale} /> : "off"],
+                  ...reasoning(job, data),
                 ]}
               />
               {data.advice.length > 0 && (

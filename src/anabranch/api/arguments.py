@@ -24,7 +24,7 @@ _TABLES = ("parquet", "orc", "csv", "json", "delta")
 
 
 def plausible_times(event_time: str | None, wanted: tuple[str, str]) -> list[Any]:
-    """The first day, and the milliseconds that times may be ahead."""
+    """The earliest plausible date, and how many milliseconds beyond today times may be."""
     if event_time is None:
         raise GraphError(
             f"read at {caller()} has event_time_range but no event_time", 'name the column: event_time="at"'
@@ -85,7 +85,7 @@ def function(kind: str, function: object) -> Callable[..., Any]:
 
 
 def aggregation(by: str | list[str] | None, aggregates: Mapping[str, str]) -> dict[str, Any]:
-    """The columns to group by, and the aggregates, as an operator has them."""
+    """The columns to group by and the aggregates, in the form of an operator's arguments."""
     if not aggregates:
         raise GraphError(f"agg at {caller()} computes nothing", 'write agg(n="count(*)")')
     columns = [by] if isinstance(by, str) else list(by or ())
@@ -93,7 +93,7 @@ def aggregation(by: str | list[str] | None, aggregates: Mapping[str, str]) -> di
 
 
 def check_how(kind: str, how: object) -> None:
-    """Raises GraphError for a kind of join that there isn't."""
+    """Raises GraphError if this kind of join doesn't exist."""
     if how not in ("inner", "left"):
         raise GraphError(f"{kind} at {caller()} has how={how!r}", 'use how="inner" or how="left"')
 
@@ -107,7 +107,7 @@ def distance(within: str) -> int:
 
 
 def joined_columns(on: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
-    """The columns of a stream that equal those of a table."""
+    """The columns of a stream and the columns of a table to which they must be equal."""
     columns = {on: on} if isinstance(on, str) else dict(on) if isinstance(on, Mapping) else {c: c for c in on}
     if not columns:
         raise GraphError(f"join_table at {caller()} names no column", 'write join_table(..., on="dest")')
@@ -117,7 +117,7 @@ def joined_columns(on: str | Sequence[str] | Mapping[str, str]) -> dict[str, str
 def joined_table(
     table: str | Table | Callable[[Any], Any], format: str | None, schema: str | None
 ) -> tuple[dict[str, Any], Callable[..., Any] | None]:
-    """The table as an operator's arguments describe it, and the function that reads it, if it is one."""
+    """The table in the form of an operator's arguments, and the function that reads it, if there is one."""
     if isinstance(table, str):
         ending = table.rstrip("/").rpartition(".")[2].lower()
         kind = format or (ending if ending in _TABLES else "parquet")
@@ -141,7 +141,7 @@ def joined_table(
 
 
 def processor(given: object, timers: str | None) -> Processor:
-    """The processor, whose timers must use the clock ``timers``; None: it has no timers."""
+    """The processor, checked. Its timers must use the clock ``timers``; None: it has no timers."""
     if not isinstance(given, Processor):
         what = f"the class {given.__name__}" if isinstance(given, type) else repr(given)
         raise GraphError(
@@ -160,12 +160,12 @@ def processor(given: object, timers: str | None) -> Processor:
 
 
 def declared(processor: Processor) -> dict[str, dict[str, str]]:
-    """The states of a processor, as they stand in the graph."""
+    """The declared states of a processor, in the form in which the graph stores them."""
     return {name: each.declared for name, each in processor.states().items()}
 
 
 def row_limit(n: object) -> int:
-    """How many rows of each key pass: a count that fits the state in which they are counted."""
+    """The number of rows that pass for each key, checked: the state that counts them must be able to hold it."""
     if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= _MOST_ROWS:
         raise GraphError(
             f"limit_per_key at {caller()} has n={n!r}", "give a whole number of rows from 1 on, as in limit_per_key(3)"
@@ -174,7 +174,7 @@ def row_limit(n: object) -> int:
 
 
 def check_partition_by(columns: Sequence[str], via: object, partitions: int | None) -> None:
-    """Raises GraphError for columns, a way or a partition count that can't be."""
+    """Raises GraphError for invalid columns, an unknown ``via`` or an impossible partition count."""
     if not columns:
         raise GraphError(f"partition_by at {caller()} names no column", 'write partition_by("dest")')
     if via not in ("stream", "spark"):
@@ -187,7 +187,7 @@ def check_partition_by(columns: Sequence[str], via: object, partitions: int | No
 
 
 def check_window(window: object, time: str, on_late: str) -> None:
-    """Raises GraphError for a window, a time or an ``on_late`` that can't be."""
+    """Raises GraphError for an invalid window, time or ``on_late``."""
     if not isinstance(window, Window):
         raise GraphError(
             f"window at {caller()} was given {window!r}, not a window",

@@ -12,7 +12,8 @@ from anabranch.model.graph import Graph, Node
 
 
 class GraphBuilder:
-    """Collects operators in the order in which they are written. ``functions``: by the number of their operator."""
+    """Collects operators in the order in which they are written. ``functions`` has their functions, by operator
+    number."""
 
     def __init__(self, job: str) -> None:
         self.job = job
@@ -41,10 +42,10 @@ class GraphBuilder:
         derived: str,
         function: Any = None,
     ) -> Node:
-        """The operator, with its number.
+        """Add an operator, and return it with its number.
 
         Args:
-            name: the name that the user gave. ``derived``: the default, with a number appended if it is taken.
+            name: the name that the user gave. ``derived``: the default name, with a number appended if it is taken.
 
         Raises:
             GraphError: the name isn't allowed, or another operator has it.

@@ -1,4 +1,4 @@
-"""What a job can be notified of."""
+"""The events of which a job can be notified."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ON_DRAIN = -1
 
 @dataclass(frozen=True)
 class DrainedTask:
-    """A task that has drained: everything it took in has been written, including its windows and timers.
+    """A task that has drained: everything that it read has been written, including its windows and timers.
 
     Attributes:
         job: the job's name.

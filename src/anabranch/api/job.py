@@ -1,4 +1,4 @@
-"""A job: what a job file builds. Building one needs no Spark; each call records an operator in a graph."""
+"""A job, which a job file builds. Building one needs no Spark; each call records an operator in a graph."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ from anabranch.model.graph import Graph
 __all__ = ["Job"]
 
 _FRAMES = "anabranch.launch.preview"
-"""The module that makes frames of a job. It is in a layer above this one, so it is imported only when somebody needs
-it.
-"""
+"""The module that makes DataFrames from a job. It is in a layer above this one, so it is imported only on demand."""
 
 
 class _Frames(Protocol):
@@ -71,7 +69,7 @@ class Job:
     def on_drain(self, function: Callable[[DrainedTask], None]) -> Callable[[DrainedTask], None]:
         """Call a function for each task that has drained, before its container ends. Use it as a decorator.
 
-        The function runs in the container's driver process, after everything the task took in has been written,
+        The function runs in the container's driver process, after everything that the task read has been written,
         including its windows and timers. It is called again if it raises, or if the container dies before it has
         reported the drain: make it idempotent.
 

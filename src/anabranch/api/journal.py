@@ -1,4 +1,4 @@
-"""Records how a message changed state and timers, so that all of its changes are kept or none."""
+"""Records how a message changes state and timers, so that either all of its changes are kept or none."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ __all__ = ["Journal"]
 
 
 class Journal:
-    """How to undo each change since the last :meth:`begin`, in order."""
+    """The undo steps for each change since the last :meth:`begin`, in order."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
 
     def begin(self) -> None:
-        """Keep everything that was changed so far."""
+        """Keep all changes made so far."""
         self._undo.clear()
 
     def note(self, undo: Callable[[], None]) -> None:
-        """Something is about to change."""
+        """Record how to undo a change that is about to be made."""
         self._undo.append(undo)
 
     def take_back(self) -> None:

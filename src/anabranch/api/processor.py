@@ -18,8 +18,8 @@ class Processor:
     Declare state as class attributes. Inside the two methods, an attribute is the state of the current key. Other
     attributes belong to a worker process, not to a key: use only constants.
 
-    Both methods return rows (dicts, or whatever ``map`` may return), by ``yield``, as a list, or ``None`` for no rows.
-    A message on which a method raises becomes a dead letter, and its changes to state and timers are undone.
+    Both methods return rows (dicts, or anything else that ``map`` may return), by ``yield``, as a list, or ``None`` for
+    no rows. A message on which a method raises becomes a dead letter, and its changes to state and timers are undone.
 
     Example:
         ```python
@@ -37,7 +37,7 @@ class Processor:
     """
 
     def on_message(self, message: dict[str, Any], timers: Timers) -> Iterable[dict[str, Any]] | None:
-        """Called for each message, in the order of its partition for messages of one key.
+        """Called for each message. Messages of one key come in the order of their partition.
 
         Args:
             message: the columns of the row.

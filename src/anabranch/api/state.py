@@ -1,7 +1,7 @@
 """Keyed state, as a processor declares and uses it: a value, a list or a map for each key.
 
-Reads and writes of one key are buffered here until the key's turn ends: Spark's store is asked once for a value that
-many messages use, and a message that fails leaves nothing behind.
+Reads and writes of one key are buffered here until the key's turn ends. So Spark's store is read only once for a value
+that many messages use, and a message that fails leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ class StoredMap(Protocol):
 
 
 class State:
-    """What all kinds of state have in common. In a processor's class it declares state; in a running processor it is
-    the state.
+    """What all kinds of state have in common. A processor's class uses it to declare state; in a running processor it
+    is the state itself.
 
     Args:
-        type: an SQL type, such as ``"long"`` or ``"array<string>"``, or named fields, such as
-            ``"count long, last timestamp"``: values are dicts then.
+        type: an SQL type, such as ``"long"`` or ``"array<string>"``, or named fields, such as ``"count long, last
+            timestamp"``; values are then dicts.
     """
 
     kind: ClassVar[str]
 
     def __init__(self, type: str) -> None:
-        """``type``: an SQL type, such as ``"long"``, or named fields, such as ``"count long, last timestamp"``: values
-        are dicts then.
+        """``type``: an SQL type, such as ``"long"``, or named fields, such as ``"count long, last timestamp"``; values
+        are then dicts.
         """
         self.type = _checked(type)
         self._stored: Any = None
@@ -77,7 +77,7 @@ class State:
         return {"kind": self.kind, "type": self.type}
 
     def bound(self, stored: Any, journal: Journal) -> Self:
-        """The state itself, stored in ``stored``."""
+        """The usable state, whose values are stored in ``stored``."""
         made = copy.copy(self)
         made._stored, made._journal = stored, journal
         made.begin()
@@ -87,7 +87,7 @@ class State:
         """Begin the turn of another key."""
 
     def flush(self) -> None:
-        """Write what was changed: the key's turn ends."""
+        """Write the changes, because the key's turn ends."""
 
     @property
     def _held(self) -> Any:
@@ -104,7 +104,7 @@ class ValueState(State):
 
     Args:
         type: the SQL type of the value, such as ``"long"``, or named fields, such as ``"count long, last timestamp"``:
-            the value is a dict then.
+            the value is then a dict.
 
     Example:
         ```python
@@ -344,7 +344,7 @@ class MapState(State):
 
 
 def _own(value: Any) -> Any:
-    """A copy of a value that nobody else can change."""
+    """A copy of a value that the caller can't change."""
     return value if isinstance(value, _IMMUTABLE) else copy.deepcopy(value)
 
 

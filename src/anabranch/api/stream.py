@@ -22,10 +22,11 @@ __all__ = ["Stream"]
 class Stream:
     """The result of an operator, and the start of the next one.
 
-    A stream never changes: each method returns a new one and adds an operator to the job. Use a stream twice and the
-    job has two branches. Every branch ends in :meth:`write` or :meth:`foreach_batch`. Conditions and expressions are
-    Spark SQL. All methods raise :class:`~anabranch.errors.GraphError` for arguments that can never be right, naming the
-    line in the job file; errors in SQL are found when the job is planned."""
+    A stream never changes: each method returns a new one and adds an operator to the job. If you use a stream twice,
+    the job has two branches. Every branch ends in :meth:`write` or :meth:`foreach_batch`. Conditions and expressions
+    are Spark SQL. All methods raise :class:`~anabranch.errors.GraphError` for arguments that can never be right, and
+    name the line in the job file. Errors in SQL are found when the job is planned.
+    """
 
     def __init__(self, builder: GraphBuilder, node: Node) -> None:
         self._builder = builder
@@ -62,7 +63,8 @@ class Stream:
         """Apply a function from a Spark DataFrame to a DataFrame.
 
         The function must be stateless (no aggregates, ``distinct``, window functions, sorts or limits) and must keep
-        the column ``_anabranch``. It runs once, in the driver. An exception in what it computes fails the lane.
+        the column ``_anabranch``. It runs once, in the driver. If the DataFrame that it returns raises an exception
+        when it is computed, the lane fails.
 
         Args:
             function: takes a DataFrame and returns one.
@@ -79,7 +81,7 @@ class Stream:
 
         Args:
             function: takes a ``pyarrow.RecordBatch`` with rows of one partition, in order, and returns a RecordBatch or
-                a Table with any number of rows. Up to 10,000 rows come at once.
+                a Table with any number of rows. It gets up to 10,000 rows at once.
             schema: the columns of the result, such as ``"tailnum string, n int"``. Default: the input's.
             name: the operator's name.
 
@@ -195,7 +197,7 @@ class Stream:
         Args:
             table: a path or URI that all containers can read; a stream, made by :meth:`Job.table`; or a function from a
                 SparkSession to a DataFrame.
-            on: a column that both have, several of them, or a dict from the stream's columns to the table's.
+            on: a column that both sides have, several such columns, or a dict from the stream's columns to the table's.
             how: ``"inner"``, or ``"left"``: rows without a match are kept, with nulls.
             refresh: how old the table may be before the next batch reads it again, such as ``"10 minutes"``. Without
                 it, a lane reads the table once.
@@ -268,8 +270,8 @@ class Stream:
         The latest row of a key is the current one. The columns are the key, ``by``, and the aggregates.
 
         Args:
-            by: further columns to group by, below the stage key.
-            emit: only ``"on_update"``; aggregates that close are those of a :meth:`window`.
+            by: further columns to group by, in addition to the stage key.
+            emit: only ``"on_update"``. For aggregates that are emitted when a window closes, use :meth:`window`.
             name: the operator's name, which owns its state.
             aggregates: result columns and their SQL aggregates, such as ``flights="count(*)"``.
 
@@ -292,7 +294,7 @@ class Stream:
     ) -> Stream:
         """Process messages one at a time, with state and timers for each stage key. See :class:`anabranch.Processor`.
 
-        Late messages are processed too: compare their event time with ``timers.now``, the watermark.
+        Late messages are also processed: compare their event time with ``timers.now``, the watermark.
 
         Args:
             processor: an instance of your class. Each worker gets a copy.
@@ -309,8 +311,8 @@ class Stream:
     def limit_per_key(self, n: int, *, name: str | None = None) -> Stream:
         """Pass the first rows of each stage key, in the order of their partition, and drop all later ones.
 
-        The number of rows that have passed is state, which is kept for each key for good. As after :meth:`process`,
-        rows have no event time, no headers and no timestamp of their own.
+        The number of rows that have passed is state, which is kept for each key forever. As after :meth:`process`, rows
+        have no event time, no headers and no timestamp of their own.
 
         Args:
             n: how many rows of each key pass, at least 1.
@@ -337,7 +339,7 @@ class Stream:
         """Call a function for each batch, at least once.
 
         After a crash the function may be called again with the same ``lane`` and ``batch``, and then gets the same
-        rows: use the two to write only once.
+        rows: use these two arguments to write only once.
 
         Args:
             function: takes a DataFrame, the lane's id, the batch number, and the epoch: a number that is higher for

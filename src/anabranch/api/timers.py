@@ -1,4 +1,4 @@
-"""The timers of a key: each is a time at which ``on_timer`` is called once."""
+"""The timers of a key. A timer is a time at which ``on_timer`` is called once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EVENT_TIME, PROCESSING_TIME = "event_time", "processing_time"
 INFINITY = 253402300799000
 """The watermark of a batch that drains, and its time, in ms since 1970: the last second that Spark can write."""
 _LAST = INFINITY - 1
-"""The latest possible timer: a batch that drains comes after it."""
+"""The latest time that a timer can have. The last batch of a drain has a later time."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
@@ -52,7 +52,8 @@ class Timers:
 
     @property
     def draining(self) -> bool:
-        """Whether the job drains. ``now`` is in the year 9999 then, every timer fires, and no new one is kept."""
+        """Whether the job is draining. If so, ``now`` is in the year 9999, every timer fires, and no new one is
+        kept."""
         return self._now >= INFINITY
 
     def register(self, at: datetime) -> None:
@@ -90,7 +91,8 @@ class Timers:
         self._changed = {}
 
     def flush(self) -> dict[int, bool]:
-        """Write what was changed: the key's turn ends. Returns, by time, whether there is now a timer."""
+        """Write the changes, because the key's turn ends. Returns, for each time that changed, whether it now has a
+        timer."""
         for at, there in self._changed.items():
             act: Callable[[int], None] = self._kept.register if there else self._kept.delete
             act(at)

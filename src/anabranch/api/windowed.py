@@ -23,7 +23,7 @@ class _Then(Protocol):
 
 
 class Windowed:
-    """A stream divided into windows, as :meth:`Stream.window` gives it. Only ``agg`` can follow."""
+    """A stream divided into windows, as returned by :meth:`Stream.window`. Only ``agg`` can follow."""
 
     def __init__(self, then: _Then, window: Window, time: str, on_late: str) -> None:
         self._then = then
@@ -46,9 +46,9 @@ class Windowed:
         aggregates.
 
         Args:
-            by: further columns to group by, below the stage key.
+            by: further columns to group by, in addition to the stage key.
             emit: ``"on_close"`` gives one row per window, once the watermark has passed its end. ``"on_update"`` gives
-                an updated row for every window that a batch changed; not for sessions.
+                an updated row for every window that a batch changed; sessions don't support it.
             name: the operator's name, which owns its state.
             aggregates: result columns and their SQL aggregates, such as ``flights="count(*)"``.
 

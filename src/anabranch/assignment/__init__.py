@@ -1,1 +1,1 @@
-"""Assignment: the container seat of each task."""
+"""Assignment: which container seat each task gets."""

@@ -1,5 +1,4 @@
-"""Assigns the tasks of all stages of a job to its seats: by the racks of what they read, if racks
-count.
+"""Assigns the tasks of all stages of a job to its seats: by the racks of the partitions that they read, if racks count.
 
 The solver for problems with racks is imported on demand: importing it takes half a second, and few jobs have racks.
 """
@@ -42,10 +41,10 @@ class Where:
     """The racks of seats and of partitions.
 
     Attributes:
-        seats: the rack of each seat; None: unknown.
-        partitions: by ``system/stream`` and partition, the racks of the replicas, the leader's first; None: for a
-            broker without one. Streams of systems without any racks don't count.
-        coming: streams that don't exist yet, which the job will create: they don't count.
+        seats: the rack of each seat; None if it isn't known.
+        partitions: by ``system/stream`` and partition, the racks of the replicas, the leader's first; None for a broker
+            without a rack. Streams of systems without racks don't count.
+        coming: streams that don't exist yet, because the job will create them. They don't count.
         lanes: by stage and ``system/stream``, how many lanes of a container read it separately; one if not named.
     """
 
@@ -55,7 +54,7 @@ class Where:
     lanes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def read(self, stage: str, ssps: Iterable[SSP]) -> tuple[Partition, ...]:
-        """What a task reads, in the solver's form."""
+        """The partitions that a task reads, in the solver's form."""
         found = []
         for ssp in dict.fromkeys(wholes(ssps)):
             stream = f"{ssp.system}/{ssp.stream}"
@@ -66,18 +65,19 @@ class Where:
         return tuple(found)
 
     def counts(self, stream: str) -> bool:
-        """Whether it matters where a stream is read: it exists, in a system with racks."""
+        """Whether it matters in which rack a stream is read: the stream exists, in a system with racks."""
         system, _, _ = stream.partition("/")
         return stream not in self.coming and any(name.startswith(f"{system}/") for name in self.partitions)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seating:
-    """``racks``: those of the seats, if they count. ``why_not``: why they don't; empty if they aren't requested.
+    """The seats of tasks. ``racks``: the racks of the seats, if they count. ``why_not``: why they don't; empty if they
+    aren't requested.
 
     ``cost``: ``traffic_cost`` for each partition that a container reads from another rack, plus ``non_overlap_cost``
-    for each task that moves. ``lower_bound``: no placement is known to cost less that is equally balanced and, with
-    containers first, reads each partition in no more containers. Both are 0 without racks.
+    for each task that moves. ``lower_bound``: a lower bound on the cost of all placements that are equally balanced
+    and, with containers first, read each partition in no more containers. Both are 0 without racks.
     """
 
     seats: Mapping[str, Mapping[str, str]]
@@ -96,20 +96,21 @@ Placing = Callable[[Sequence[StageModel], Placed], Seating]
 
 
 def plain(containers: int) -> Placing:
-    """Places tasks in this many seats, without racks."""
+    """Places tasks in this many seats, ignoring racks."""
     where = Where(seats={str(number): None for number in range(containers)})
     return lambda stages, former: seat(stages, former, where, Rules())
 
 
 def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rules) -> Seating:
-    """The seat of each task. ``former``: where tasks were, by their present names or those at another factor.
+    """The seat of each task. ``former``: the former seats of tasks, by the tasks' present names or those at another
+    factor.
 
     Balance comes first: floor or ceiling of tasks per seat. Then, with racks, as few containers for each partition as
     balance allows, then the least cost; or the least cost first. The result doesn't depend on the order of anything,
     and applied to its own result, nothing moves.
 
     Raises:
-        ConfigError: no seats.
+        ConfigError: there are no seats.
     """
     if rules.strategy == "none":
         return Seating(seats=_without_racks(stages, former, where), racks=where.seats)
@@ -147,7 +148,7 @@ def _without_racks(stages: Sequence[StageModel], former: Placed, where: Where) -
 
 
 def _name(task: Task) -> str:
-    """The solver's name for a task, which sorts by index, because neighbouring tasks often read the same."""
+    """The solver's name for a task. It sorts by index, because neighbouring tasks often read the same partitions."""
     return f"{task.stage}/{task.index:08}/{task.name}"
 
 
@@ -212,7 +213,7 @@ def _containers_first(stages: Sequence[StageModel], problem: Problem, where: Whe
 
 
 def _bound(problem: Problem) -> float:
-    """A lower bound on the cost of placements that balance each stage: of what a partition's tasks read together, each
+    """A lower bound on the cost of placements that balance each stage. Of what a partition's tasks read together, each
     task reads at least its share, wherever the others are.
     """
     from anabranch.assignment.racks import solver

@@ -1,4 +1,4 @@
-"""Tasks that read the same partitions, in few seats and with little traffic across racks."""
+"""Places tasks that read the same partitions in few seats and with little traffic across racks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _Piece = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class Member:
-    """A task of one stage, with a name that is unique among all stages; what it reads, and where it was."""
+    """A task of one stage, with a name that is unique among all stages, the partitions that it reads, and its former
+    seat."""
 
     name: str
     task: Task
@@ -38,13 +39,13 @@ def place(
 ) -> tuple[dict[str, str], float]:
     """The seat of each member, by name, and the total cost.
 
-    Balanced, and with each partition in the fewest seats, as found by :func:`placement.place`. Cost then decides
-    exactly which group of tasks takes which of these places: a seat that has any task of a group reads everything that
-    the group reads. Two ways of dividing the groups are tried: one that moves few tasks, and one in which seats with
-    parts of the same group are in one rack, as far as possible.
+    The placement is balanced, and each partition is read in the fewest seats, as found by :func:`placement.place`. Cost
+    then decides which group of tasks takes which of these places: a seat that has any task of a group reads everything
+    that the group reads. Two ways of dividing the groups are tried: one that moves few tasks, and one in which seats
+    with parts of the same group are in one rack, as far as possible.
 
     Args:
-        racks: by seat.
+        racks: the rack of each seat.
         load: how many tasks of other stages each seat has.
     """
     tasks = [member.task for member in members]
@@ -100,8 +101,8 @@ def _matched(
 ) -> list[tuple[list[Member], _Piece, int]]:
     """Each group with a piece, at the least total cost.
 
-    Pieces in the same racks differ only for the groups that were there. So a group has an arc to each set of racks, and
-    one to each piece with a seat that it was in, which gives the same least cost as all arcs.
+    Pieces in the same racks differ only for the groups that were there. So a group needs only an arc to each set of
+    racks, and one to each piece with a seat that it was in; the least cost is the same as with all arcs.
     """
     kinds = sorted(pieces)
     sets = sorted({_racks_of(kind, racks) for kind in kinds})
@@ -148,12 +149,12 @@ def _racks_of(piece: _Piece, racks: Mapping[str, str | None]) -> tuple[str, ...]
 
 
 def _far(group: Sequence[Member], rack: str) -> int:
-    """What a seat in a rack reads from other racks if it has any task of a group."""
+    """How much a seat in a rack reads from other racks if it has any task of a group."""
     return int(sum(each.weight for each in group[0].reads if rack not in each.racks))
 
 
 def _filled(group: Sequence[Member], piece: _Piece) -> dict[str, str]:
-    """Each task of a group in a seat of its piece: its former one, if there is room."""
+    """A seat of the piece for each task of a group: its former one, if there is room."""
     room = dict(piece)
     placed = {}
     for member in group:

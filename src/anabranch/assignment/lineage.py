@@ -1,4 +1,4 @@
-"""Where a task was before, by its name or, when the factor has changed, by the names of its parts."""
+"""Where a task was before, found by its name or, if the factor has changed, by the names of its parts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _Base = tuple[str, str, str, int]
 
 
 class Lineage:
-    """The former seats of a stage's tasks. Buckets nest, so the parts of a split or merged task are found by number."""
+    """The former seats of a stage's tasks. Buckets are nested, so the parts of a split or merged task are found by
+    number."""
 
     def __init__(self, previous: Mapping[str, str]) -> None:
         self._seats = previous
@@ -28,7 +29,7 @@ class Lineage:
                 its[name.bucket % name.factor] = seat
 
     def seat(self, task: str) -> str | None:
-        """The seat that had the task or most of its parts, the first of several; None if it is new."""
+        """The seat that had the task or most of its parts (the first such seat); None if the task is new."""
         if task in self._seats:
             return self._seats[task]
         name = _parsed(task)
@@ -51,7 +52,7 @@ def _base(name: TaskName) -> _Base:
 
 
 def _parsed(text: str) -> TaskName | None:
-    """Tasks of a user's own grouper may have any name."""
+    """The parts of a task's name; None for names of a user's own grouper, which may have any form."""
     try:
         return names.parse(text)
     except UsageError:

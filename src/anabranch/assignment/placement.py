@@ -1,4 +1,5 @@
-"""Assigns tasks to seats without racks: balanced, each SSP in few containers, with as few moves as that allows."""
+"""Assigns tasks to seats without racks: balanced, with each SSP in few containers, and with as few moves as that
+allows."""
 
 from __future__ import annotations
 
@@ -26,12 +27,12 @@ def place(
     """The seat of each task of one stage, by name, in the order of the tasks' indexes.
 
     Every seat gets the floor or the ceiling of tasks per seat. Among such placements, one is chosen in which SSPs are
-    read in the fewest containers, and among those, one that moves few tasks from their ``previous`` seats: the fewest
-    when no two tasks read the same SSP, as with factor 1. ``load`` counts tasks of other stages: a remainder goes where
-    there are fewest. The order of the arguments makes no difference.
+    read in the fewest containers and, among those, one that moves few tasks from their ``previous`` seats. It moves the
+    fewest possible if no two tasks read the same SSP, as with factor 1. ``load`` counts tasks of other stages: a
+    remainder goes to the seats with the fewest. The order of the arguments makes no difference.
 
     Raises:
-        ConfigError: no seats.
+        ConfigError: there are no seats.
     """
     ordered = sorted(tasks, key=attrgetter("index", "name"))
     loaded = sorted(set(seats), key=lambda seat: ((load or {}).get(seat, 0), len(seat), seat))
@@ -60,8 +61,8 @@ def place(
 
 
 def place_exactly(tasks: Iterable[Task], sizes: Mapping[str, int], homes: Mapping[str, str]) -> dict[str, str]:
-    """This many tasks of one stage for each seat, as few as possible away from their ``homes``; tasks that read the
-    same SSPs together where there is room.
+    """Place this many tasks of one stage in each seat, as few as possible away from their ``homes``, and with tasks
+    that read the same SSPs together if there is room.
     """
     groups = list(_groups(sorted(tasks, key=attrgetter("index", "name"))).values())
     ordered = dict(sorted(sizes.items(), key=lambda item: (len(item[0]), item[0])))
@@ -69,13 +70,13 @@ def place_exactly(tasks: Iterable[Task], sizes: Mapping[str, int], homes: Mappin
 
 
 def _homes(tasks: Iterable[Task], previous: Mapping[str, str]) -> dict[str, str]:
-    """Where the tasks that aren't new were."""
+    """The former seats of the tasks that aren't new."""
     lineage = Lineage(previous)
     return {task.name: home for task in tasks if (home := lineage.seat(task.name)) is not None} if previous else {}
 
 
 def consumption(tasks: Iterable[Task], placement: Mapping[str, str]) -> float:
-    """In how many containers an SSP is read, on average: at least 1.0. Broadcast SSPs don't count."""
+    """The average number of containers in which an SSP is read, at least 1.0. Broadcast SSPs don't count."""
     return _consumption(_groups(tasks), placement)
 
 
@@ -89,13 +90,14 @@ def _consumption(groups: _Groups, placement: Mapping[str, str]) -> float:
 
 
 def _is_uniform(groups: _Groups) -> bool:
-    """Whether groups are alike and share no SSP: then a line has the fewest pieces, and every piece costs the same."""
+    """Whether groups are alike and share no SSP. If so, a line has the fewest pieces, and every piece costs the
+    same."""
     shapes = {(len(partitions), len(names)) for partitions, names in groups.items()}
     return len(shapes) <= 1 and len(set().union(*groups)) == sum(map(len, groups))
 
 
 def _sizes(count: int, seats: Sequence[str], homes: Mapping[str, str]) -> dict[str, int]:
-    """Tasks per seat; the seats that had most get the ceiling."""
+    """Tasks per seat. The seats that had most get the ceiling."""
     floor, ceilings = divmod(count, len(seats))
     held = Counter(homes.values())
     fullest = sorted(seats, key=lambda seat: -held[seat])[:ceilings]
@@ -103,7 +105,7 @@ def _sizes(count: int, seats: Sequence[str], homes: Mapping[str, str]) -> dict[s
 
 
 def _groups(tasks: Iterable[Task]) -> _Groups:
-    """The tasks that read the same partitions, which are best kept together."""
+    """The tasks that read the same partitions, which should be kept together."""
     groups: _Groups = defaultdict(list)
     for task in tasks:
         groups[frozenset([(ssp.system, ssp.stream, ssp.partition) for ssp in task.ssps])].append(task.name)
@@ -111,7 +113,7 @@ def _groups(tasks: Iterable[Task]) -> _Groups:
 
 
 def _staying(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: Mapping[str, str]) -> dict[str, str]:
-    """The tasks that may stay: a seat that had too many gives up its smallest pieces first."""
+    """The tasks that may stay. A seat that had too many gives up its smallest pieces first."""
     pieces: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
     for number, group in enumerate(groups if homes else ()):
         for task in group:
@@ -127,7 +129,7 @@ def _staying(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: M
 
 
 def _filled(sizes: Mapping[str, int], tasks: Iterable[str], staying: Mapping[str, str]) -> dict[str, str]:
-    """No task moves that may stay; others fill the gaps, the narrowest first."""
+    """Fill the seats. No task that may stay moves; others fill the gaps, the narrowest first."""
     room = Counter(sizes)
     room.subtract(staying.values())
     gaps = (seat for seat in sorted(sizes, key=room.__getitem__) for _ in range(room[seat]))
@@ -135,7 +137,8 @@ def _filled(sizes: Mapping[str, int], tasks: Iterable[str], staying: Mapping[str
 
 
 def _patched(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], staying: Mapping[str, str]) -> dict[str, str]:
-    """No task moves that may stay; others fill the gaps, a group's together if a gap is wide enough."""
+    """Fill the seats. No task that may stay moves; others fill the gaps, with a group kept together if a gap is wide
+    enough."""
     placed = dict(staying)
     room = Counter(sizes)
     room.subtract(staying.values())

@@ -1,4 +1,4 @@
-"""Which processes maintain copies of which lanes' folders: by the rules for standbys, with lanes in place of tasks.
+"""Which processes maintain copies of which lanes' folders, by the rules for standbys, with lanes in place of tasks.
 
 The solver is imported on demand: importing it takes half a second, and few jobs have standbys.
 """
@@ -15,7 +15,8 @@ __all__ = ["numbered", "place"]
 def place(
     lanes: Mapping[str, str], processes: Mapping[str, str | None], copies: int, former: Mapping[str, Collection[str]]
 ) -> dict[str, tuple[str, ...]]:
-    """The processes that maintain the copies of each lane: never the one that runs it, and as many as there are.
+    """The processes that maintain the copies of each lane: never the one that runs it, and at most as many as there
+    are.
 
     First the lanes and their copies are in as many racks as possible, then each process has its share of copies, then
     few copies move. If the rack of any process isn't known, racks don't count. Applied to its own result, nothing
@@ -50,7 +51,7 @@ def place(
 
 
 def numbered(keepers: Sequence[str], former: Mapping[str, int]) -> dict[int, str]:
-    """A number for the copy of each process, from 0 on: the one that it had (``former``), if it can keep it."""
+    """A number for the copy of each process, from 0 on: its former number (``former``), if it can keep it."""
     found: dict[int, str] = {}
     for keeper in sorted(keepers):
         if former.get(keeper, -1) in range(len(keepers)):

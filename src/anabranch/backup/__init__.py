@@ -1,1 +1,1 @@
-"""A job as one backup: made while it runs, and restored elsewhere."""
+"""Backups: a complete copy of a job, made while it runs, and restored elsewhere."""

@@ -1,7 +1,7 @@
-"""Where a backup cuts through a job that runs, so that what is copied is what a crash at one moment would have left.
+"""Decides where a backup cuts through a running job, so that the copy is what a crash at one moment would have left.
 
-A decision on plain data: no storage, no Spark. What is copied at different times fits together if it has no effect
-without its cause:
+A decision on plain data: no storage, no Spark. Parts that were copied at different times fit together if no effect is
+copied without its cause:
 
 * Of what a lane has published, the streams hold all batches before one, nothing after that one, and of that one
   whatever it had come to. The lane's folder is taken back to that batch, which is run again: the streams know what they
@@ -19,16 +19,18 @@ from anabranch.systems.archive import Publication
 __all__ = ["Batch", "LaneCopy", "MovedOnError", "PartitionCopy", "Place", "settled"]
 
 Place = tuple[str, int]
-"""A stream and the number of a partition."""
+"""A stream and a partition's number."""
 
 
 class MovedOnError(Exception):
-    """The copies don't fit together, because the job progressed too far while they were made. A new copy may fit."""
+    """The copies don't fit together, because the job progressed too far while they were made. Another attempt may
+    succeed."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The batch from which a lane continues, -1 if the lane has planned none. ``pending``: it must be run again."""
+    """The batch from which a lane continues, -1 if the lane has planned none. ``pending``: whether it must be run
+    again."""
 
     number: int
     pending: bool
@@ -36,8 +38,8 @@ class Batch:
 
 @dataclass(frozen=True)
 class PartitionCopy:
-    """``end``: where a partition ended at first; ``batches``: the last one of each lane up to there; ``later``: what
-    was published after that, and may become part of the backup, too."""
+    """``end``: where a partition ended at first. ``batches``: each lane's last batch before that end. ``later``: what
+    was published after it, and may become part of the backup, too."""
 
     end: int
     batches: Mapping[str, int]
@@ -49,11 +51,12 @@ class LaneCopy:
     """A lane's folder as it was copied, after the ends of the partitions were noted.
 
     Args:
-        planned: the last batch in it that was planned, -1 if none; ``committed`` likewise.
+        planned: the last batch in the folder that was planned, -1 if none; ``committed`` likewise.
         outputs: the partitions in the backup that the lane writes.
-        ends: gives where a batch ends in the partitions in the backup that the lane reads. Raises MovedOnError if the
-            folder no longer knows.
-        is_fixed: it writes elsewhere, too: what is there can't be taken back, so that its folder can't, either.
+        ends: returns where a batch ends in those partitions in the backup that the lane reads. Raises MovedOnError if
+            this is no longer in the folder.
+        is_fixed: the lane also writes to outputs outside the backup. These can't be taken back, so its folder can't be,
+            either.
     """
 
     lane: str
@@ -71,7 +74,8 @@ class LaneCopy:
 def settled(
     partitions: Mapping[Place, PartitionCopy], lanes: Iterable[LaneCopy]
 ) -> tuple[dict[Place, int], dict[str, Batch]]:
-    """How much of ``later`` becomes part of the backup, for each partition, and where each lane goes on from.
+    """Returns how much of ``later`` becomes part of the backup, for each partition, and the batch from which each lane
+    continues.
 
     Raises:
         MovedOnError: there is no such cut.
@@ -86,7 +90,8 @@ def settled(
 
 
 def _batch(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: dict[Place, int]) -> Batch:
-    """Where a lane goes on from. Takes in what has to be there for that; then it has to be asked for once more."""
+    """The batch from which a lane continues. If that requires more records in the backup, they are included, and the
+    function must be called again."""
     within = _last_within(lane, partitions, taken)
     if within > lane.planned:
         raise MovedOnError(f"batch {within} of lane {lane.lane} was published, and its folder is older")
@@ -108,7 +113,7 @@ def _batch(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: dic
 
 
 def _last_within(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: Mapping[Place, int]) -> int:
-    """The last batch of a lane of which the backup has anything, -1 if none."""
+    """The last batch of a lane of which the backup contains anything, -1 if none."""
     found = [-1]
     for place in lane.outputs:
         partition = partitions[place]
@@ -122,7 +127,7 @@ def _is_of(publication: Publication, lane: LaneCopy, whole: int) -> bool:
 
 
 def _take_up_to(end: int, place: Place, partition: PartitionCopy, taken: dict[Place, int]) -> None:
-    """Let the backup have all records of a partition before an offset."""
+    """Include all records of a partition before an offset in the backup."""
     count = taken[place]
     has = partition.later[count - 1].end if count else partition.end
     while has < end:

@@ -1,6 +1,6 @@
 """Makes a backup of a job, even while the job runs.
 
-In this order:
+The steps, in this order:
 
 1. the store's rows of the job are read, and its lanes' folders copied a first time: that takes long;
 2. it is noted where the streams end;
@@ -53,12 +53,12 @@ _NAMES = (*copying.ORDER, PROGRESS)
 log = logs.get_logger()
 
 _Streams = Mapping[str, tuple[str, Archive]]
-"""Those that become part of the backup: each with its system."""
+"""The streams that become part of the backup, each with its system."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The job to back up. ``settings``: those that it was started with; ``now``: seconds since 1970."""
+    """The job to back up. ``settings``: those with which it was started; ``now``: returns the seconds since 1970."""
 
     spark: Any
     settings: Settings
@@ -77,7 +77,7 @@ class Source:
 
 @dataclass(frozen=True)
 class _Copied:
-    """A lane's folder as a mirror of it, and the copy."""
+    """A mirror of a lane's folder, and the copy in the backup."""
 
     lane: Lane
     epoch: int
@@ -90,10 +90,10 @@ class _Copied:
 
 
 def make(source: Source, uri: str) -> Manifest:
-    """Make a backup at a place that is empty, or where one was interrupted.
+    """Make a backup in a folder that is empty, or in which a backup was interrupted.
 
     Raises:
-        ConflictError: the place holds something else; or the job changes all the time.
+        ConflictError: the folder contains something else, or the job changes all the time.
         StateError: a folder is damaged.
     """
     tree = Tree(source.spark, uri)
@@ -121,7 +121,7 @@ def make(source: Source, uri: str) -> Manifest:
 
 
 def _settled(source: Source) -> Moment:
-    """The job at a moment when it isn't changed. ConflictError if it is changed for too long."""
+    """The job at a moment when no change is under way. Raises ConflictError if changes take too long."""
     last: list[str] = []
 
     def look() -> Moment | None:
@@ -140,7 +140,7 @@ def _unsettled(job: str, why: str) -> ConflictError:
 
 
 def _copied(source: Source, moment: Moment, tree: Tree) -> Manifest:
-    """All of a backup but the manifest."""
+    """Copies everything except the manifest, which it returns."""
     streams, elsewhere = _streams(source, moment)
     copies = [
         _Copied(lane, epoch, Mirror(folder.tree, copy.tree, _NAMES), copy)
@@ -206,7 +206,8 @@ def _place(source: Source, tree: Tree, lane: Lane, epoch: int) -> Folder:
 
 
 def _downstream_first(copies: Sequence[_Copied]) -> list[_Copied]:
-    """Lanes that read what others write before those, so that what they have read is there in the others' folders."""
+    """The lanes, in such an order that lanes that read the output of others come first. So everything that they have
+    read is in the copies of the others."""
     by_lane = {each.lane.id: each for each in copies}
     read = {each.lane.id: {ssp.stream for ssp in (*each.lane.ssps, *each.lane.broadcast)} for each in copies}
     graph = {
@@ -222,8 +223,8 @@ def _downstream_first(copies: Sequence[_Copied]) -> list[_Copied]:
 def _decided(
     copies: Sequence[_Copied], new: Sequence[Lane], streams: _Streams, cuts: Mapping[str, StreamCut]
 ) -> tuple[dict[str, StreamCut], dict[str, Batch]]:
-    """Where the backup ends in each stream, and where each open lane goes on from. ``new``: lanes that have no folder
-    yet."""
+    """Where the backup ends in each stream, and from which batch each open lane continues. ``new``: lanes that have no
+    folder yet."""
     partitions: dict[Place, PartitionCopy] = {}
     for stream, (_, archive) in streams.items():
         try:
@@ -249,7 +250,8 @@ def _decided(
 
 
 def _check_kept(lane: LaneCopy, batch: Batch, cuts: Mapping[str, StreamCut]) -> None:
-    """Raises MovedOnError if the streams no longer keep what a lane still has to read, once it is taken back."""
+    """Raises MovedOnError if the streams no longer keep records that a lane must read again when it continues from an
+    earlier batch."""
     if not any(cut.starts for cut in cuts.values()):
         return
     done = batch.number - 1 if batch.pending else batch.number
@@ -292,7 +294,7 @@ def _written(lane: Lane, partitions: Iterable[Place]) -> list[Place]:
 
 
 def _take_back(copied: _Copied, batch: Batch, cuts: Mapping[str, StreamCut], *, runs: bool) -> None:
-    """Let the copy of a lane's folder end with a batch, and know nothing of outputs after that. ``runs``: the job may
+    """Make the copy of a lane's folder end with a batch, without records of outputs after that. ``runs``: the job may
     have written to the folder while it was copied."""
     folder = copied.copy
     if batch.number >= 0:

@@ -28,21 +28,21 @@ __all__ = [
 
 _NAME = "backup.json"
 _UNFINISHED = "unfinished.json"
-"""It is there from the first step until the backup is whole."""
+"""The name of a file that exists from the first step until the backup is complete."""
 LANES = "lanes"
 STORE = "store.db"
 
 
 class FileSum(Document, frozen=True, kw_only=True):
-    """A file's ``size`` in bytes, and its SHA-256."""
+    """A file's ``size`` in bytes, and its SHA-256 checksum."""
 
     size: int
     sha256: str
 
 
 class LaneFolder(Document, frozen=True, kw_only=True):
-    """The folder of a lane, made under ``epoch``. ``planned``: the last batch that it knows; ``is_open``: the lane goes
-    on from it."""
+    """The folder of a lane, made under ``epoch``. ``planned``: the last batch in it; ``is_open``: whether the lane
+    continues from it."""
 
     lane: str
     epoch: int
@@ -59,8 +59,8 @@ class StreamFiles(Document, frozen=True, kw_only=True):
 
 
 class Manifest(Document, frozen=True, kw_only=True):
-    """A backup. ``id``: a random one; ``made_at``: seconds since 1970; ``files``: all of them, by name; ``elsewhere``:
-    the outputs and inputs of the job that are no part of it."""
+    """A backup. ``id``: a random one; ``made_at``: seconds since 1970; ``files``: all of its files, by name;
+    ``elsewhere``: the job's inputs and outputs that aren't part of the backup."""
 
     id: str
     job: str
@@ -78,15 +78,15 @@ class _Unfinished(Document, frozen=True, kw_only=True):
 
 
 def place_of(system: str) -> str:
-    """The folder in a backup with the streams of a system."""
+    """The folder in a backup that has the streams of a system."""
     return f"streams/{system}"
 
 
 def begin(tree: Tree, job: str, at: float) -> None:
-    """Let a place hold nothing but a note that a backup of a job is being made there.
+    """Mark a folder as one in which a backup of a job is being made, and remove everything else from it.
 
     Raises:
-        ConflictError: something else is there.
+        ConflictError: the folder contains something else.
     """
     if tree.has(_NAME):
         raise ConflictError(
@@ -105,13 +105,13 @@ def begin(tree: Tree, job: str, at: float) -> None:
 
 
 def finish(tree: Tree, manifest: Manifest) -> None:
-    """From now on the place holds a whole backup."""
+    """Mark the backup as complete."""
     tree.write(_NAME, encode(manifest).decode(), new=True)
     tree.remove(_UNFINISHED)
 
 
 def read(tree: Tree) -> Manifest:
-    """The manifest of a whole backup.
+    """The manifest of a complete backup.
 
     Raises:
         NotFoundError: there is none, or it was interrupted.
@@ -130,7 +130,7 @@ def read(tree: Tree) -> Manifest:
 
 
 def of_files(tree: Tree) -> dict[str, FileSum]:
-    """All files of a backup that is being made, each durable."""
+    """All files of a backup that is being made, made durable."""
     files = {name: file.size for name, file in tree.files("").items() if name not in (_NAME, _UNFINISHED)}
     files = {name: size for name, size in files.items() if not _is_checksum_of(name, files, (_NAME, _UNFINISHED))}
     sums = parallel.mapped(lambda name: tree.sha256(name, durable=True), files)
@@ -138,7 +138,7 @@ def of_files(tree: Tree) -> dict[str, FileSum]:
 
 
 def verify(tree: Tree, manifest: Manifest) -> None:
-    """See that all files of a backup are as they were written.
+    """Check that all files of a backup are as they were written.
 
     Raises:
         DamagedError: some aren't.
@@ -154,7 +154,7 @@ def verify(tree: Tree, manifest: Manifest) -> None:
 
 
 def _is_checksum_of(name: str, files: Iterable[str], of: Iterable[str]) -> bool:
-    """Whether a file is Hadoop's checksum of one of these files at the top of the backup."""
+    """Whether a file is Hadoop's checksum of one of these files in the backup's top folder."""
     return name in {f".{each}.crc" for each in of} and "/" not in name
 
 

@@ -1,4 +1,4 @@
-"""A copy of a folder that a lane writes to: each time it is brought up to date, it is as the folder was then, or
+"""A copy of a folder to which a lane writes. After each refresh, the copy is as the folder was at that time, or
 later."""
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ __all__ = ["Mirror", "copy_all"]
 
 
 class Mirror:
-    """Of ``names`` in a folder, files or folders. What changes meanwhile is told by the clock of the source alone.
+    """A mirror of the files or folders ``names`` in a folder. Changes are detected only by the clock of the source.
 
-    ``names`` are copied in their order: what refers to something comes first, so that it is never without that.
+    ``names`` are copied in this order. A file that refers to another one must come first, so that the other one is
+    always in the copy, too.
     """
 
     def __init__(self, source: Tree, target: Tree, names: Sequence[str]) -> None:
@@ -26,7 +27,7 @@ class Mirror:
         self._is_one_storage = (source.local is None) == (target.local is None)
 
     def refresh(self) -> None:
-        """Bring it up to date."""
+        """Bring the mirror up to date."""
         for name in self._names:
             there = {each: file for each, file in self._source.files(name).items() if self._belongs(each)}
             due = [each for each, file in there.items() if self._has.get(each) != file]
@@ -37,14 +38,14 @@ class Mirror:
             self._has |= {each: there[each] for each in due}
 
     def _belongs(self, name: str) -> bool:
-        """Whether a file is to be copied. The local checksums of Hadoop are made anew where they are needed."""
+        """Whether a file must be copied. Hadoop's local checksums are made again where they are needed."""
         file = name.rpartition("/")[2]
         is_checksum = file.startswith(".") and file.endswith(".crc")
         return not leftovers.is_temporary(name) and (self._is_one_storage or not is_checksum)
 
 
 def copy_all(source: Tree, target: Tree, names: Sequence[str], *, lives: bool = False) -> None:
-    """Copy files to the same names in another tree. ``lives`` as in :meth:`Tree.copy`."""
+    """Copy files to the same names in another tree. ``lives``: as for :meth:`Tree.copy`."""
     parallel.mapped(lambda name: source.copy(name, target, lives=lives), names)
 
 

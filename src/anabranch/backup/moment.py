@@ -1,4 +1,4 @@
-"""The store's rows of a job at one moment: whether it can be backed up then, and which folders and streams it has."""
+"""A job's rows in the store at one moment: whether it can be backed up then, and which folders and streams it has."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _SETTLED = {DeploymentState.RUNNING, DeploymentState.STOPPED, DeploymentState.FA
 
 @dataclass(frozen=True)
 class Moment:
-    """``rows``: all of the job's, as of then."""
+    """``rows``: all of the job's rows at that moment."""
 
     job: str
     rows: JobRows
 
     @cached_property
     def lanes(self) -> dict[str, Lane]:
-        """All that the job ever had, by id."""
+        """All lanes that the job has ever had, by id."""
         return {row["id"]: decode(row["record"], Lane) for row in self.rows["lanes"]}
 
     @property
     def state(self) -> DeploymentState:
-        """That of the last deployment."""
+        """The state of the last deployment."""
         return DeploymentState(self._deployment["state"])
 
     @property
     def taking_part(self) -> list[Lane]:
-        """The lanes that aren't closed; of a job that has drained, the last ones that it had."""
+        """The lanes that aren't closed; for a drained job, the last ones that it had."""
         if self.state is not DeploymentState.DRAINED:
             return open_lanes(self.lanes.values())
         return [lane for lane in self.lanes.values() if lane.deployment == self._deployment["id"]]
@@ -50,7 +50,7 @@ class Moment:
         return [(self.lanes[lane], epoch) for lane, epoch in sorted(needed) if epoch]
 
     def why_not(self) -> str:
-        """Why the job can't be backed up now, but may be a little later; '' if it can.
+        """Why the job can't be backed up at the moment, though perhaps a little later; empty if it can.
 
         Raises:
             ConflictError: there is nothing to back up.
@@ -67,7 +67,7 @@ class Moment:
         return f"lane {closing} closes" if closing and self.state is DeploymentState.RUNNING else ""
 
     def is_followed_by(self, later: Moment) -> bool:
-        """Whether nothing has changed since but how far the lanes are."""
+        """Whether nothing but the lanes' progress has changed since."""
         return _identity(self) == _identity(later)
 
     @property

@@ -1,4 +1,4 @@
-"""Work on many files of a backup, some of them at once."""
+"""Works on many files of a backup at once."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ B = TypeVar("B")
 
 
 def mapped(work: Callable[[A], B], items: Iterable[A]) -> list[B]:
-    """The results for all items, in their order. The first error is raised once everything has ended."""
+    """The results for all items, in their order. The first error is raised after all work has ended."""
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="backup") as pool:
         return [*pool.map(work, items)]

@@ -1,6 +1,7 @@
-"""Restores a job from a backup to where there is none of it.
+"""Restores a job from a backup to a place that has nothing of it.
 
-In this order, so that whoever is killed on the way can do it again, and no job is known before all of it is there:
+The steps, in an order such that a restore that was killed can be repeated, and the job isn't known before all of it is
+there:
 
 1. all files of the backup are compared with their sums, and the outputs that are no part of it are asked whether they
    hold anything that the backup doesn't know of;
@@ -43,14 +44,15 @@ _NOTE = "restoring.json"
 
 
 class _Note(Document, frozen=True, kw_only=True):
-    """Lies in the folder of a job's lanes until the store knows the job. ``backup``: its id."""
+    """A file in the folder of a job's lanes, until the store knows the job. ``backup``: the id of the backup."""
 
     backup: str
 
 
 @dataclass(frozen=True)
 class _Restore:
-    """``tree``: where the backup is; ``settings``: those of this machine; ``job_settings``: those that the job gets."""
+    """``tree``: the location of the backup; ``settings``: those of this machine; ``job_settings``: those that the job
+    gets."""
 
     spark: Any
     tree: Tree
@@ -65,12 +67,12 @@ class _Restore:
 
     @property
     def lanes(self) -> Tree:
-        """Where the folders of the job's lanes come."""
+        """Where the folders of the job's lanes will be."""
         return self.tree.other(f"{self.job_settings.storage.root}/{self.backup.job}")
 
 
 def checked(spark: Any, uri: str) -> Manifest:
-    """The manifest of a backup, all files of which are as they were written. Errors as :func:`manifest.read` and
+    """The manifest of a backup whose files are all as they were written. Raises the errors of :func:`manifest.read` and
     :func:`manifest.verify`."""
     tree = Tree(spark, uri)
     found = manifest.read(tree)
@@ -82,9 +84,10 @@ def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) 
     """Restore a job into the store, the storage root and the streams that the settings name.
 
     Raises:
-        NotFoundError: there is no whole backup.
+        NotFoundError: there is no complete backup.
         DamagedError: a file of it is damaged.
-        ConflictError: something of the job is here already; or its other outputs hold what the backup doesn't know.
+        ConflictError: something of the job already exists here, or its other outputs contain batches that the backup
+            doesn't know.
     """
     tree = Tree(spark, uri)
     found = manifest.read(tree)
@@ -114,16 +117,16 @@ def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) 
 
 
 def _alone(settings: Settings, job: str) -> AbstractContextManager[object]:
-    """While it is held, nobody runs the job on this machine."""
+    """While this is held, no other process can run the job on this machine."""
     url = settings.coordinator.store
     return nullcontext() if address.is_on_server(url) else endpoint.RunLock(url, job)
 
 
 def _is_done(tree: Tree, settings: Settings, found: Manifest) -> bool:
-    """Whether this very backup was restored before, by a process that was killed after its last durable step.
+    """Whether this very backup was already restored, by a process that was killed after its last durable step.
 
     Raises:
-        ConflictError: the store has such a job, and it is another one.
+        ConflictError: the store has another job of this name.
     """
     try:
         store = Store.open_existing(settings.coordinator.store, to_write=True)
@@ -144,20 +147,20 @@ def _is_done(tree: Tree, settings: Settings, found: Manifest) -> bool:
 
 
 def _is_noted(lanes: Tree, backup: Manifest) -> bool:
-    """Whether a restore of this backup has begun to place folders, and hasn't ended."""
+    """Whether a restore of this backup has begun to create folders, and hasn't ended."""
     return lanes.has(_NOTE) and decode(lanes.read_bytes(_NOTE), _Note).backup == backup.id
 
 
 def _places(settings: Settings) -> dict[str, Any]:
-    """Where lanes and streams are on this machine."""
+    """The settings that say where lanes and streams are on this machine."""
     archives = {system.name: system.archive() for system in Systems(settings).all}
     roots = {name: {"root": str(each.folder)} for name, each in archives.items() if each is not None}
     return {"storage": {"root": settings.storage.root}, "systems": roots}
 
 
 def _settings(settings: Settings, its: JobRows) -> Settings:
-    """Those that the restored job has: as it was started, with the places of this machine. One that was run in one
-    process has those of the file here."""
+    """The settings of the restored job: those with which it was started, with the locations on this machine. A job that
+    ran in one process gets the settings of the file here."""
     program = rows.last_program(its)
     if program is None:
         return settings
@@ -165,7 +168,7 @@ def _settings(settings: Settings, its: JobRows) -> Settings:
 
 
 def _check_folders(due: _Restore) -> None:
-    """Raises ConflictError if there are folders of the job's lanes, but for those of a restore that was killed."""
+    """Raises ConflictError if there are folders of the job's lanes, unless they come from a restore that was killed."""
     if _is_noted(due.lanes, due.backup):
         return
     if due.lanes.files(""):
@@ -176,7 +179,7 @@ def _check_folders(due: _Restore) -> None:
 
 
 def _streams_there(due: _Restore) -> set[str]:
-    """The streams that are here, with all that the backup has of them."""
+    """The streams that already exist here and contain everything that the backup has of them."""
     there = set()
     for each in due.backup.streams:
         archive, place = due.systems.named(each.system).archive(), manifest.place_of(each.system)
@@ -188,8 +191,8 @@ def _streams_there(due: _Restore) -> set[str]:
 
 
 def _check_outputs(due: _Restore, there: set[str]) -> None:
-    """Raises ConflictError if outputs that aren't restored hold batches that the backup doesn't know of: the job would
-    write the records of those once more."""
+    """Raises ConflictError if outputs that aren't restored contain batches that the backup doesn't know: the job would
+    write their records again."""
     systems = due.systems
     planned = {each.lane: each.planned for each in due.backup.lanes if each.is_open}
     restored = {each.stream for each in due.backup.streams} - there
@@ -244,12 +247,12 @@ def _place_folders(due: _Restore) -> None:
 
 
 def _below(found: Manifest, begin: str, cut: int) -> dict[str, FileSum]:
-    """The files of a backup whose names begin so, by what follows in their names."""
+    """The files of a backup whose names have this prefix, by the rest of their names."""
     return {name[cut:]: file for name, file in found.files.items() if name.startswith(begin)}
 
 
 def _copy_whole(source: Tree, target: Tree, files: Mapping[str, FileSum]) -> None:
-    """Copy files, and see that they have arrived. DamagedError if one hasn't."""
+    """Copy files, and check that they have arrived. Raises DamagedError if one hasn't."""
     one_storage = (source.local is None) == (target.local is None)
     names = [name for name in files if one_storage or not _is_checksum(name)]
     copy_all(source, target, names)
@@ -262,6 +265,6 @@ def _copy_whole(source: Tree, target: Tree, files: Mapping[str, FileSum]) -> Non
 
 
 def _is_checksum(name: str) -> bool:
-    """Whether a file is a checksum of Hadoop's, which makes its own where it copies to a local disk."""
+    """Whether a file is one of Hadoop's checksums. Hadoop makes its own when it copies to a local disk."""
     file = name.rpartition("/")[2]
     return file.startswith(".") and file.endswith(".crc")

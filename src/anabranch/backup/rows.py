@@ -1,4 +1,4 @@
-"""The rows of a job in a backup: as a small store of their own, so that an older one is migrated as any store is."""
+"""A job's rows in a backup. They are a small store of their own, so that old ones are migrated like any store."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from anabranch.protocol.deployment import Program
 __all__ = ["EPOCHS_AHEAD", "at_rest", "joined", "keep", "kept", "last_program"]
 
 EPOCHS_AHEAD = 1000
-"""A restored job's epochs begin so far above those of the backup. The job that was backed up may have gone on: its
-processes must not have the same epochs as the restored one's, nor higher ones."""
+"""By how much a restored job's epochs are above those of the backup. The original job may have continued after the
+backup, and its processes must not have the same or higher epochs than those of the restored job."""
 
 
 def keep(rows: JobRows, job: str, at: float, tree: Tree) -> None:
@@ -43,11 +43,11 @@ def kept(job: str, tree: Tree) -> JobRows:
 
 
 def at_rest(rows: JobRows, places: Mapping[str, Any], why: str) -> JobRows:
-    """The rows of the job once it is restored: nobody runs it.
+    """The job's rows after the restore: no process runs the job.
 
     Args:
-        places: settings of where lanes and streams are, which replace those that the job was started with.
-        why: said of processes that have lost their seats by that.
+        places: the settings for the locations of lanes and streams, which replace those with which the job was started.
+        why: the reason that is recorded for processes that lose their seats.
     """
     changed = {name: [dict(row) for row in its] for name, its in rows.items()}
     for row in changed["jobs"]:
@@ -76,7 +76,7 @@ def last_program(rows: JobRows) -> Program | None:
 
 
 def joined(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested settings, of which some are replaced."""
+    """Nested settings, with those of ``above`` in place of those of ``below``."""
     found = dict(below)
     for name, each in above.items():
         found[name] = joined(below.get(name) or {}, each) if isinstance(each, Mapping) else each

@@ -73,7 +73,7 @@ def apply(
 ) -> None:
     """Move a running job's tasks to where the present racks suggest, and wait for it.
 
-    Ctrl-C ends only the waiting. `plan assign JOB` shows it first.
+    Ctrl-C ends only the waiting. `plan assign JOB` shows the moves first.
     """
     with connect.client(configuration.load(chosen.config).coordinator, job) as client:
         told = client.assign(job, wished(now=chosen.now))
@@ -117,7 +117,7 @@ def explain(
 
 
 def wished(dry: bool = False, now: bool = False) -> AssignRequest:
-    """What is asked for."""
+    """The request."""
     return AssignRequest(request=uuid.uuid4().hex, dry=dry, now=now)
 
 

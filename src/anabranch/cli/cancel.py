@@ -1,4 +1,4 @@
-"""``anabranch cancel``: undoes the change or the drain of a job that is under way."""
+"""``anabranch cancel``: undoes a change or a drain that is under way."""
 
 from __future__ import annotations
 

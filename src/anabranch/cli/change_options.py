@@ -1,4 +1,4 @@
-"""The options that verbs share which change a running job and wait for the change."""
+"""The options shared by verbs that change a running job and wait for the change."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ class ChangeOptions:
 
     @property
     def patience(self) -> float | None:
-        """For how many seconds the verb waits; None: it doesn't."""
+        """How many seconds the verb waits; None: it doesn't wait."""
         return None if self.detach else self.timeout
 
 
 def with_change_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """The verb as Typer takes it: in place of its last parameter, a :class:`ChangeOptions`, it has these options."""
+    """The verb in the form that Typer needs: its last parameter, a :class:`ChangeOptions`, is replaced by these
+    options."""
     *own, last = inspect.signature(verb, eval_str=True).parameters.values()
     shared = inspect.signature(ChangeOptions, eval_str=True).parameters
 

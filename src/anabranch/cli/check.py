@@ -1,4 +1,4 @@
-"""``anabranch check``: whether everything that a job has left is intact, and what is lost if it isn't."""
+"""``anabranch check``: whether everything that a job has stored is intact, and what is lost if it isn't."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def check(
 
 
 class _Check:
-    """Everything of a job that can be checked now."""
+    """Everything in a job that can be checked now."""
 
     def __init__(self, settings: Settings, status: JobStatus, stack: ExitStack) -> None:
         from anabranch.systems.systems import Systems
@@ -73,7 +73,7 @@ class _Check:
         self._lanes = [lane for lane in lanes if lane.folder_epoch and lane not in served]
 
     def findings(self) -> list[Finding]:
-        """All that is wrong."""
+        """All problems that were found."""
         from anabranch.container.checkpoint import review
 
         return [
@@ -85,7 +85,7 @@ class _Check:
         """Repair what can be repaired. Returns all problems, repaired or not.
 
         Raises:
-            ConflictError: a process has one of the folders.
+            ConflictError: a process is using one of the folders.
         """
         from anabranch.container.checkpoint import review
 

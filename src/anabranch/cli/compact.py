@@ -1,4 +1,4 @@
-"""``anabranch compact``: takes state of tasks that are others' by now out of the lanes of a stopped job."""
+"""``anabranch compact``: removes state that now belongs to other tasks from the lanes of a stopped job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from anabranch.model.lane import Lane
 
 @dataclass(frozen=True)
 class Compaction:
-    """The size of a lane's state before and after: rows, and the bytes of their keys and values."""
+    """The size of a lane's state before and after compaction: rows, and the bytes of their keys and values."""
 
     lane: str
     rows: int
@@ -69,7 +69,8 @@ def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> lis
     """Give lanes with foreign state new folders without it; their old folders are deleted.
 
     Raises:
-        The same as :func:`anabranch.container.checkpoint.compaction.look` and ``rewrite``: then nothing has changed.
+        The same as :func:`anabranch.container.checkpoint.compaction.look` and ``rewrite``: in that case nothing has
+            changed.
     """
     from anabranch.container.checkpoint import compaction
 
@@ -98,8 +99,8 @@ def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> lis
 
 
 def cleared(store: Store, job: str, root: str) -> list[str]:
-    """Delete the folders that nobody needs, of a job that :func:`maintenance.lanes` has found at rest, and return them.
-    Folders under a root that isn't on a local disk stay.
+    """Delete the folders that are no longer needed, for a job that :func:`maintenance.lanes` has found at rest, and
+    return them. Folders under a root that isn't on a local disk stay.
     """
     place = local_folder(root)
     if place is None:
@@ -116,7 +117,7 @@ def cleared(store: Store, job: str, root: str) -> list[str]:
 
 
 def _settings(settings: Settings, store: Store, job: str) -> Settings:
-    """The settings with which the job was started; for one that was run in one process, the present ones."""
+    """The settings with which the job was started; for a job that ran in one process, the present ones."""
     try:
         return configuration.restored(queries.running(store, job).program.settings)
     except ConflictError:  # only the process that ran it has its code

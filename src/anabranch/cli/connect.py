@@ -1,5 +1,5 @@
-"""Finds the coordinator that serves a job: the one that was named, or one that runs on this machine; otherwise only the
-store is asked.
+"""Finds the coordinator that serves a job: the one that was named, or one that runs on this machine. Otherwise it reads
+only the store.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ T = TypeVar("T")
 
 
 def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
-    """All jobs of a coordinator; or of a store, with the status of those that are running from their coordinators."""
+    """All jobs of a coordinator; or all jobs of a store, for which the status of running jobs comes from their
+    coordinators."""
     if (url := _url(settings)) is not None:
         with _client(url, settings) as client:
             return client.jobs()
@@ -40,7 +41,7 @@ def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
 
 
 def status(settings: CoordinatorSettings, job: str) -> JobStatus:
-    """A job's status. Raises NotFoundError that names the existing jobs."""
+    """A job's status. Raises NotFoundError, which names the existing jobs."""
     return _told(settings, job, lambda found: found.status(job), lambda store: queries.status(store, job))
 
 
@@ -65,8 +66,8 @@ def described(settings: CoordinatorSettings, job: str) -> tuple[JobStatus, JobMo
 
 
 def read(settings: CoordinatorSettings, job: str | None, ask: Callable[[Operations], T]) -> T:
-    """A coordinator's answer about a job, or about all of them: from the coordinator that serves it; otherwise from one
-    that only reads the store.
+    """A coordinator's answer about one job, or about all of them. It comes from the coordinator that serves the job;
+    otherwise from one that only reads the store.
     """
     url = _url(settings)
     if url is None and job is not None:
@@ -81,9 +82,8 @@ def read(settings: CoordinatorSettings, job: str | None, ask: Callable[[Operatio
 
 
 def settings_of(settings: Settings, job: str) -> Settings:
-    """The settings with which a job was started on a coordinator; for one that was run in one process, the present
-    ones.
-    """
+    """The settings with which a job was started on a coordinator; for a job that ran in one process, the present
+    ones."""
     try:
         running = _told(
             settings.coordinator, job, lambda found: found.running(job), lambda store: queries.running(store, job)
@@ -98,7 +98,7 @@ def client(settings: CoordinatorSettings, job: str) -> Client:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: it exists, but nothing is running.
+        ConflictError: it exists, but no process is running it.
     """
     url = _url(settings) or endpoint.find(settings.store).get(job)
     if url is not None:
@@ -137,8 +137,8 @@ def _client(url: str, settings: CoordinatorSettings) -> Client:
 
 
 def token(url: str, settings: CoordinatorSettings) -> str | None:
-    """The token for the coordinator at this URL: the configured one, or else the one that the coordinator has made on
-    this machine.
+    """The token for the coordinator at this URL: the configured one, otherwise the one that the coordinator has created
+    on this machine.
     """
     if settings.token is not None:
         return secrets.resolved("coordinator.token", settings.token)
@@ -148,7 +148,7 @@ def token(url: str, settings: CoordinatorSettings) -> str | None:
 
 
 def _is_here(url: str) -> bool:
-    """Whether a coordinator is asked over loopback."""
+    """Whether the coordinator is reached over loopback."""
     try:
         host = urlsplit(url.strip()).hostname or ""
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -157,7 +157,7 @@ def _is_here(url: str) -> bool:
 
 
 def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], look: Callable[[Store], T]) -> T:
-    """The answer of the coordinator that serves the job, or else of the store."""
+    """The answer of the coordinator that serves the job, or otherwise of the store."""
     url = _url(settings) or endpoint.find(settings.store).get(job)
     if url is not None:
         with _client(url, settings) as found:
@@ -167,7 +167,7 @@ def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], l
 
 
 def _opened(settings: CoordinatorSettings) -> closing[Store]:
-    """The store, for reading. It is only opened, and its modules only imported, if no coordinator answers."""
+    """The store, for reading. It is opened, and its modules are imported, only if no coordinator answers."""
     from anabranch.coordinator.store import Store
 
     return closing(Store.open_existing(settings.store))

@@ -127,14 +127,15 @@ def _run(
 
 
 def _trace(lane: str, error: BaseException) -> None:
-    """Write all details of a failure to this process's log."""
+    """Write the full traces of a failure to this process's log."""
     from anabranch.container import root_cause
 
     logs.say(f"lane {lane} failed:\n{root_cause.text_of(error)}", level="error")
 
 
 def _code(client: Client, sha256: str, in_image: bool) -> Path:
-    """The job's folder, as it was when the job was started. Raises ConflictError if the code here is different."""
+    """The job's folder with the code with which the job was started. Raises ConflictError if the code here is
+    different."""
     if in_image:
         here = Path.cwd()
         if artifact.fingerprint(here) != sha256:
@@ -158,8 +159,8 @@ def _settings(running: RunningDeployment, master: str | None, rack: str | None) 
 
 
 def survives(graph: Graph, settings: Settings) -> bool:
-    """Whether it continues without its coordinator: only if that is allowed, and nothing that it writes could be
-    written twice.
+    """Whether the container continues without its coordinator: only if that is allowed, and if nothing that it writes
+    could be written twice.
     """
     written = {node.args["stream"] for node in graph.nodes if node.kind == "write"}
     foreign = {output for output, each in settings.outputs.items() if opening.is_foreign(each)}
@@ -211,7 +212,8 @@ def _serve(
 
 
 def check_ended_well(client: Client, job: str, deployment: int) -> None:
-    """Raises JobFailedError if the job is known to have failed; ConflictError if it continues with other code."""
+    """Raises JobFailedError if the job is known to have failed, and ConflictError if the job continues with other
+    code."""
     try:
         status = client.status(job)
     except AWAY as error:
@@ -229,10 +231,10 @@ def check_ended_well(client: Client, job: str, deployment: int) -> None:
 def _seated(
     client: Client, me: Registration, leaving: _Leaving, made: Container
 ) -> tuple[float, RegistrationResponse | None]:
-    """A seat, and when it was requested; until one is free, the process stands by, warms its session and maintains
-    standbys.
+    """A seat, and the time at which it was requested. Until a seat is free, the process stands by, warms its session
+    and maintains standbys.
 
-    None: the job isn't running any more.
+    Returns None if the job isn't running any more.
     """
 
     def ask() -> tuple[float, RegistrationResponse]:

@@ -1,4 +1,4 @@
-"""``anabranch coordinator``: serves the jobs of a store; if there are several on one store, one leads."""
+"""``anabranch coordinator``: serves the jobs of a store. If several coordinators use one store, one of them leads."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _greet(settings: CoordinatorSettings, store: Store, url: str, local: bool) -
 
 
 def _check_reach(settings: CoordinatorSettings, host: str, url: str | None) -> None:
-    """Raises UsageError if strangers could reach the coordinator, or nobody could reach it at its URL."""
+    """Raises UsageError if strangers could reach the coordinator, or if nobody could reach it at its URL."""
     if settings.token is None and not _is_loopback(host):
         raise UsageError(
             f"{host} can be reached from elsewhere, and [coordinator] token isn't set",
@@ -148,7 +148,8 @@ def _collect_seldom() -> None:
 def launcher_of(settings: CoordinatorSettings, url: str, config: Path | None) -> Launcher:
     """Starts containers that look for coordinators at ``url``, with this one's configuration and environment.
 
-    From the settings in its environment they get those about the machine; ``start`` has handed over those about jobs.
+    Of the settings in the coordinator's environment, they get those about the machine; those about jobs were handed
+    over by ``start``.
     """
     assert settings.logs is not None
     named = [] if config is None else ["--config", str(config.resolve())]
@@ -169,7 +170,7 @@ def launcher_of(settings: CoordinatorSettings, url: str, config: Path | None) ->
 
 
 def _tokens(settings: CoordinatorSettings) -> Tokens:
-    """The tokens that are set."""
+    """The configured tokens."""
     operate, read = _token("token", settings.token), _token("read_token", settings.read_token)
     if operate is not None and operate == read:
         raise ConfigError("the settings coordinator.token and coordinator.read_token are equal", "set another one")

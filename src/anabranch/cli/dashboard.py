@@ -43,7 +43,7 @@ def dashboard(
 
 def address(url: str, job: str | None = None, token: str | None = None) -> str:
     """The address of a page. The token is in the part that no browser sends and no server logs; the page removes it
-    from the address before it does anything else.
+    from the address first of all.
     """
     path = "/" if job is None else f"/jobs/{quote(job, safe='')}"
     fragment = path if token is None else f"/login?{urlencode({'token': token, 'next': path})}"
@@ -51,8 +51,8 @@ def address(url: str, job: str | None = None, token: str | None = None) -> str:
 
 
 def _redirect(token_path: Path, address: str) -> str:
-    """The URL of a file that redirects to an address, and that only this user can read: the browser's arguments are
-    visible to everybody.
+    """The URL of a file that redirects to an address and that only this user can read. (A browser's arguments are
+    visible to all users.)
     """
     path = token_file.sibling(token_path, ".token.html")
     own_files.make_folder(path.parent)
@@ -63,7 +63,7 @@ def _redirect(token_path: Path, address: str) -> str:
 
 
 def _url(settings: CoordinatorSettings, job: str | None) -> str:
-    """The configured coordinator, or else one that runs a job on this machine."""
+    """The configured coordinator, otherwise one that runs a job on this machine."""
     if job is not None:
         with connect.client(settings, job) as client:
             return client.url

@@ -1,4 +1,4 @@
-"""``anabranch demo``: the tour: a job that is changed, killed, frozen and drained while it runs."""
+"""``anabranch demo``: the tour of a job that is changed, killed, frozen and drained while it runs."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ bootstrap_servers = "{}"
 """
 
 _JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Djava.io.tmpdir={}"
-"""Its processes live for about a minute: using only the fast compiler halves their CPU time. They leave nothing in
-/tmp.
+"""The tour's processes live for about a minute, so using only the fast compiler halves their CPU time. They leave
+nothing in /tmp.
 """
 
 

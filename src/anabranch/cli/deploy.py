@@ -1,6 +1,5 @@
 """``anabranch deploy``: replaces the running version of a job by another one, which takes over its state and
-positions.
-"""
+positions."""
 
 from __future__ import annotations
 
@@ -61,7 +60,8 @@ def deploy(
 def _after_drain(
     client: Client, file: JobFile, settings: Settings, up_to: str, timeout: float, reset_state: bool
 ) -> None:
-    """Drain a job, and then start the new version, which is planned first, so that it is known to be possible.
+    """Drain a job, and then start the new version. The new version is planned first, so that it is known to be
+    possible.
 
     Raises:
         ConflictError: the job can't be drained now.
@@ -102,8 +102,8 @@ def wished(
     dry: bool = False,
     now: bool = False,
 ) -> DeployRequest:
-    """The request. ``dry``: only asks for the plan; otherwise new streams and tables are created, and the code is
-    handed over.
+    """The request. With ``dry`` it only asks for the plan; otherwise new streams and tables are created, and the code
+    is handed over.
     """
     if not dry:
         preparation.formats(prepared.file, settings, prepared.formats, register=True)
@@ -120,7 +120,7 @@ def _between(file: JobFile) -> dict[str, str]:
 
 
 def follow(client: Client, job: str, told: DeployResult, timeout: float | None, json: bool) -> None:
-    """Print what a deployment does, and wait for it (None: don't wait).
+    """Print what a deployment does, and wait for it; ``timeout`` None: don't wait.
 
     Raises:
         JobFailedError, OutOfTimeError: as for :func:`scale.wait`.
@@ -150,8 +150,8 @@ def _check(client: Client, job: str, told: DeployResult) -> None:
 
 
 def _check_between(wanted: dict[str, str], former: set[str]) -> None:
-    """Raises ConflictError if a new intermediate stream is one that the job had before: its records have been
-    processed.
+    """Raises ConflictError if a new intermediate stream is one that the job had before, because its old records have
+    already been processed.
     """
     for stream, name in wanted.items():
         if stream in former:

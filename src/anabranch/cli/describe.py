@@ -1,4 +1,4 @@
-"""``anabranch describe``: what a job consists of."""
+"""``anabranch describe``: the parts of a job."""
 
 from __future__ import annotations
 

@@ -55,7 +55,8 @@ def doctor(
 
 
 def _fix(settings: Settings) -> None:
-    """Fetch the jars that systems and formats would otherwise make Spark look for in a Maven repository."""
+    """Fetch the jars that Spark would otherwise look for in a Maven repository, for the systems and formats of the
+    settings."""
     wanted = [system.session_needs().jars for system in Systems(settings).all]
     wanted += [modules.jars(settings.formats, module) for module in modules.needed(settings)]
     for name in filter(None, wanted):
@@ -99,7 +100,8 @@ def _spark(_: Settings) -> str:
 
 
 def _internals(settings: Settings) -> Iterator[tuple[str, bool, str]]:
-    """Whether Spark has the private surfaces that are used: one line for all, and one for each that is missing."""
+    """Whether Spark has the private surfaces that anabranch uses: one line for all of them, and one for each that is
+    missing."""
     from anabranch.spark.session import session
 
     progress.say("starting Spark to look at it ...")
@@ -135,8 +137,8 @@ def _store(settings: Settings) -> str:
 
 
 def _of_systems(settings: Settings) -> dict[str, Callable[[Settings], str]]:
-    """Each system's own checks, and whether its Spark connector is available. For a system that nothing is bound to and
-    no setting exists for, only checks that need no connection.
+    """Each system's own checks, and whether its Spark connector is available. A system to which nothing is bound and
+    for which there are no settings gets only the checks that need no connection.
     """
     found: dict[str, Callable[[Settings], str]] = {}
     systems = Systems(settings)
@@ -155,7 +157,7 @@ def _checked(check: Callable[[], str], _: Settings) -> str:
 
 
 def _connector(system: System, wanted: bool, _: Settings) -> str:
-    """Where a system's Spark connector comes from. If a job would need Maven, checks that Maven has it."""
+    """Where a system's Spark connector comes from. If a job would need Maven for it, checks that Maven has it."""
     needs = system.session_needs()
     packages = needs.conf.get("spark.jars.packages", "")
     for each in packages.split(",") if packages and wanted else ():
@@ -182,7 +184,7 @@ def _module(module: str, settings: Settings) -> str:
 
 
 def _is_in_maven(package: str) -> bool | None:
-    """Whether a Maven repository has it; None: that can't be checked."""
+    """Whether a Maven repository has the package; None: that can't be checked."""
     maven = shutil.which("mvn")
     if maven is None:
         return None

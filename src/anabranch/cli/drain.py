@@ -1,6 +1,4 @@
-"""``anabranch drain``: lets a job finish everything that it has taken in, emit all windows, fire all timers,
-and end.
-"""
+"""``anabranch drain``: lets a job finish everything that it has read, emit all windows, fire all timers, and end."""
 
 from __future__ import annotations
 
@@ -57,7 +55,7 @@ def begun(client: Client, job: str, up_to: str) -> DrainAccepted:
 
 
 def wished(deployment: int, up_to: str, dry: bool = False) -> DrainNotification:
-    """The request. Raises UsageError if there is no such mode."""
+    """The request. Raises UsageError if the mode doesn't exist."""
     if up_to not in set(DrainMode):
         raise UsageError(f"--up-to can't be {up_to!r}", f"give {' or '.join(DrainMode)}")
     return DrainNotification(uuid=str(uuid.uuid4()), run_id=deployment, mode=DrainMode(up_to), dry=dry)
@@ -67,7 +65,7 @@ def wait(client: Client, settings: CoordinatorSettings, job: str, timeout: float
     """Wait until a job has drained, and show its progress.
 
     Raises:
-        JobFailedError: it has failed, or was stopped.
+        JobFailedError: the job has failed, or was stopped.
         ConflictError: the drain was cancelled.
         OutOfTimeError: it took longer than this many seconds; the message names what functions are working on.
     """
@@ -114,7 +112,8 @@ def _has_drained(job: str, status: JobStatus) -> bool:
 
 
 def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatus | None:
-    """A job's status, or the last one of the process that ran it and has ended; None while nobody can be asked."""
+    """A job's status, or the last known one if the process that ran it has ended; None while no process can be
+    asked."""
     try:
         return client.status(job)
     except AWAY:
@@ -126,7 +125,7 @@ def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatu
 
 
 def listed(told: DrainAccepted, status: JobStatus) -> list[str]:
-    """What a drain would do, one line each."""
+    """What a drain would do, one line for each step."""
     lanes = {each.lane.id: each for each in status.lanes}
     lines = []
     for number, (stage, names) in enumerate(told.stages.items(), 1):

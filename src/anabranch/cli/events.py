@@ -1,4 +1,4 @@
-"""``anabranch events``: what happened to a job."""
+"""``anabranch events``: the history of a job."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def expand(
 
 
 def wished(dry: bool = False, now: bool = False) -> ExpandRequest:
-    """What is asked for."""
+    """The request."""
     return ExpandRequest(request=uuid.uuid4().hex, dry=dry, now=now)
 
 

@@ -1,4 +1,5 @@
-"""``anabranch fence``: takes a container's seat away, so that nothing that it writes from now on becomes visible."""
+"""``anabranch fence``: takes a container's seat away, so that nothing that the container writes from now on becomes
+visible."""
 
 from __future__ import annotations
 

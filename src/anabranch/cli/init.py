@@ -1,4 +1,4 @@
-"""``anabranch init``: a new project: a small job, its settings and its test."""
+"""``anabranch init``: creates a new project, with a small job, its settings and its test."""
 
 from __future__ import annotations
 

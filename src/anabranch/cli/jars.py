@@ -18,7 +18,7 @@ app = typer.Typer(no_args_is_help=True, help="Fetch the jars that a job on Kafka
 
 @app.callback()
 def _jars() -> None:
-    """Without this callback, Typer would take an application with one verb for the verb itself."""
+    """Without this callback, Typer would treat an application with one verb as that verb."""
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""JSON lines in and out of a stream: text to records with their keys, and records to text."""
+"""Converts between JSON lines and the records of a stream with their keys."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _PATIENCE = 1.0
 
 
 def batches(descriptor: int) -> Iterator[list[bytes]]:
-    """Lines of a file or pipe, up to 50,000 at once; fewer when the writer pauses, so that no line waits."""
+    """Lines of a file or pipe, up to 50,000 at once. If the writer pauses, fewer are returned, so that no line has to
+    wait."""
     rest, lines, since = b"", list[bytes](), 0.0
     while chunk := os.read(descriptor, 1 << 20):
         since = since if lines else time.monotonic()
@@ -48,7 +49,7 @@ def batches(descriptor: int) -> Iterator[list[bytes]]:
 def records(
     lines: Sequence[bytes], first: int, key: str | None, at: datetime
 ) -> tuple[pa.RecordBatch, AnabranchError | None]:
-    """Lines as records with the time ``at``, up to the first bad one; and what is wrong with that one.
+    """Lines as records with the time ``at``, up to the first bad line; and the error for that line, if there is one.
 
     ``first``: the number of the first line, for the message. Empty lines are skipped. With ``key``, each line is an
     object, and that field becomes the message key, null if the field is null or missing.
@@ -78,7 +79,7 @@ def records(
 
 
 def key_bytes(value: Any) -> bytes | None:
-    """A JSON value as a message key: text as UTF-8, integers as 8 bytes big-endian, everything else as JSON arrays."""
+    """A JSON value as a message key: text as UTF-8, integers as 8 bytes big-endian, everything else as a JSON array."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -89,7 +90,7 @@ def key_bytes(value: Any) -> bytes | None:
 
 
 def values(batch: pa.RecordBatch, *, keys: bool) -> Iterator[bytes]:
-    """A line for each record: its value, after its key and a tab if ``keys``. Null is written ``null``."""
+    """A line for each record: its value, with its key and a tab before it if ``keys``. Null is written as ``null``."""
     shown: list[bytes | None] = batch.column("value").to_pylist()
     if not keys:
         yield from (b"null" if value is None else value for value in shown)

@@ -65,7 +65,7 @@ _ORDER = [
 class _Verbs(TyperGroup):
     """The verbs in this package. A verb is the function, or the Typer called ``app``, in the module of its name.
 
-    It is imported on demand: importing all verbs takes more than a second.
+    Verbs are imported on demand, because importing all of them takes more than a second.
     """
 
     def __init__(self, **given: Any) -> None:
@@ -83,7 +83,7 @@ class _Verbs(TyperGroup):
 
 
 def _imported(name: str) -> Any:
-    """The verb of this name; None: there is none."""
+    """The verb of this name; None if there is none."""
     path = f"{cli.__name__}.{name}"
     if path == __name__ or not name.isidentifier() or importlib.util.find_spec(path) is None:
         return None
@@ -105,7 +105,7 @@ def _imported(name: str) -> Any:
 
 
 def _literal(command: Any) -> Any:
-    """Show help texts literally: rich would take ``[coordinator]`` for markup, and drop it."""
+    """Show help texts literally: rich would treat ``[coordinator]`` as markup, and drop it."""
     for each in (command, *command.params):
         if getattr(each, "help", None):
             each.help = each.help.replace("[", "\\[")
@@ -134,13 +134,14 @@ def _anabranch(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version, and end.")
     ] = False,
 ) -> None:
-    """The options before a verb. Without it, Typer considers an application that has no verbs yet a mistake."""
+    """The options before a verb. Without this function, Typer would reject an application that has no verbs yet."""
 
 
 _INTERRUPTED = 130
 _FORMAT = "ANABRANCH_LOG_FORMAT"
 started_with: list[str] = []
-"""The interpreter's arguments, if this process is the command line's, and not somebody else's who has imported it."""
+"""The interpreter's arguments, if this process is the command line's own and not another program that has imported
+it."""
 
 
 def main() -> NoReturn:
@@ -181,7 +182,7 @@ def _chosen(variable: str, default: str, known: Collection[str]) -> str:
 
 def _end(code: int) -> NoReturn:
     """End the process as Python does: wait for its threads and pools, and run the registered exit functions. But don't
-    tear down everything that it has imported: with Spark, that takes as long as stopping Spark.
+    tear down imported modules: with Spark, that takes as long as stopping Spark.
     """
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()

@@ -15,4 +15,4 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Detach = Annotated[bool, typer.Option("--detach", help="Don't wait.")]
 Timeout = Annotated[float, typer.Option(help="Seconds to wait for it.")]
 Url = Annotated[str | None, typer.Option(help="Its URL; default: [coordinator] url.")]
-"""Of a coordinator."""
+"""The URL of a coordinator."""

@@ -1,4 +1,4 @@
-"""What verbs print for programs."""
+"""What verbs print for other programs."""
 
 from __future__ import annotations
 

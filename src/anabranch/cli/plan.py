@@ -1,4 +1,4 @@
-"""``anabranch plan``: what a job would consist of, or what a change would do to a running one."""
+"""``anabranch plan``: the parts of a job, or what a change would do to a running one."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _misused() -> UsageError:
 
 
 def _alone(change: str, running: str | None, asked: _PlanOptions) -> str:
-    """The job of a change that has no options of its own."""
+    """The name of the job, for a change that has no further options."""
     if running is None or asked.of_scale or asked.of_rewind:
         raise UsageError(f"plan {change} needs the name of a job, and nothing else", f"anabranch plan {change} JOB")
     return running

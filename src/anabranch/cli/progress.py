@@ -18,12 +18,13 @@ _WORTH_TELLING = 0.01
 
 
 def say(line: str) -> None:
-    """A line of progress."""
+    """Print a line of progress."""
     logs.say(line)
 
 
 def shared(store: str) -> None:
-    """Warn if other users can read the folder of a store that this user didn't create, or that an older version did."""
+    """Warn if other users can read the folder of a store. A new folder isn't readable; this one was created by the
+    user, or by an older version."""
     file = address.path_of(store)
     if file is not None and own_files.is_shared(file.parent):
         say(f"warning: other users can look into {file.parent}: chmod -R go= {file.parent}")
@@ -43,7 +44,8 @@ def kept(settings: Settings, kept: JobModel | None) -> None:
 
 
 def rejected(report: LaneReport) -> str:
-    """Records that could not be processed: dead letters, dropped records and groups of late rows, if there are any."""
+    """The number of records that could not be processed: dead letters, dropped records and groups of late rows, if
+    there are any."""
     late = sum(report.event_time.late.values())
     dropped = (("dropped", report.event_time.dropped), ("late groups", report.event_time.late_groups))
     counts = (("dead", report.progress.dead_letters), ("of them late", late), *dropped)
@@ -51,7 +53,7 @@ def rejected(report: LaneReport) -> str:
 
 
 def when(unix_ms: int | None) -> str:
-    """A watermark's time; empty for none."""
+    """A watermark as text; empty if there is none."""
     return "" if unix_ms is None else datetime.fromtimestamp(unix_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -83,7 +85,7 @@ def _troubles(lane: LaneStatus) -> list[str]:
 
 
 def idle(report: LaneReport) -> str:
-    """The number of idle inputs of a lane without a watermark, for a line; empty if there are none."""
+    """The number of idle inputs of a lane without a watermark, as part of a line; empty if there are none."""
     return f"none, {len(report.event_time.idle)} idle" if report.event_time.idle else ""
 
 
@@ -98,7 +100,7 @@ def event_time(report: LaneReport) -> str:
 
 
 def containers(status: JobStatus) -> list[tuple[ContainerStatus, str]]:
-    """The processes that have a seat, and those that lost one, each with a text about it."""
+    """The processes that have a seat, and those that have lost one, each with a description."""
     return [
         (
             one,
@@ -112,7 +114,7 @@ def containers(status: JobStatus) -> list[tuple[ContainerStatus, str]]:
 
 
 def staffing(status: JobStatus) -> list[str]:
-    """How many processes wait for a seat, and the state of the coordinator's launcher, one line each."""
+    """How many processes are waiting for a seat, and the state of the coordinator's launcher, one line each."""
     resting = [f"standing by: {status.standing_by}"] if status.standing_by else []
     return resting + ([] if status.launching is None else [_launching(status.job, status.launching)])
 
@@ -146,7 +148,7 @@ def _leased(container: ContainerStatus) -> str:
 
 
 def line(status: JobStatus) -> str:
-    """A job's lanes in one line."""
+    """The state of a job's lanes in one line."""
     parts = [
         f"{lane.lane.id} {lane.report.phase}, {_last(now.batch)}, rows {now.rows:,}, lag {lane.lag:,}"
         + ("" if now.batch_progress is None else f" (at {batch(now.batch_progress)})")
@@ -178,7 +180,7 @@ def batches(status: JobStatus) -> list[str]:
 
 
 def spent(seconds: Mapping[str, float]) -> str:
-    """Where the time of a batch goes, the largest part first; '' if unknown."""
+    """Where the time of a batch is spent, the largest part first; empty if that isn't known."""
     total = sum(seconds.values())
     shares = sorted(seconds.items(), key=lambda each: -each[1]) if total else []
     found = ", ".join(f"{phase} {each / total:.0%}" for phase, each in shares if each / total >= _WORTH_TELLING)
@@ -205,7 +207,7 @@ def draining(status: JobStatus) -> str:
 
 
 def waits(status: JobStatus) -> list[str]:
-    """What closing lanes wait for, one line per lane."""
+    """What closing lanes are waiting for, one line per lane."""
     its = ((each.lane.id, each.report) for each in status.lanes)
     return [
         f"lane {lane} waits to end: {its.attempt.waits}" for lane, its in its if its is not None and its.attempt.waits
@@ -213,7 +215,7 @@ def waits(status: JobStatus) -> list[str]:
 
 
 def stuck(status: JobStatus) -> list[str]:
-    """What functions have been working on for long, one line per lane."""
+    """What functions have been working on for a long time, one line per lane."""
     return [
         f"lane {each.lane.id}: {each.report.drain.stuck}"
         for each in status.lanes
@@ -222,7 +224,7 @@ def stuck(status: JobStatus) -> list[str]:
 
 
 def unserved(status: JobStatus) -> None:
-    """Say if nobody serves a job."""
+    """Say so if no process serves the job."""
     if not status.served:
         say("nothing is running: this is from the store")
 

@@ -1,5 +1,5 @@
-"""Replaces this process, with the same pid and arguments, by a new Python and a new Java whose lanes go on as after a
-crash.
+"""Replaces this process, with the same pid and arguments, by a new Python and a new Java process whose lanes continue
+as after a crash.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ __all__ = ["STOPS_WITHIN", "VARIABLE", "Replacer"]
 
 VARIABLE = "ANABRANCH_RESTARTS"
 STOPS_WITHIN = 60.0
-"""Seconds that a process may take to stop everything that it has started."""
+"""The seconds within which a process must stop everything that it has started."""
 _SEEN_WITHIN = 1.0
-"""Seconds until a Java process that no longer answers is seen to have ended."""
+"""The seconds within which the end of a Java process that no longer answers is noticed."""
 
 
 class Replacer:
-    """For a verb that runs lanes: what it knows about the processes that it has replaced.
+    """For a verb that runs lanes: replaces the process, and remembers earlier replacements.
 
-    It only replaces processes of the command line that have started Java themselves. A new process gets the arguments
-    and the environment that this one had at first.
+    It only replaces processes of the command line that have started Java themselves. The new process gets the original
+    arguments and environment of this one.
     """
 
     def __init__(self, may: bool = True) -> None:
-        """``may``: whether it may replace anything."""
+        """``may``: whether the process may be replaced at all."""
         self._may = may
         self.restarts = Restarts.of_text(os.environ.pop(VARIABLE, ""))
         self._environment = {**os.environ}
@@ -48,7 +48,8 @@ class Replacer:
             progress.say(f"this is new process {self.restarts.number} of {restarts.MOST}: {self.restarts.why}")
 
     def replace(self, why: str) -> None:
-        """Replace the process, which can't go on; returns if that was done often enough, or isn't possible."""
+        """Replace the process, which can't continue. Returns if it was replaced too often already, or can't be
+        replaced."""
         if not self.is_possible:
             return
         following = self.restarts.after("", self._batches(), why)
@@ -56,8 +57,8 @@ class Replacer:
             self.now(following)
 
     def take_java(self, kill: Callable[[], None], is_child: bool) -> None:
-        """Record that the Java process has started. ``kill`` ends it at once; ``is_child``: it is this
-        process's child.
+        """Record that the Java process has started. ``kill`` ends it at once; ``is_child``: whether it is a child of
+        this process.
         """
         self._kill_java = kill
         self.is_possible = self._may and bool(self._words) and is_child
@@ -66,10 +67,10 @@ class Replacer:
     def session(
         self, settings: Settings, home: str, printed: Path | None, cores: int, ended: threading.Event
     ) -> Iterator[Any]:
-        """A Spark session until the end of the block, started by :func:`anabranch.spark.session.start`. The process is
-        replaced if its Java process ends, or if the block can't go on and hasn't stopped within the time limit.
+        """A Spark session for the duration of the block, started by :func:`anabranch.spark.session.start`. The process
+        is replaced if its Java process ends, or if the block can't continue and hasn't stopped within the time limit.
 
-        ``ended`` is set once there is nothing left for a watchdog to look after.
+        ``ended`` is set once a watchdog has nothing left to watch.
         """
         from anabranch.container import error_text, watchdog
         from anabranch.spark.internals import java_process
@@ -93,11 +94,11 @@ class Replacer:
             ended.set()
 
     def take_lanes(self, batches: Callable[[], Mapping[str, int]]) -> None:
-        """Record that there are lanes; ``batches``: the last committed one of each."""
+        """Record that lanes are running. ``batches``: the last committed batch of each."""
         self._batches = batches
 
     def is_done(self, option: str) -> None:
-        """Record that an option has taken effect, so that a new process need not do it again."""
+        """Record that an option has taken effect, so that a new process doesn't repeat it."""
         self._words = [word for word in self._words if word != option]
 
     def within(self, seconds: float, following: Restarts) -> None:
@@ -107,7 +108,7 @@ class Replacer:
         timer.start()
 
     def in_order(self, following: Restarts) -> NoReturn:
-        """Replace the process, which has stopped everything that it had started."""
+        """Replace the process in good order, after it has stopped everything that it had started."""
         self.within(10.0, following)
         self._kill_java()
         atexit._run_exitfuncs()

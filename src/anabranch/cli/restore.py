@@ -1,4 +1,4 @@
-"""``anabranch restore``: a job from a backup, where there is none of it."""
+"""``anabranch restore``: restores a job from a backup to a place that has nothing of it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def restore(
 
 
 def place(uri: str) -> str:
-    """Where a backup is: a path without a scheme is one of this machine, whatever Hadoop's default file system."""
+    """The location of a backup. A path without a scheme is on this machine, whatever Hadoop's default file system
+    is."""
     local = local_folder(uri)
     return uri if local is None else f"file://{Path(local).expanduser().absolute()}"
 

@@ -1,4 +1,4 @@
-"""``anabranch rewind``: makes a running job read its streams again from given offsets."""
+"""``anabranch rewind``: makes a running job read its streams again, from given offsets."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def rewind(
 
 
 def wished(to: str, state: str | None, dry: bool = False) -> RewindRequest:
-    """The request. Raises UsageError if the file isn't one of positions, NotFoundError if there is none."""
+    """The request. Raises UsageError if the file doesn't contain positions, and NotFoundError if it doesn't exist."""
     if state is not None and state not in set(StateHandling):
         raise UsageError(f"--state can't be {state!r}", f"give {' or '.join(StateHandling)}")
     place = _positions(Path(to)) if to.endswith(_SUFFIX) else to

@@ -81,8 +81,8 @@ def execute(
     reset_state: bool = False,
     replacer: Replacer | None = None,
 ) -> JobStatus:
-    """Run a loaded job to its end, and return its last status. ``reset_state``: without state, after a drain.
-    ``replacer``: may replace this process (default: nothing may).
+    """Run a loaded job to its end, and return its last status. With ``reset_state``, a job that was drained begins
+    without state. ``replacer`` may replace this process; by default it isn't replaced.
 
     Raises:
         AnabranchError: the job failed, or can't be started.
@@ -144,8 +144,8 @@ def _planned(file: JobFile, settings: Settings, reset_state: bool) -> tuple[Plan
 def _checked(
     file: JobFile, settings: Settings, plan: Plan, coordinator: Coordinator, drained: bool
 ) -> tuple[bool, dict[str, Format]]:
-    """Whether the job's outputs have yet to be created, and the formats of its streams. Raises AnabranchError if an
-    output isn't what it should be.
+    """Whether the job's outputs must still be created, and the formats of its streams. Raises AnabranchError if an
+    output doesn't match the plan.
     """
     name = file.graph.job
     try:
@@ -160,7 +160,7 @@ def _checked(
 
 
 def _prepared(file: JobFile, settings: Settings, plan: Plan, formats: dict[str, Format], new: bool) -> Prepared:
-    """Everything that the job needs to start; creates its outputs if they are ``new``."""
+    """Everything that the job needs to start. If the job is ``new``, its outputs are created."""
     prepared = Prepared(file, settings, plan, preparation.resolved(file, formats), formats)
     for warning in plan.warnings:
         progress.say(f"warning: {warning}")
@@ -180,8 +180,8 @@ def _serve(
     printed: Path,
     trail: AuditTrail,
 ) -> JobStatus:
-    """``served`` is closed once Spark has been stopped, so that the coordinator answers until then. ``printed``: a
-    further file for traces of failures.
+    """Serve and run the job. ``served`` is closed once Spark has been stopped, so that the coordinator answers until
+    then. ``printed`` is a further file for traces of failures.
     """
     from anabranch.container.reconciler import Container
     from anabranch.container.restarts import ProcessBrokenError
@@ -224,7 +224,7 @@ def _serve(
 
 
 def _measured(coordinator: Coordinator, name: str) -> AbstractContextManager[None]:
-    """Exports the job's metrics, if that is asked for."""
+    """Exports the job's metrics, if the environment asks for it."""
 
     def collect() -> list[Metric]:
         return metrics.families([coordinator.status(name)], coordinator.membership.invalid_heartbeats)
@@ -240,7 +240,7 @@ def _trace(printed: Path, lane: str, error: BaseException) -> None:
 
 
 def _token(settings: Settings) -> str:
-    """The token with which others may ask this process for the job's status, or to stop it."""
+    """The token with which other processes may ask for the job's status, or stop it."""
     given = settings.coordinator.token
     if given is not None:
         return secrets.resolved("coordinator.token", given)

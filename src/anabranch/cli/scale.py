@@ -42,7 +42,7 @@ def scale(
 
 
 def followed(client: Client, job: str, change: ScaleResult | RewindResult, timeout: float | None) -> str:
-    """Print what a change does, and wait for it (None: don't wait). Returns the text to print afterwards.
+    """Print what a change does, and wait for it; ``timeout`` None: don't wait. Returns the text to print afterwards.
 
     Raises:
         JobFailedError, OutOfTimeError: as for :func:`wait`.
@@ -74,7 +74,7 @@ def wait(client: Client, job: str, timeout: float) -> None:
     """Wait until a job isn't changing any more, and show its progress.
 
     Raises:
-        JobFailedError: it isn't running then.
+        JobFailedError: the job isn't running after the change.
         OutOfTimeError: it took longer than this many seconds.
     """
     last, waits = "", haste.Waits()

@@ -1,4 +1,4 @@
-"""``anabranch show``: the parts of the dashboard's pages, one at a time."""
+"""``anabranch show``: each part of the dashboard's pages, as a table."""
 
 from __future__ import annotations
 

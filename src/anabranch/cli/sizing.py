@@ -1,4 +1,4 @@
-"""``anabranch sizing``: what determines a job's factor and number of containers."""
+"""``anabranch sizing``: the figures that determine a job's factor and number of containers."""
 
 from __future__ import annotations
 

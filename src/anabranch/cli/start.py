@@ -64,7 +64,7 @@ def _hand_over(client: Client, file: JobFile, settings: Settings, available_now:
 
 
 def prepare(client: Client, file: JobFile, settings: Settings, model: JobModel | None, drained: bool) -> Prepared:
-    """A job prepared for its start. ``drained``: it follows a drain."""
+    """Prepare a job for its start. ``drained``: whether it follows a drain."""
     name = file.graph.job
     progress.kept(settings, model if drained else None)
     plan = preparation.plan(file, settings, model, model if drained else None)
@@ -95,10 +95,10 @@ def hand_over(
 
 
 def program(client: Client, prepared: Prepared, settings: Settings, dry: bool = False) -> Program:
-    """What containers need to run a job; hands over its code, unless ``dry``.
+    """What containers need to run a job. Hands over its code, unless ``dry``.
 
     Args:
-        settings: those that the job gets, whatever it was planned with.
+        settings: the job's settings, which may differ from those with which it was planned.
     """
     from anabranch.spark.query import resolution
 
@@ -114,7 +114,7 @@ def program(client: Client, prepared: Prepared, settings: Settings, dry: bool = 
 
 
 def _code(client: Client, home: Path, in_image: bool) -> str:
-    """Hand over the job's code, unless containers have it already, and return its hash."""
+    """Hand over the job's code, unless it was handed over before, and return its hash."""
     if in_image:
         return artifact.fingerprint(home)
     code = artifact.pack(home)
@@ -123,7 +123,7 @@ def _code(client: Client, home: Path, in_image: bool) -> str:
 
 
 def _known_model(client: Client, job: str) -> tuple[JobModel | None, bool]:
-    """A job's present model, None if it was reset; and whether it was drained or reset."""
+    """A job's present model, None if it was reset; and whether the job was drained or reset."""
     try:
         state = client.status(job).state
         return None if state is DeploymentState.RESET else client.model(job), state.is_over

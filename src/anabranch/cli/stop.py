@@ -1,4 +1,4 @@
-"""``anabranch stop``: ends a job at a batch boundary, or at once; it later resumes exactly there."""
+"""``anabranch stop``: ends a job at a batch boundary, or at once. The job later continues exactly there."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def stop(
 
 
 def _status(where: CoordinatorSettings, job: str) -> JobStatus | None:
-    """None: the process that serves it is just ending."""
+    """The job's status; None: the process that serves it is ending."""
     try:
         return connect.status(where, job)
     except UnreachableError:
@@ -65,7 +65,7 @@ def _status(where: CoordinatorSettings, job: str) -> JobStatus | None:
 
 
 def _runs(status: JobStatus) -> bool:
-    """Whether any of it does."""
+    """Whether any part of the job is running."""
     if not status.served:
         return False
     ended = status.state in (DeploymentState.STOPPED, DeploymentState.FAILED, DeploymentState.DRAINED)

@@ -1,4 +1,4 @@
-"""``anabranch stream``: create, expand, list, fill and read streams of any system."""
+"""``anabranch stream``: creates, expands, lists, fills and reads the streams of any system."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ _Found = Iterator[tuple[int, Offsets, pa.RecordBatch]]
 
 
 def _records(system: System, name: str, partition: int | None, start: str, follow: bool) -> _Found:
-    """Up to the ends at the start, or forever."""
+    """Records from ``start`` up to the ends at the time of the call, or forever if ``follow``."""
     known = system.partitions(name)
     if partition is not None and not 0 <= partition < known:
         raise NotFoundError(f"{name} has no partition {partition}", f"its partitions are 0 to {known - 1}")
@@ -213,7 +213,7 @@ def _first(found: _Found, most: int | None) -> _Found:
 
 
 def _stopped(error: AnabranchError, written: int, line: int) -> AnabranchError:
-    """The error for a put that stopped before some line."""
+    """The error for a ``put`` that stopped before some line."""
     part: int = getattr(error, "published", 0)
     rest = f"then put the rest (tail -n +{line})"
     if part:

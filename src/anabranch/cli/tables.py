@@ -1,6 +1,4 @@
-"""What is drawn on a terminal: tables, and a job's progress. Importing rich takes as long as everything else that a
-verb does.
-"""
+"""Draws tables and a job's progress on a terminal. Importing rich takes as long as everything else that a verb does."""
 
 from __future__ import annotations
 
@@ -31,8 +29,8 @@ class Status(Protocol):
 
 
 def wide(record: bool = False) -> Console:
-    """For tables on stdout, which are cut to the width of a terminal; without a terminal they aren't cut. ``record``:
-    the output can be exported, and isn't cut.
+    """A console for tables on stdout, which are cut to the width of the terminal, if there is one. With ``record``, the
+    output can be exported and isn't cut.
     """
     console = Console()
     return console if console.is_terminal and not record else Console(width=_WIDE, record=record)
@@ -78,7 +76,7 @@ def lanes(status: JobStatus) -> Group:
 
 
 def watch(coordinator: Status, job: str, until: threading.Event, show: Show | None) -> None:
-    """Show a job's progress until told to end. ``show``: more to draw below the table."""
+    """Show a job's progress until ``until`` says that it has ended. ``show``: more to draw below the table."""
     console = Console(stderr=True)
     if not console.is_terminal:
         last, told = "", set[str]()

@@ -1,4 +1,4 @@
-"""What is read from which rack, as text and as pictures in a page."""
+"""Shows which racks read from which, as text and as pictures in a page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _STYLE = "body{font-family:sans-serif;margin:2em}figure{display:inline-block;mar
 
 
 def show(console: Console, before: Traffic | None, after: Traffic | None, why_not: str = "") -> None:
-    """Print how many partitions each rack reads from where, before and after; nothing if racks aren't known."""
+    """Print how many partitions each rack reads from each other rack, before and after; nothing if racks aren't
+    known."""
     if why_not:
         console.print(f"tasks are placed without racks: {why_not}")
     if after is None:
@@ -52,7 +53,7 @@ def page(title: str, text: str, before: Traffic | None, after: Traffic | None) -
 
 
 def write(path: Path, text: str) -> None:
-    """Raises UsageError if the file can't be written."""
+    """Write a file. Raises UsageError if that isn't possible."""
     try:
         path.write_text(text)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Waits for a coordinator that can't be reached yet, and for a job to reach a state."""
+"""Waits for a coordinator that can't be reached yet, or for a job to reach a state."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ T = TypeVar("T")
 
 
 def answered(ask: Callable[[], T], unless: Callable[[], bool] = lambda: False) -> T:
-    """A coordinator's answer, asked for again while it can't be reached, which is printed once. ``unless``: raises an
-    error if waiting has become pointless.
+    """A coordinator's answer. While the coordinator can't be reached, the call is repeated, and a message says so once.
+    ``unless`` raises an error if waiting has become pointless.
     """
     pause, said = _FIRST, False
     while True:
@@ -40,8 +40,8 @@ def answered(ask: Callable[[], T], unless: Callable[[], bool] = lambda: False) -
 
 
 def until(client: Client, job: str, states: Collection[str], timeout: float) -> JobStatus:
-    """A job's status once it is in one of the states; prints what it waits for. Raises OutOfTimeError if that takes too
-    long.
+    """A job's status once it is in one of the states. Prints what the job is waiting for. Raises OutOfTimeError if that
+    takes too long.
     """
     deadline, seen, told = time.monotonic() + timeout, "", ""
     state = ""

@@ -1,4 +1,4 @@
-"""Makes the session of a container quick while it stands by: :mod:`anabranch.cli.warming`, in a thread."""
+"""Warms up the session of a container while it stands by, by running :mod:`anabranch.cli.warming` in a thread."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _ENDS_WITHIN = 10.0
 
 
 class WarmUp:
-    """Warms a session in a thread, inside ``with``: behind it, it comes to its end. On a cluster it does nothing.
+    """A context manager that warms up a session in a thread; on exit, it waits for the thread. On a cluster it does
+    nothing.
 
-    ``is_done``: it has nothing left to do.
+    ``is_done``: whether there is nothing left to do.
     """
 
     def __init__(self, spark: Any) -> None:
@@ -36,7 +37,7 @@ class WarmUp:
         self._thread.start()
 
     def end(self) -> None:
-        """Wait until it has ended."""
+        """Wait until the warm-up has ended."""
         self._over.set()
         if self.begun:
             self._thread.join(_ENDS_WITHIN)

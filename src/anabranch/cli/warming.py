@@ -1,4 +1,4 @@
-"""Makes the session of a standing-by container fast: a small job runs in it and is discarded."""
+"""Warms up the session of a container that stands by: a small job runs in it and is discarded."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def warm(spark: Any, leaving: threading.Event) -> None:
     in a temporary folder; nothing of the session's actual job is involved.
 
     Args:
-        leaving: ends it after the batches that its lanes have begun.
+        leaving: when it is set, the job ends after the batches that its lanes have begun.
 
     Raises:
         JobFailedError: it failed.
@@ -65,10 +65,10 @@ def warm(spark: Any, leaving: threading.Event) -> None:
 
 
 class _Until:
-    """The coordinator as a container sees it. ``reached``: all lanes have run their batches; once ``leaving`` is set,
-    the first batch of each started lane is enough.
+    """The coordinator as a container sees it. ``reached`` is set when all lanes have run their batches; once
+    ``leaving`` is set, the first batch of each started lane is enough.
 
-    A query that is stopped earlier leaves processes behind that wait for Spark to accept them, and log errors.
+    A query that is stopped earlier would leave behind processes that wait for Spark to accept them, and log errors.
     """
 
     def __init__(self, coordinator: Coordinator, lanes: int, leaving: threading.Event) -> None:
@@ -97,7 +97,7 @@ def _file(folder: Path) -> JobFile:
 
 
 def _settings(folder: Path) -> Settings:
-    """Neither a file nor the environment affects them."""
+    """The settings of the warm-up job. Neither a file nor the environment affects them."""
     return Settings.model_validate(
         {
             "job": {

@@ -1,4 +1,4 @@
-"""``anabranch why``: what holds a job up."""
+"""``anabranch why``: what holds a job back."""
 
 from __future__ import annotations
 

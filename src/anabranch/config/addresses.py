@@ -1,6 +1,6 @@
 """Network addresses, ``HOST:PORT`` and ``http://HOST:PORT``. They are checked here because libraries accept any port.
 
-The resolver takes a port above 65535 modulo 65536, so a connection would go to a port that nobody named.
+A resolver takes a port above 65535 modulo 65536, so the connection would go to a port that nobody has named.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ __all__ = ["LAST_PORT", "LINKED", "check_link", "check_urls", "host_and_port"]
 
 LAST_PORT = 65_535
 LINKED = ("job", "container", "seat", "host", "pid", "rack")
-"""What a link may have in braces."""
+"""The names that a link may have in braces."""
 _IN_BRACES = re.compile(r"\{([^{}]*)\}")
 _PLACE = re.compile(r"(\[[^\]\s]+\]|[^:\[\]\s/@]+):(\d+)", re.ASCII)
 
 
 def host_and_port(text: str) -> tuple[str, int]:
-    """The host, without the brackets of an IPv6 address, and the port. Raises ValueError that says what is wrong."""
+    """The host, without the brackets of an IPv6 address, and the port. Raises ValueError, which says what is wrong."""
     found = _PLACE.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} isn't of the form HOST:PORT")
@@ -26,7 +26,7 @@ def host_and_port(text: str) -> tuple[str, int]:
 
 
 def check_urls(text: str) -> str:
-    """``text`` unchanged. Raises ValueError unless it is one coordinator URL, or several separated by commas."""
+    """``text`` unchanged. Raises ValueError unless it is one URL of a coordinator, or several separated by commas."""
     for each in text.split(","):
         url = each.strip()
         try:
@@ -43,7 +43,8 @@ def check_urls(text: str) -> str:
 
 
 def check_link(text: str) -> str:
-    """``text`` unchanged. Raises ValueError unless it is a web address in which only ``LINKED`` are in braces."""
+    """``text`` unchanged. Raises ValueError unless it is a web address with no names in braces other than
+    ``LINKED``."""
     rest = _IN_BRACES.sub("", text)
     unknown = next((name for name in _IN_BRACES.findall(text) if name not in LINKED), None)
     if unknown is not None:

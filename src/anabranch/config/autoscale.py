@@ -12,9 +12,9 @@ __all__ = ["AutoscaleSettings"]
 
 
 class AutoscaleSettings(Section):
-    """Lets the coordinator choose a job's factor, from ``min`` to ``max``, such that Python functions work on any
-    bucket for at most the share ``target_busy`` of the time, and no record waits longer than ``target_lag_seconds``, as
-    far as a factor can achieve that. After a change there is no other for ``cooldown``, unless records wait longer.
+    """Lets the coordinator choose a job's factor, from ``min`` to ``max``. Python functions then work on any bucket for
+    at most the share ``target_busy`` of the time, and no record waits longer than ``target_lag_seconds``, as far as a
+    factor can achieve that. After a change there is no other one for ``cooldown``, unless records wait too long.
     """
 
     min: int = 1

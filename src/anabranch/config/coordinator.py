@@ -24,7 +24,7 @@ class CoordinatorSettings(Section):
     """Where the coordinator listens, for verbs and containers; several URLs are separated by commas."""
 
     token: str | None = None
-    """The token that a request must carry; may be a reference. Without it the coordinator makes a token, in
+    """The token that a request must carry; may be a reference. If it isn't set, the coordinator creates a token, in
     ``token_file``.
     """
 
@@ -32,13 +32,13 @@ class CoordinatorSettings(Section):
     """The token that suffices for requests that only read; may be a reference."""
 
     token_file: Path | None = None
-    """Where a coordinator stores the token that it makes, readable by its own user only (default: the path of a store
-    in SQLite with ``.token`` appended, else ``.anabranch/coordinator.token``).
+    """Where a coordinator stores the token that it creates, readable only by its own user (default: the path of a store
+    in SQLite with ``.token`` appended, otherwise ``.anabranch/coordinator.token``).
     """
 
     hosts: list[str] = []
-    """Further host names by which requests may address the coordinator, besides its own address, loopback's names and
-    those in ``url``.
+    """Further host names by which requests may address the coordinator, besides its own address, the names of the
+    loopback interface, and those in ``url``.
     """
 
     links: dict[str, Annotated[str, AfterValidator(check_link)]] = {}
@@ -66,7 +66,7 @@ class CoordinatorSettings(Section):
     """The certificate that clients present, as a PEM file."""
 
     client_key: Path | None = None
-    """Its key."""
+    """The key of that certificate."""
 
     lease: Duration = "10 seconds"
     """How long after its last heartbeat a container's lease ends."""

@@ -15,7 +15,7 @@ __all__ = ["dumped"]
 _SECRET = re.compile(r"password|secret|token|credential", re.IGNORECASE)
 _SECRETS_OF_REGISTRY = {"basic.auth.user.info", "bearer.auth.client.secret", "bearer.auth.token", "ssl.key.password"}
 _LOGIN = re.compile(r"://[^/@]*:[^/@]+@")
-"""A URL with a password in it."""
+"""Matches a URL that contains a password."""
 
 
 def dumped(settings: Settings) -> dict[str, Any]:

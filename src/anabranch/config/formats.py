@@ -10,7 +10,7 @@ __all__ = ["FormatsSettings"]
 
 
 class FormatsSettings(Section):
-    """What values in binary formats need."""
+    """The settings for values in binary formats."""
 
     registry: str | None = None
     """The URL of a schema registry, for ``confluent``."""

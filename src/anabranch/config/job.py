@@ -26,10 +26,10 @@ class JobSettings(Section):
     factor: int = 1
 
     threads: int = Field(default=64, ge=1, le=1024)
-    """How many of its buckets a Spark task works on at once, if the factor is above 1."""
+    """How many buckets a Spark task works on at once if the factor is above 1."""
 
     lanes: int = Field(default=1, ge=1, le=64)
-    """How many queries a container divides the tasks of a stateless stage among."""
+    """Among how many queries a container divides the tasks of a stateless stage."""
 
     containers: int = Field(default=1, ge=1, le=1000)
 
@@ -51,7 +51,7 @@ class JobSettings(Section):
     """The most records of each input in a batch."""
 
     target_batch_seconds: float = Field(default=4.0, ge=0, le=3600, allow_inf_nan=False)
-    """A batch that would take longer than this gets fewer records. 0: batches may take any time."""
+    """The target for the duration of a batch: longer ones get fewer records. 0: batches may take any time."""
 
     state_partitions: int = Field(default=4, ge=1, le=1024)
 
@@ -67,7 +67,7 @@ class JobSettings(Section):
     """
 
     attempts: int = Field(default=3, ge=1, le=1000)
-    """How many times in a row a lane that fails is tried on one batch."""
+    """How many times in a row a failing lane tries one batch."""
 
     max_wait: str = "forever"
     """How long a lane waits for a disk, a broker or another system before it counts as failed. ``forever``: until the
@@ -78,8 +78,8 @@ class JobSettings(Section):
     """A lane that has records to read and makes no progress for this long counts as failed."""
 
     idle_after: str = "1 minute"
-    """An SSP that was read to its end and has received nothing for this long doesn't hold the watermark back until it
-    receives something. ``never``: it always holds it back.
+    """An SSP that was read to its end and has had no new records for this long doesn't hold the watermark back until it
+    has some. ``never``: it always holds the watermark back.
     """
 
     message_timeout: str | None = None
@@ -89,8 +89,8 @@ class JobSettings(Section):
     """How often the coordinator checks how many partitions the inputs have."""
 
     on_coordinator_loss: Literal["continue", "stop"] = "continue"
-    """What a container does that can't reach its coordinator. One with an output that can't be fenced stops before its
-    lease ends in either case."""
+    """What a container does if it can't reach its coordinator. A container with an output that can't be fenced stops
+    before its lease ends in either case."""
 
     @property
     def idle_seconds(self) -> float:

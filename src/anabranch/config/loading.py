@@ -1,4 +1,5 @@
-"""Reads the settings: ``anabranch.toml`` beside the job (else in the working folder), overridden by the environment."""
+"""Reads the settings: ``anabranch.toml`` beside the job (otherwise in the working folder), overridden by the
+environment."""
 
 from __future__ import annotations
 
@@ -25,12 +26,13 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
 
     Args:
         file: the configuration file itself; must exist.
-        beside: a job file; ``anabranch.toml`` in its folder is used, else the one in the working folder.
+        beside: a job file; ``anabranch.toml`` in its folder is used, otherwise the one in the working folder.
         over: sections of settings that take precedence over the file and the environment.
 
     Raises:
         NotFoundError: ``file`` doesn't exist.
-        ConfigError: not TOML, an unknown name (with the nearest known one) or a value that isn't allowed.
+        ConfigError: the file isn't TOML, or has an unknown name (the message has the nearest known one) or a value that
+            isn't allowed.
     """
     path = _find(file, beside)
     parsed: dict[str, Any] = {}

@@ -48,7 +48,7 @@ def _known_names(location: list[str]) -> Iterator[str]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that is most like an unknown one, or all of them, as the cure in an error."""
+    """The known name that is most similar to an unknown one, or all known names, as the cure in an error."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(names)}"

@@ -12,7 +12,7 @@ __all__ = ["OutputSettings"]
 
 
 class OutputSettings(Section):
-    """Binds what a job writes under a name to a table instead of a stream.
+    """Binds the name under which a job writes to a table instead of a stream.
 
     ``to``: ``parquet``, ``postgresql``, ``delta``, or your own class as ``module:Class``. All other settings belong to
     that kind: see :mod:`anabranch.tables`. A relative ``path`` is resolved like all other paths.
@@ -24,5 +24,5 @@ class OutputSettings(Section):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The settings of its kind."""
+        """The settings that belong to the kind of table."""
         return dict(self.model_extra or {})

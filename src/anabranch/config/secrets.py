@@ -19,8 +19,8 @@ def has_reference(text: str) -> bool:
 
 
 def hidden(text: str) -> tuple[str, dict[str, str]]:
-    """``text`` with a placeholder for each reference, for texts with a syntax of their own; and the reference of each
-    placeholder.
+    """``text`` with a placeholder for each reference, for texts that are parsed before references are resolved; and the
+    reference for each placeholder.
     """
     references: dict[str, str] = {}
 

@@ -13,7 +13,7 @@ from anabranch.config.section import Section
 __all__ = ["OF_FORMATS", "StreamSettings"]
 
 OF_FORMATS = {"schema_file": ("avro", "protobuf", "confluent"), "message": ("protobuf",), "subject": ("confluent",)}
-"""Settings of a stream that are only for some formats, with these formats."""
+"""The settings of a stream that only some formats have, with these formats."""
 
 
 class StreamSettings(Section):
@@ -40,7 +40,7 @@ class StreamSettings(Section):
     """The subject in the schema registry (default: the topic and ``-value``)."""
 
     delivery: Literal["exactly-once", "at-least-once"] = "exactly-once"
-    """What the output promises."""
+    """The delivery guarantee of the output."""
 
     task_header: bool = False
     """Whether records of the output name the task that wrote them."""

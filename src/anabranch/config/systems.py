@@ -46,7 +46,8 @@ class EmbeddedSettings(SystemSettings):
 
 
 class KafkaSettings(SystemSettings):
-    """How to reach a Kafka cluster, and the names that a job uses there; for administration, sources and outputs alike.
+    """How to reach a Kafka cluster, and the names that a job uses there. These settings apply to administration,
+    sources and outputs alike.
 
     Passwords may be references: ``${env:NAME}``, ``${file:PATH}``.
     """
@@ -120,12 +121,12 @@ class OtherSystemSettings(SystemSettings):
 
     @property
     def class_(self) -> str:
-        """``module:Class``."""
+        """The class, as ``module:Class``."""
         return str((self.model_extra or {})["class"])
 
     @property
     def options(self) -> dict[str, Any]:
-        """The settings of its class."""
+        """The settings of that class."""
         return {name: value for name, value in (self.model_extra or {}).items() if name != "class"}
 
 

@@ -14,7 +14,7 @@ __all__ = ["PlannedBatch", "ProgressSample", "Tracker"]
 
 _MOST_BUCKETS = 64
 _WINDOW = 10.0
-"""Seconds over which the speed is measured, or half of the batch's duration if that is more."""
+"""Seconds over which the speed is measured; half of the batch's duration, if that is longer."""
 _NO_TIME = 0.1
 _SURE_AFTER = 1.0
 """Seconds from the first finished record until the remaining time is predicted."""
@@ -27,10 +27,10 @@ Partition = tuple[int, int]
 class PlannedBatch:
     """A planned batch.
 
-    ``ranges``: the first offset that it reads and the one after the last; ``labels``: the operators whose functions its
-    rows pass through, with the sources of these rows; ``stateful``: after some of these operators, rows are brought
-    together by key, in ``state_tasks`` Spark tasks. ``slots``: the partition that a slot's rows come from, if there is
-    only one. ``name`` returns the text of a bucket, from source, partition and bucket.
+    ``ranges``: the first offset that the batch reads and the one after the last. ``labels``: the operators whose
+    functions its rows pass through, with the sources of these rows. ``stateful``: after some of these operators, rows
+    are brought together by key, in ``state_tasks`` Spark tasks. ``slots``: the partition from which a slot's rows come,
+    if there is only one. ``name`` returns the text form of a bucket, given source, partition and bucket.
     """
 
     number: int
@@ -55,7 +55,7 @@ class ProgressSample:
 
 
 class Tracker:
-    """Follows one batch. ``before``: the :attr:`ratios` of the previous batch."""
+    """Follows the progress of one batch. ``before``: the :attr:`ratios` of the previous batch."""
 
     def __init__(self, planned: PlannedBatch, since: float, before: Mapping[str, float] | None = None) -> None:
         self._planned = planned
@@ -82,8 +82,7 @@ class Tracker:
         step: str = COMPUTING,
         stepped: float | None = None,
     ) -> ProgressSample:
-        """The progress at ``now``, in seconds of the clock that also gave ``since`` and the times of the tasks'
-        reports.
+        """The progress at ``now``, in seconds on the same clock as ``since`` and the times of the tasks' reports.
 
         Args:
             step: what the driver is doing: "computing", "publishing" or "committing", since ``stepped``.
@@ -118,8 +117,8 @@ class Tracker:
         return ProgressSample(progress, worked)
 
     def _operators(self, heard: Sequence[TaskCounts]) -> dict[str, Operator]:
-        """Operators by label. For a task that is repeated, its newest attempt counts; for an operator that is computed
-        in several stages, the stage that has done most.
+        """Operators by label. If a task is repeated, its newest attempt counts; if an operator is computed in several
+        stages, the stage that has done most counts.
         """
         newest: dict[tuple[str, int, int], TaskCounts] = {}
         for each in heard:
@@ -144,7 +143,7 @@ class Tracker:
         return found
 
     def _is_late(self, label: str, tasks: Sequence[TaskCounts], later: bool) -> bool:
-        """Whether an operator gets its rows from another stage than the one that reads."""
+        """Whether an operator gets its rows from another stage than the one that reads them."""
         if not self._planned.stateful:
             return False
         if label == PUBLISHING:
@@ -154,7 +153,7 @@ class Tracker:
         return label != READING and (of_state or (later and not counts))
 
     def _part(self, operators: Mapping[str, Operator], now: float) -> float:
-        """What is done, of 1."""
+        """The finished share of the batch, from 0 to 1."""
         planned = self._planned
         early = self._least(operators, late=False)
         if not planned.stateful:
@@ -184,7 +183,7 @@ class Tracker:
         return min(parts, default=0.0)
 
     def _of(self, operator: Operator) -> float | None:
-        """The progress of an operator, from 0 to 1; None: nobody knows how many rows it will get."""
+        """The progress of an operator, from 0 to 1; None if it isn't known how many rows it will get."""
         planned = self._planned
         if operator.tasks and operator.label == READING:
             return min(1.0, operator.rows / planned.rows) if planned.rows else 1.0
@@ -199,8 +198,8 @@ class Tracker:
         return min(1.0, operator.rows / (ratio * planned.rows)) if ratio else None
 
     def _slowest(self, operator: Operator) -> float:
-        """The seconds left for the bucket with the most remaining work, at its own speed: others may finish
-        before it.
+        """The seconds left for the bucket with the most remaining work, at its own speed. (Others may finish before
+        it.)
         """
         longest = 0.0
         for task in operator.tasks:
@@ -214,9 +213,8 @@ class Tracker:
         return longest
 
     def _ratio(self, operator: Operator) -> float | None:
-        """The rows that reach an operator per planned record: as in the previous batch; otherwise the present ratio, if
-        the operator reports its rows and is under way. Tasks without rows end at once, and say nothing about the
-        others.
+        """The rows that reach an operator per planned record, as in the previous batch; otherwise the present ratio, if
+        the operator reports its rows and is working. Tasks without rows end at once, and say nothing about the others.
         """
         known = self._before.get(operator.label)
         under_way = any(not task.told.ended for task in operator.tasks)
@@ -224,7 +222,7 @@ class Tracker:
 
     def _behind(self, operator: Operator) -> float:
         """The seconds for the remaining rows that have been brought together by key, at the speed of the tasks that are
-        under way: others may have been far faster.
+        running. (Others may have been far faster.)
         """
         ratio = self._ratio(operator) if operator.late and operator.label != PUBLISHING else None
         if ratio is None or any(task.told.received for task in operator.tasks):
@@ -274,7 +272,7 @@ class Tracker:
 
     def _speed(self, part: float, now: float) -> tuple[float, bool]:
         """The progress per second, from 0 to 1, and whether it is measured over long enough. The time before the first
-        finished record isn't included: planning the batch and starting its tasks don't grow with its size.
+        finished record isn't included, because planning the batch and starting its tasks don't depend on its size.
         """
         if part > 0:
             self._speeds.append((now, part))
@@ -289,7 +287,7 @@ class Tracker:
         return part / max(now - self._since, _SURE_AFTER), now - begun >= _WINDOW
 
     def _buckets(self, operators: Mapping[str, Operator]) -> dict[str, int]:
-        """The buckets that have done least, of the function that has done least."""
+        """The buckets that have done least, in the function that has done least."""
         functions = [each for each in operators.values() if each.label not in (READING, PUBLISHING)]
         if not functions:
             return {}

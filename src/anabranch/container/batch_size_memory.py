@@ -1,6 +1,6 @@
-"""Remembers how many records a batch may have, next to the folders of a job's lanes, for whoever runs such a lane next.
+"""Remembers how many records a batch may have, next to the folders of a job's lanes, for the next process or lane.
 
-It only saves time: a file that is damaged, or can't be written, is treated as missing.
+This only saves time: a file that is damaged, or can't be written, is treated as missing.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ log = logs.get_logger()
 _FOLDER = "speeds"
 _EVERY = 5.0
 _OTHER = 1.5
-"""A new limit is worth writing if it differs by this factor."""
+"""A new limit is written only if it differs by this factor."""
 
 
 class Memory:
-    """What a lane leaves for the next one. Lanes that run at the same time write one after the other, and the last one
-    counts.
+    """Stores what a lane leaves for the next one. If several lanes run at the same time, each overwrites the file, and
+    the last one counts.
     """
 
     def __init__(self, lane_folders: LaneFolders, lane: Lane) -> None:
@@ -37,7 +37,7 @@ class Memory:
         self._noted = monotonic()
 
     def note(self, rows: int, *, ends: bool = False) -> None:
-        """Record that a batch of the lane may have this many records. ``ends``: this is the last call."""
+        """Record that a batch of the lane may have this many records. ``ends``: whether this is the last call."""
         low, high = sorted((rows, self._rows))
         if high < low * _OTHER or (not ends and monotonic() < self._noted + _EVERY):
             return
@@ -52,7 +52,7 @@ class Memory:
 
 
 def remembered(lane_folders: LaneFolders, lane: Lane, *, quick: bool) -> int:
-    """The size of a first batch, from what others have left; 0: nothing was left. ``quick``: see
+    """The size of a first batch, as stored by an earlier lane; 0 if nothing was stored. ``quick``: see
     :func:`speeds.first`.
     """
     try:

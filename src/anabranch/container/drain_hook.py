@@ -1,4 +1,4 @@
-"""Calls the job's own function for tasks that have drained, once all of their lanes in this container have."""
+"""Calls the job's ``on_drain`` function for tasks that have drained, once all of their lanes in this container have."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class DrainHook:
     """Thread-safe.
 
     Args:
-        functions: those of the job, by node.
-        lanes: those that this container has now.
+        functions: the functions of the job, by node.
+        lanes: returns the lanes that this container has now.
     """
 
     def __init__(self, functions: Mapping[int, Callable[..., Any]], lanes: Callable[[], Iterable[Lane]]) -> None:

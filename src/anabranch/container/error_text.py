@@ -1,5 +1,5 @@
-"""The error text that a user sees when a lane fails, and what may help: our own message if there is one, else the root
-cause.
+"""The error text that a user sees when a lane fails, and what may help: anabranch's own message if there is one,
+otherwise the root cause.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ class Remedy(enum.Enum):
     ATTEMPT = "another attempt"
     """The cause is known, and isn't the Java process: data, a function, another system, a disk."""
     WAIT = "time"
-    """The cause is outside the job (a disk, a broker, a database), and the lane continues once that is available again.
-    """
+    """The cause is outside the job (a disk, a broker, a database), and the lane continues once it is available
+    again."""
     PROCESS = "a new process"
     """The cause is unknown, or the Java process is at fault: all attempts in the same process may fail."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """``what``: the root cause in one line; ``reasons``: what lies behind it, or what noticed it; ``cure``: what to do;
-    ``awaits``: what the lane waits for, if time is the remedy.
+    """``what``: the root cause in one line; ``reasons``: what lies behind it, or where it was noticed; ``cure``: what
+    to do; ``awaits``: what the lane waits for, if waiting is the remedy.
     """
 
     what: str
@@ -61,13 +61,13 @@ class Failure:
 
     @property
     def told(self) -> str:
-        """The whole text, in the form in which our own errors are printed."""
+        """The whole text, in the form in which anabranch's own errors are printed."""
         return "\n  ".join(each for each in (self.what, *self.reasons, self.cure) if each)
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """Failures with a known remedy. ``of``: recognizes them by their causes, the deepest first. ``what``: the root
+    """A kind of failure with a known remedy. ``of`` recognizes it by its causes, the deepest first. ``what``: the root
     cause in our words, where Spark's are hard to read.
     """
 
@@ -94,10 +94,10 @@ _INFRASTRUCTURE = re.compile(
     r"^(?:STREAM_FAILED|INTERNAL_ERROR|TASK_WRITE_FAILED|FAILED_READ_FILE|FAILED_EXECUTE_UDF|PYTHON_|STDS_|"
     r"CANNOT_LOAD_|CANNOT_WRITE_|CANNOT_CREATE_|CONCURRENT_STREAM_LOG_UPDATE|UNABLE_TO_)"
 )
-"""Conditions with which Spark says where something failed but not what: the cause behind them is shown instead."""
+"""Conditions with which Spark says where something failed but not why: the cause behind them is shown instead."""
 
 _OF_SYSTEMS = _Kind(lambda _: False, "")
-"""Stands for what systems say about errors of their clients."""
+"""A placeholder for what systems say about errors of their clients."""
 
 _KINDS = (
     _Kind(
@@ -170,7 +170,7 @@ def _kinds() -> Iterator[_Kind]:
 
 
 def failure(error: BaseException, home: str = "") -> Failure:
-    """What failed. ``home``: the job's folder, whose lines are named."""
+    """The failure that an error means. ``home``: the job's folder, whose lines are named."""
     failed = _failure(error, home)
     if isinstance(error, DamagedError | FencedError | UsageError):
         return failed
@@ -182,7 +182,7 @@ def failure(error: BaseException, home: str = "") -> Failure:
 
 
 def _is_of_job(text: str, home: str) -> bool:
-    """Whether the job's own code has failed: then nobody knows whether what it calls will recover."""
+    """Whether the job's own code has failed: then it can't be known whether the services that it calls will recover."""
     return bool(home) and root_cause.parsed(text).frame_in(home) is not None
 
 
@@ -198,12 +198,12 @@ def _failure(error: BaseException, home: str) -> Failure:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether it is about one of anabranch's own errors."""
+    """Whether the text is about one of anabranch's own errors."""
     return _OURS.search(root_cause.said(error)) is not None
 
 
 def is_fenced(error: BaseException) -> bool:
-    """Whether it says that another process has the lane, reported here or by a Python worker."""
+    """Whether the error says that another process has the lane, reported here or by a Python worker."""
     return isinstance(error, FencedError) or f"anabranch.errors.{FencedError.__name__}" in root_cause.said(error)
 
 

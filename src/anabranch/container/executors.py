@@ -41,7 +41,7 @@ _PYTHON_SAID = re.compile(r"(?:Error from python worker:.*?(?=\w+Error: )|java\.
 
 @dataclass(frozen=True)
 class _Folder:
-    """A folder that this process and all executors must see. ``probe``: a file in it while they are asked."""
+    """A folder that this process and all executors must see. ``probe``: a file in it that exists during the check."""
 
     what: str
     probe: Path
@@ -104,7 +104,7 @@ def task_slots(spark: SparkSession) -> int:
 
 
 def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) -> None:
-    """Make every slot import what lanes run there, and look for the folders."""
+    """Make every slot import the packages that lanes need there, and look for the folders."""
     with ExitStack() as probing:
         shared = [probing.enter_context(_probed(*each)) for each in _shared(settings, graph)]
         look = partial(_look, [str(each.probe) for each in shared])
@@ -153,7 +153,7 @@ def _probed(what: str, folder: Path, cure: str) -> Iterator[_Folder]:
 
 
 def _look(probes: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """On an executor: a row for each file that it can't see."""
+    """Runs on an executor: a row for each file that the executor can't see."""
     import anabranch.spark.query.sink  # noqa: F401
 
     for _ in batches:

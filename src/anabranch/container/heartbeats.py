@@ -1,5 +1,5 @@
-"""How a container's reports reach its coordinator, and the coordinator's orders the container: in one process, or over
-HTTP.
+"""How a container's reports reach its coordinator, and the coordinator's orders reach the container: within one
+process, or over HTTP.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from anabranch.protocol.standby import StandbyReport
 __all__ = ["BackgroundHeartbeats", "Coordination", "DirectHeartbeats", "Heartbeats"]
 
 _SHORTEST = 0.75
-"""The shortest poll, as a share of the period. Polls vary, because containers that were delayed together would
-otherwise stay in step.
+"""The shortest poll, as a share of the period. The length of polls varies, because containers that were delayed
+together would otherwise stay in step.
 """
 
 _LIVE = 1.0
@@ -38,7 +38,7 @@ log = logs.get_logger()
 
 
 class Coordination(Protocol):
-    """What a container needs from the coordinator: the same in one process and over HTTP."""
+    """What a container needs from the coordinator. It is the same within one process and over HTTP."""
 
     def register(self, registration: Registration) -> RegistrationResponse: ...
 
@@ -53,10 +53,10 @@ class Listening(Coordination, Protocol):
 
 
 class Heartbeats(Protocol):
-    """What a container's loop calls in every turn."""
+    """The calls that a container's loop makes in every turn."""
 
     def listen(self, wake: Callable[[], object]) -> None:
-        """Call ``wake`` when there is an answer for :meth:`take`."""
+        """Call ``wake`` when there is an answer to be fetched with :meth:`take`."""
         ...
 
     def take(self, reports: Sequence[LaneReport], copies: Sequence[StandbyReport] = ()) -> HeartbeatResponse | None:
@@ -73,8 +73,8 @@ class Heartbeats(Protocol):
 
 
 class DirectHeartbeats:
-    """Every turn sends a heartbeat, and an error of the coordinator is the container's error. While the store is
-    unavailable, however, lanes go on with their last orders, and the store is retried every second.
+    """Sends a heartbeat in every turn; an error of the coordinator is the container's error. But while the store is
+    unavailable, lanes continue with their last orders, and the store is tried again every second.
 
     Args:
         say: called when the store becomes unavailable, and when it is available again.
@@ -129,13 +129,13 @@ class DirectHeartbeats:
 
 
 class BackgroundHeartbeats:
-    """Sends heartbeats from its own threads, inside ``with``: a long poll that waits for news, and a heartbeat at once
-    when a lane changes.
+    """Sends heartbeats from its own threads, inside ``with``: a long poll that waits for news, and an immediate
+    heartbeat when a lane changes.
 
-    Whatever goes wrong with a heartbeat, it counts as a missed one: the threads go on.
+    If anything goes wrong with a heartbeat, it counts as a missed one, and the threads continue.
 
     Args:
-        period: the longest time that a poll waits, and the time between two tries while the coordinator can't be
+        period: the longest time that a poll waits, and the time between two attempts while the coordinator can't be
             reached, in seconds.
         say: called when the coordinator can't be reached any more, and when it can be reached again.
     """
@@ -176,13 +176,13 @@ class BackgroundHeartbeats:
 
     @property
     def must_stop(self) -> str:
-        """As :attr:`SeatLease.must_stop`."""
+        """See :attr:`SeatLease.must_stop`."""
         with self._lock:
             return self._seat_lease.must_stop
 
     @property
     def lease_left(self) -> float:
-        """Seconds until the lease ends; below 0 once it has ended."""
+        """Seconds until the lease ends; negative once it has ended."""
         with self._lock:
             return self._seat_lease.lease_left
 
@@ -222,13 +222,13 @@ class BackgroundHeartbeats:
 
     @property
     def _is_over(self) -> bool:
-        """Whether heartbeats are answered at once, without news."""
+        """Whether the coordinator answers heartbeats at once, even without news."""
         with self._lock:
             answer = self._seat_lease.answer
             return bool(self._seat_lease.must_stop) or (answer is not None and answer.done)
 
     def _beat(self, wait: float) -> bool:
-        """Whether it was answered."""
+        """Send a heartbeat. Returns whether it was answered."""
         try:
             return self._asked(wait)
         except Exception:

@@ -1,4 +1,4 @@
-"""Which SSPs of a lane have been read to their ends, and have received nothing for long."""
+"""Which SSPs of a lane have been read to their ends, and have had no new records for long."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Idleness:
     """Follows the positions of a lane, and says which of its SSPs are idle.
 
     Args:
-        patience: seconds without a record after which an SSP is idle. They count from when it is first seen: what
-            arrived while nobody looked isn't known.
+        patience: seconds without a record after which an SSP is idle. They count from when the SSP is first seen,
+            because records that arrived before that aren't known.
     """
 
     def __init__(self, patience: float) -> None:
@@ -23,7 +23,7 @@ class Idleness:
         self._seen: dict[str, tuple[int, float]] = {}
 
     def carry(self, idle: Collection[str], positions: Positions, ends: Positions) -> dict[str, int]:
-        """Mark the SSPs as idle that were idle when the lane ended, unless they have new records. Returns them, each
+        """Mark SSPs as idle that were idle when the lane ended, unless they have new records. Returns these SSPs, each
         with its position.
         """
         still = {ssp: positions[ssp] for ssp in idle if ssp in positions and positions[ssp] >= ends.get(ssp, -1)}

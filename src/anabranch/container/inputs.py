@@ -1,4 +1,5 @@
-"""Whether a lane's inputs are still the streams that it has read so far, and still contain what it has yet to read."""
+"""Whether a lane's inputs are still the streams that it has read so far, and still contain the records that it has yet
+to read."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ log = logs.get_logger()
 
 
 class Inputs:
-    """The streams that a lane reads. ``starting``: its start offsets, for when it has no batch yet."""
+    """The streams that a lane reads. ``starting``: its start offsets, which apply as long as it has no batch."""
 
     def __init__(self, systems: Systems, lane: Lane, starting: Mapping[SSP, int]) -> None:
         self._systems = systems
@@ -37,7 +38,7 @@ class Inputs:
         return {ssp: told[ssp.system, ssp.stream].get(ssp.partition, -1) for ssp in self.ssps}
 
     def tell(self, positions: Mapping[SSP, int]) -> None:
-        """Commit positions to the group ``<job>.<stage>`` on their systems, for tools that show lag; nobody else reads
+        """Commit positions to the group ``<job>.<stage>`` on their systems, for tools that show lag; nothing else reads
         them.
         """
         told: dict[str, dict[str, dict[int, int]]] = {}
@@ -50,7 +51,7 @@ class Inputs:
                 log.debug("positions could not be committed", lane=self._lane.id, system=name, error=str(error))
 
     def warnings(self, own: Collection[str]) -> tuple[str, ...]:
-        """What is suspicious about the keys of streams that others write. ``own``: the job's own streams. For a
+        """Suspicious facts about the keys of streams that other programs write. ``own``: the job's own streams. For a
         broadcast input, each task has all keys.
         """
         found = []
@@ -68,14 +69,12 @@ class Inputs:
         return tuple(warning for warning in found if warning)
 
     def take(self, folder: Folder) -> None:
-        """Record in a lane's folder which streams it reads, if the lane is new, and check them, as
-        :meth:`check` does.
-        """
+        """If the lane is new, record in its folder which streams it reads. Then check them, like :meth:`check`."""
         folder.note_streams(self.ids())
         self.check(folder)
 
     def check(self, folder: Folder) -> None:
-        """Check the streams: a lane at its noted ends may end before its query has checked them.
+        """Check the streams. (A lane whose positions are at the noted ends may end before its query has checked them.)
 
         Raises:
             NotFoundError: a stream is gone.

@@ -1,4 +1,4 @@
-"""How much of its time a lane works, and how many records arrive. No clock, no threads, no Spark."""
+"""How much of the time a lane works, and how many records arrive. No clock, no threads, no Spark."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _WINDOW = 30.0
 _EVERY = 1.0
 
 Worked = Mapping[tuple[int, int], float]
-"""Seconds of functions, by bucket."""
+"""The seconds of functions, by bucket."""
 _NOTHING: Worked = {}
 
 
 @dataclass(frozen=True)
 class _Sample:
-    """A moment: how long batches took since the one before it, how many records had arrived, how long functions worked
-    on each bucket.
+    """A sample: how long batches took since the previous one, how many records had arrived by then, and how long
+    functions worked on each bucket.
     """
 
     at: float
@@ -35,7 +35,7 @@ class Load:
     """The load in the last half minute, from the reports of a lane's batches and of the running one.
 
     ``busy``: the share of the time that batches took, from 0 to 1. ``working``: the share for which Python functions
-    worked on the bucket that took them longest. ``arriving``: records that arrived, a second. ``span``: the seconds
+    worked on the bucket that took them longest. ``arriving``: records that arrived per second. ``span``: the seconds
     that these figures cover. ``usual``: the median duration of a batch in seconds.
     """
 
@@ -51,9 +51,8 @@ class Load:
         self._worked: Worked = {}
 
     def ran(self, report: LaneReport, now: float, worked: Worked = _NOTHING) -> None:
-        """Record that a batch ended at ``now`` (seconds of any clock). ``worked``: the seconds of functions, by
-        bucket.
-        """
+        """Record that a batch ended at ``now`` (seconds on any clock). ``worked``: the seconds of functions, by
+        bucket."""
         self._batches.append((now, report.load.seconds))
         while now - self._batches[0][0] > _WINDOW and len(self._batches) > 2:
             self._batches.popleft()
@@ -62,8 +61,8 @@ class Load:
         self._seconds, self._worked = 0.0, {}
 
     def runs(self, report: LaneReport, now: float, seconds: float, worked: Worked) -> bool:
-        """Note that at ``now`` a batch has run for this many seconds. Returns whether that is new information.
-        ``worked``: seconds by bucket, as far as functions have reported them.
+        """Record that at ``now`` a batch has been running for this many seconds. Returns whether that is new
+        information. ``worked``: seconds by bucket, as far as functions have reported them.
         """
         if not self._looks:
             self._looks.append(_Sample(now - seconds, 0.0, sum(report.progress.ends.values())))
@@ -76,8 +75,8 @@ class Load:
         return True
 
     def idled(self, report: LaneReport, now: float) -> bool:
-        """Record that at ``now`` no batch has ended. Returns whether that is new information: a lane that has nothing
-        to read is idle.
+        """Record that at ``now`` no batch has ended. Returns whether that is new information, because a lane that has
+        nothing to read is idle.
         """
         if not report.progress.ends or self._seconds:
             return False
@@ -88,7 +87,7 @@ class Load:
         return True
 
     def _more(self, worked: Worked) -> Worked:
-        """The work of functions since the batch was last looked at."""
+        """The work of functions since the last look at the batch."""
         return {bucket: max(0.0, seconds - self._worked.get(bucket, 0.0)) for bucket, seconds in worked.items()}
 
     def _add(self, report: LaneReport, now: float, seconds: float, worked: Worked) -> None:

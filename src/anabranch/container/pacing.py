@@ -1,4 +1,4 @@
-"""A batch that takes longer than a transaction may is planned again, with fewer rows."""
+"""Plans a batch again, with fewer rows, if it takes longer than a transaction may."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["is_too_long", "outlasts", "shrink"]
 
 _TOO_LONG = "anabranch.errors.TooLongError"
 _SURE = 0.1
-"""After this share of the time that it may take, a batch's own speed is known."""
+"""Once this share of the allowed time has passed, the batch's own speed is known."""
 _WRITTEN = (BatchPhase.PUBLISHING, BatchPhase.COMMITTING)
 
 
@@ -22,8 +22,8 @@ def is_too_long(error: BaseException) -> bool:
 
 
 def outlasts(progress: BatchProgress | None, allowed: float) -> bool:
-    """Whether a batch will foreseeably take longer than the ``allowed`` seconds, and hasn't yet finished the
-    work that takes that long.
+    """Whether a batch will probably take longer than the ``allowed`` seconds, and hasn't yet finished the slow part of
+    its work.
     """
     if progress is None or progress.left is None or progress.phase in _WRITTEN:
         return False
@@ -32,7 +32,8 @@ def outlasts(progress: BatchProgress | None, allowed: float) -> bool:
 
 def shrink(folder: Folder, starting: Mapping[str, Mapping[int, int]], most: int) -> int:
     """Plan the pending batch again with at most this many offsets. Returns how many it had, if it had more (otherwise
-    0). Only allowed while no output holds anything of it. ``starting``: where the lane's first batch begins.
+    0). This is allowed only while no output holds anything of the batch. ``starting``: where the lane's first batch
+    begins.
     """
     number = folder.planned()
     batch, entry = folder.batch(number), folder.entry(number)

@@ -1,4 +1,5 @@
-"""Whether a topic's producers assign keys to partitions as we do: state is kept by partition, so they must."""
+"""Whether a topic's producers assign keys to partitions as anabranch does. They must, because state is kept by
+partition."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ _SAMPLE = 20
 
 
 def bases(lane: Lane, stream: str, count: int) -> int:
-    """The partition count of a stream when its state was first written, given that it has ``count`` partitions now, as
-    far as a lane can tell: new partitions come to a lane one by one, each a fixed distance behind one that it had. If
-    none have come, the stream may have been expanded since the lane was planned, by as much as the lane's own
+    """The partition count that a stream had when its state was first written, as far as a lane can tell; it has
+    ``count`` partitions now. New partitions come to a lane one by one, each a fixed distance after one that the lane
+    had. If none have come, the stream may have been expanded since the lane was planned, by as much as the lane's own
     partitions allow.
     """
     its = {(ssp.partition, lane.base.get(str(ssp), ssp).partition) for ssp in lane.ssps if ssp.stream == stream}
@@ -26,11 +27,11 @@ def bases(lane: Lane, stream: str, count: int) -> int:
 
 
 def disagreeing(system: System, stream: str, partitions: Iterable[int], base: int) -> str:
-    """What is wrong with a sample of the newest keys in some partitions; '' if nothing is.
+    """The problem with a sample of the newest keys in some partitions; empty if there is none.
 
     Args:
-        base: keys belong together if their partitions are equal modulo this number: records may be older than the
-            present partitions.
+        base: keys belong together if their partitions are equal modulo this number, because records may be older than
+            the present partitions.
     """
     count = system.partitions(stream)
     starts, ends = system.starts(stream), system.ends(stream)

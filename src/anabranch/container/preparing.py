@@ -1,4 +1,4 @@
-"""What is done for a lane before it may start: while its predecessors are still running, nobody waits for it."""
+"""Prepares a lane before it may start. Its predecessors are still running then, so nothing has to wait."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _PATIENCE = 5.0
 
 
 class Preparations(Generic[T]):
-    """Takes the outputs of coming lanes, and analyzes their queries, each in a thread. A lane whose outputs couldn't be
-    taken will try again itself.
+    """Takes the outputs of coming lanes, and analyzes their queries, each in a thread. If a lane's outputs couldn't be
+    taken, the lane itself will try again.
 
-    ``take`` takes the outputs of one lane, which nobody has ever owned; then ``foresee`` returns its analyzed query.
+    ``take`` takes the outputs of one lane, which no process has owned yet; then ``foresee`` returns its analyzed query.
     ``done`` is called whenever a lane is prepared.
     """
 
@@ -39,7 +39,7 @@ class Preparations(Generic[T]):
         self._begun: dict[_Key, _Preparation[T]] = {}
 
     def begin(self, coming: Iterable[Lane]) -> None:
-        """Prepare the lanes that aren't being prepared. The results are kept as long as the container lives."""
+        """Prepare those lanes that aren't being prepared yet. The results are kept as long as the container lives."""
         for lane in coming:
             key = (lane.id, lane.epoch)
             if key not in self._begun:
@@ -54,7 +54,7 @@ class Preparations(Generic[T]):
         return any(each is not None and each.is_under_way for each in begun)
 
     def taken(self, lane: Lane) -> bool:
-        """Whether a lane's outputs have been taken, under its epoch; waits while they are being taken."""
+        """Whether a lane's outputs have been taken, under its epoch. Waits while they are being taken."""
         preparation = self._begun.get((lane.id, lane.epoch))
         if preparation is None:
             return False
@@ -62,7 +62,7 @@ class Preparations(Generic[T]):
         return preparation.taken
 
     def foreseen(self, lane: Lane) -> T | None:
-        """The analyzed query of a lane, under its epoch, if it is ready; doesn't wait."""
+        """The analyzed query of a lane, under its epoch, if it is ready. Doesn't wait."""
         preparation = self._begun.get((lane.id, lane.epoch))
         return None if preparation is None else preparation.foreseen
 

@@ -1,4 +1,4 @@
-"""Deletes records from intermediate streams that every lane that reads them has committed."""
+"""Deletes records from intermediate streams once all lanes that read them have committed them."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def behind(
 ) -> dict[str, dict[int, int]]:
     """Stream → partition → the offset before which all lanes have read and committed everything.
 
-    Left out are partitions for which a lane has no position yet, and partitions that others may have to read because
+    Partitions are left out if a lane has no position in them yet, or if other containers may have to read them because
     these lanes don't own all of their buckets.
 
     Args:
-        lanes: those of one container that read any of ``streams``.
-        readers: which streams the lanes of each stage and group read; some may have no lanes now.
+        lanes: the lanes of one container that read any of ``streams``.
+        readers: which streams the lanes of each stage and group read; some groups may have no lanes now.
     """
     found: dict[str, dict[int, int]] = {}
     silent: set[tuple[str, int]] = set()
@@ -57,7 +57,7 @@ def behind(
 
 
 def _whole(lanes: Iterable[Lane], readers: Readers) -> set[tuple[str, int]]:
-    """The partitions whose buckets all belong to these lanes, for each of the readers."""
+    """For each of the readers, the partitions whose buckets all belong to these lanes."""
     shares: dict[tuple[str, int], dict[Reader, Fraction]] = {}
     for lane in lanes:
         for ssp in lane.ssps:
@@ -82,9 +82,10 @@ def forget(system: System, before: dict[str, dict[int, int]]) -> None:
 
 
 class Purge:
-    """Every minute, deletes from the intermediate streams what had been read a minute before.
+    """Every minute, deletes from the intermediate streams the records that had been read a minute before.
 
-    A power cut may take the last batch from a lane's folder, which then reads its records once more.
+    The delay is for power cuts, which may take the last batch from a lane's folder; the lane then reads that batch's
+    records once more.
     """
 
     def __init__(self, graph: Graph, systems: Systems, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -96,11 +97,11 @@ class Purge:
         self._due: dict[str, dict[str, dict[int, int]]] = {}
 
     def note(self, lane: Lane) -> None:
-        """Remember what the lanes of a stage and group read."""
+        """Record what the lanes of a stage and group read."""
         self._readers[lane.stage, lane.group] = {ssp.stream for ssp in lane.ssps}
 
     def turn(self, lanes: Collection[tuple[Lane, LaneReport]]) -> None:
-        """Delete what all lanes of the container had read at the last turn, if the next one is due."""
+        """Delete the records that all lanes of the container had read in the previous turn, if the next turn is due."""
         if self._monotonic() < self._purged_at + _EVERY:
             return
         self._purged_at = self._monotonic()

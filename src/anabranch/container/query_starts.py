@@ -1,8 +1,8 @@
 """Limits how many queries start at the same time, because each starts a Python process for each of its sources.
 
-Spark gives such a process ten seconds to connect, and that can't be configured. Where the process does its imports
-itself (on a cluster, where nothing can be run from the folder for temporary files), many of them at once need more than
-that on a few cores.
+Spark gives such a process ten seconds to connect, and that can't be configured. If the process does its imports itself
+(on a cluster, where nothing can be run from the folder for temporary files), many of them at once need more than that
+on a few cores.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Protocol
 __all__ = ["Query", "Starts", "shared"]
 
 _PATIENCE = 12.0
-"""Seconds: by then a source has connected, or has failed."""
+"""In seconds: by then a source has connected, or has failed."""
 _LOOK_EVERY = 0.02
 _BEFORE = frozenset({"Initializing StreamExecution", "Initializing sources"})
 """Spark's status messages for a query whose sources haven't started."""
 
 
 class Query(Protocol):
-    """What is asked of a starting query."""
+    """The part of a starting query that is used here."""
 
     @property
     def isActive(self) -> bool: ...

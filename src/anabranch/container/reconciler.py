@@ -1,4 +1,5 @@
-"""The container's loop: send a heartbeat, learn what should run, start and stop lanes until nothing is left to do."""
+"""The container's loop: it sends heartbeats, and starts and stops lanes as the answers say, until nothing is left to
+do."""
 
 from __future__ import annotations
 
@@ -52,9 +53,10 @@ log = logs.get_logger()
 class Container:
     """One container of a job.
 
-    ``period``: the longest time between two heartbeats, in seconds. ``standbys``: the standbys that it keeps, with a
-    seat or without. ``replaced``: how often this process was replaced; None: it can't be. ``trace`` is called with the
-    errors with which lanes fail. ``purges``: it deletes what all lanes have read from the streams between stages.
+    ``period``: the longest time between two heartbeats, in seconds. ``standbys``: the standbys that the container
+    keeps, with or without a seat. ``replaced``: how many times this process was replaced; None: it can't be replaced.
+    ``trace`` is called with the errors with which lanes fail. ``purges``: whether the container deletes records that
+    all lanes have read from the streams between stages.
     """
 
     def __init__(
@@ -141,7 +143,7 @@ class Container:
 
     @property
     def reports(self) -> tuple[LaneReport, ...]:
-        """How the lanes are now."""
+        """The present reports of the lanes."""
         return tuple(keeper.report for keeper in self._keepers.values())
 
     def _reconcile(self, answer: HeartbeatResponse) -> None:
@@ -163,8 +165,8 @@ class Container:
         self.standbys.want(answer.copies)
 
     def _not_too_early(self, answer: HeartbeatResponse) -> Iterator[WantedLane]:
-        """The wanted lanes; closing lanes go on while their successors are prepared, so that output pauses only from
-        then on.
+        """The wanted lanes. Closing lanes keep running while their successors are prepared, so that output doesn't
+        pause before that.
         """
         self._closing = []
         for each in answer.wanted:
@@ -196,7 +198,7 @@ class Container:
         )
 
     def _restarts_for(self, lane: str, why: str = "") -> Restarts | None:
-        """What a process that replaces this one must know, if the lane may have one."""
+        """What a process that replaces this one must know, if the lane may have a new process."""
         return None if self._replaced is None else self._replaced.after(lane, self.batches, why)
 
     def _check_process(self) -> None:

@@ -17,7 +17,7 @@ from anabranch.errors import AnabranchError
 __all__ = ["MOST", "ProcessBrokenError", "Restarts", "Step", "step"]
 
 MOST = 2
-"""How many new processes may follow each other without progress of the lane that failed."""
+"""How many new processes may follow one another without progress of the failed lane."""
 
 
 class Step(enum.Enum):
@@ -39,8 +39,8 @@ def step(remedy: Remedy, *, attempts_left: bool, processes_left: bool) -> Step:
 
 @dataclass(frozen=True)
 class Restarts:
-    """How often in a row a process was replaced. ``batches``: the last committed batch of each lane when it was last
-    replaced (-1: none); ``why``: the reason.
+    """How many times in a row a process was replaced. ``batches``: the last committed batch of each lane at the last
+    replacement (-1: none); ``why``: the reason.
     """
 
     number: int = 0
@@ -48,11 +48,11 @@ class Restarts:
     why: str = ""
 
     def after(self, lane: str, batches: Mapping[str, int], why: str) -> Restarts | None:
-        """The next replacement, for a lane that fails now; None: there were enough of them without progress of this
+        """The next replacement, for a lane that fails now; None: there were too many already without progress of this
         lane.
 
         Args:
-            lane: empty if the Java process has ended: then progress of any lane counts.
+            lane: empty if the Java process has ended; then progress of any lane counts.
             batches: the last committed batch of each lane, now.
         """
         failed = [lane] if lane else [*batches]
@@ -65,7 +65,7 @@ class Restarts:
 
     @classmethod
     def of_text(cls, text: str) -> Restarts:
-        """The inverse; for an empty text, the value for a process that replaces none."""
+        """The inverse of the text form. An empty text gives the value for a process that replaces none."""
         return cls(**json.loads(text)) if text else cls()
 
 

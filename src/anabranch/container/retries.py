@@ -1,4 +1,4 @@
-"""How often a lane is retried, and when it counts as stalled. No clock, no threads, no Spark."""
+"""How many times a lane is retried, and when it counts as stalled. No clock, no threads, no Spark."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Retries:
         self._failures = 0
 
     def again(self, batch: int) -> float | None:
-        """In how many seconds to retry after a failure; None: not any more.
+        """The number of seconds after which to retry after a failure; None: don't retry any more.
 
         Args:
             batch: the last committed one, -1 for none.
@@ -32,7 +32,7 @@ class Retries:
         return None if failures >= self._most else float(min(_LONGEST, _FIRST * 2 ** (failures - 1)))
 
     def begin(self, batch: int) -> None:
-        """Record that it is retried, after a failure behind ``batch``."""
+        """Record that the lane is retried after a failure that followed ``batch``."""
         self._failures = self._counted(batch)
         self._batch = max(self._batch, batch)
 
@@ -54,7 +54,7 @@ class Standstill:
         self._since: dict[str, tuple[int, float]] = {}
 
     def begin(self) -> None:
-        """The lane starts again."""
+        """Note that the lane starts again."""
         self._since.clear()
 
     def seen(self, report: LaneReport, now: float) -> str:

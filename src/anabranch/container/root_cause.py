@@ -1,7 +1,7 @@
 """Finds the root cause of a failure in the text of an exception, in which Python and Java quote each other.
 
 Spark, py4j and Python put the text of an inner error into the message of the outer one: a Java error into a Python one,
-with its ``Caused by:``, and in that a Python worker's traceback. No Spark, no clock.
+with its ``Caused by:``, and into that a Python worker's traceback. No Spark, no clock.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _ITS_CAUSE = re.compile(rf"^{_JAVA}(?:: |$)")
 
 @dataclass(frozen=True)
 class Frame:
-    """A line of Python in an exception's traceback."""
+    """A line of Python code in an exception's traceback."""
 
     file: str
     line: int
@@ -70,7 +70,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Cause:
-    """One exception of a chain. ``kind``: its class as printed; ``frames``: those of its traceback, in Python."""
+    """One exception of a chain. ``kind``: its class as printed; ``frames``: the frames of its traceback, in Python."""
 
     kind: str
     message: str
@@ -78,7 +78,7 @@ class Cause:
 
     @property
     def name(self) -> str:
-        """The class without its package; Kafka's keep a prefix, because some have names like Java's own."""
+        """The class without its package. Kafka's classes keep a prefix, because some have names like Java's own."""
         short = re.split(r"[.$]", self.kind)[-1]
         return f"Kafka's {short}" if self.kind.startswith("org.apache.kafka.") else short
 
@@ -90,7 +90,7 @@ class Cause:
 
     @property
     def told(self) -> str:
-        """Its text: Spark's condition with its sentence, else the class with the message."""
+        """The exception's text: Spark's condition with its sentence, otherwise the class with the message."""
         found = _CONDITION.search(_OF_QUERY.sub("", self.message))
         if found is not None:
             return _STATE.sub("", f"[{found[1]}] {_first(found[2])}").split(" SQLSTATE")[0].strip()
@@ -109,8 +109,8 @@ class Cause:
 
 @dataclass(frozen=True)
 class RootCause:
-    """``causes``: from the outermost to the deepest, without wrappers; none if the text contains no exception.
-    ``loss``: how an executor was lost; ``times``: how often Spark tried the task.
+    """``causes``: from the outermost to the deepest, without wrappers; empty if the text contains no exception.
+    ``loss``: how an executor was lost. ``times``: how many times Spark tried the task.
     """
 
     causes: tuple[Cause, ...]
@@ -122,7 +122,7 @@ class RootCause:
         return self.causes[-1] if self.causes else None
 
     def frame_in(self, home: str) -> Frame | None:
-        """The innermost line in the job's folder that the failure passed through."""
+        """The innermost line in the job's folder through which the failure passed."""
         for cause in reversed(self.causes):
             for frame in reversed(cause.frames):
                 if home and frame.file.startswith(home.rstrip("/") + "/"):
@@ -171,7 +171,7 @@ def _behind(error: BaseException) -> BaseException | None:
 
 
 def said(error: BaseException) -> str:
-    """Its own message; empty if it can't produce one."""
+    """The exception's own message; empty if it can't produce one."""
     try:
         return str(error)
     except Exception:  # it may ask a Java process that has ended
@@ -192,7 +192,8 @@ def _printed(error: BaseException, outermost: bool) -> str:
 
 
 def _groups(lines: Sequence[str]) -> Iterator[list[Cause]]:
-    """Causes from the outermost to the deepest: Python prints the first one raised first, Java last."""
+    """Causes from the outermost to the deepest. (Python prints first the exception that was raised first, Java
+    last.)"""
     group: list[Cause] = []
     frames: list[Frame] | None = None
     chained = False

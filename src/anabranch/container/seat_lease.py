@@ -14,12 +14,12 @@ from anabranch.protocol.standby import StandbyReport
 __all__ = ["SeatLease", "SentHeartbeat"]
 
 _STOPPING = 1 / 3
-"""The share of a lease that is reserved for stopping, when nothing may be written after it."""
+"""The share of a lease that is reserved for stopping: nothing may be written after the lease."""
 
 
 @dataclass(frozen=True)
 class SentHeartbeat:
-    """A heartbeat that is under way. ``at``: when it was sent, by the container's clock."""
+    """A heartbeat that has no answer yet. ``at``: when it was sent, by the container's clock."""
 
     beat: Heartbeat
     at: float
@@ -30,7 +30,7 @@ class SeatLease:
 
     Args:
         clock: seconds on a clock that keeps running while the machine sleeps.
-        survives: whether the container goes on without its coordinator (``on_coordinator_loss = "continue"``, when
+        survives: whether the container continues without its coordinator (``on_coordinator_loss = "continue"``, when
             everything that it writes can be fenced); otherwise it stops before its lease ends.
     """
 
@@ -49,24 +49,24 @@ class SeatLease:
 
     @property
     def answer(self) -> HeartbeatResponse | None:
-        """The newest answer; None before the first."""
+        """The newest answer; None before the first one."""
         return self._answer
 
     @property
     def lease_left(self) -> float:
-        """Seconds until the lease ends, counted from when the last answered heartbeat was sent; below 0 once it has
+        """Seconds until the lease ends, counted from when the last answered heartbeat was sent; negative once it has
         ended.
         """
         return self._lease_until - self._clock()
 
     @property
     def orphaned(self) -> str:
-        """Why the coordinator can't be reached, once the lease has ended without it; else empty."""
+        """Why the coordinator can't be reached, once the lease has ended without an answer; otherwise empty."""
         return self._missed if self._missed and self.lease_left <= 0 else ""
 
     @property
     def must_stop(self) -> str:
-        """Why everything must end now, and stays so once it does; empty while it may go on."""
+        """Why everything must end now; empty while it may continue. Once it isn't empty, it stays so."""
         keep = self.me.lease * _STOPPING
         if not self._refused and not self._survives and self.lease_left <= keep:
             self._refused = (
@@ -78,7 +78,7 @@ class SeatLease:
     def beat(
         self, reports: Sequence[LaneReport], *, leaving: bool = False, copies: Sequence[StandbyReport] = ()
     ) -> SentHeartbeat:
-        """The next heartbeat. ``leaving``: it returns the seat."""
+        """The next heartbeat. ``leaving``: whether it returns the seat."""
         self._number += 1
         seen = -1 if self._answer is None else self._answer.revision
         beat = Heartbeat(
@@ -93,7 +93,8 @@ class SeatLease:
         return SentHeartbeat(beat, self._clock())
 
     def hear(self, sent: SentHeartbeat, answer: HeartbeatResponse) -> None:
-        """Process the answer to a heartbeat; if a later heartbeat was answered first, it only renews the lease."""
+        """Process the answer to a heartbeat. If a later heartbeat was answered first, the answer only renews the
+        lease."""
         if not answer.alive:
             self._refused = answer.reason or "the coordinator says so"
             return
@@ -104,5 +105,5 @@ class SeatLease:
             self._answer = self._answer if answer.same else answer
 
     def miss(self, why: str) -> None:
-        """Record a heartbeat that got no answer."""
+        """Record a heartbeat that received no answer."""
         self._missed = why

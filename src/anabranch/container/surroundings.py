@@ -1,5 +1,5 @@
-"""Which failures come from a lane's surroundings and will pass without intervention, and what the lane waits for then.
-Pure, except for the check how full disks are.
+"""Which failures come from a lane's surroundings and will pass without intervention, and what the lane then waits for.
+Pure, except for the check of how full disks are.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 __all__ = ["Surrounding", "awaited", "full_disks"]
 
 _FULL_BELOW = 0.005
-"""The share of a disk that is considered full when less is free: a file may not fit although a small one would."""
+"""A disk is considered full if a smaller share than this is free: a file may not fit although a smaller one would."""
 
 
 @dataclass(frozen=True)
 class Surrounding:
-    """``name``: what a lane waits for; ``cure``: what somebody may do about it."""
+    """``name``: what a lane waits for; ``cure``: what a user may do about it."""
 
     name: str
     cure: str
@@ -48,7 +48,7 @@ _KINDS = (
         r"KafkaError\{code=(?:_TRANSPORT|_ALL_BROKERS_DOWN|_TIMED_OUT|_RESOLVE|_MSG_TIMED_OUT|COORDINATOR_|"
         r"NOT_COORDINATOR|NOT_ENOUGH_REPLICAS|REQUEST_TIMED_OUT|LEADER_NOT_AVAILABLE|NOT_LEADER)",
         r"No resolvable bootstrap urls",
-        r"Kafka at \S+ (?:does not|doesn't|can't|did not|didn't)\b",
+        r"the Kafka cluster .+ didn't answer",
     ),
     _awaited(
         "the rights of its user in Kafka",
@@ -56,6 +56,7 @@ _KINDS = (
         "continues without intervention",
         r"kafka\.common\.errors\.\w*AuthorizationException",
         r"KafkaError\{code=\w*AUTHORIZATION_FAILED",
+        r"on the Kafka cluster .+ isn't allowed",
     ),
     _awaited(
         "credentials that Kafka accepts",
@@ -63,6 +64,17 @@ _KINDS = (
         "without intervention once the brokers accept them",
         r"kafka\.common\.errors\.(?:Sasl|Ssl)?AuthenticationException",
         r"KafkaError\{code=_AUTHENTICATION",
+        r"the Kafka cluster .+ refuses the login",
+        r"no secure connection to the Kafka cluster",
+    ),
+    _awaited(
+        "timestamps that Kafka accepts",
+        "see that this machine's clock is right, and whether records that are read have timestamps that the topic "
+        "refuses: ahead of the brokers' clock by more than its message.timestamp.after.max.ms (default: 1 hour), or "
+        "behind by more than message.timestamp.before.max.ms. The lane continues without intervention once the clock "
+        "is set, or the topic takes them",
+        r"kafka\.common\.errors\.InvalidTimestampException",
+        r"KafkaError\{code=INVALID_TIMESTAMP",
     ),
     _awaited(
         "a host name that is known",
@@ -93,7 +105,7 @@ def awaited(text: str) -> Surrounding | None:
 
 
 def full_disks(places: Iterable[str]) -> list[str]:
-    """Messages for those of these folders whose disks are full."""
+    """Messages about those of these folders whose disks are full."""
     notes: dict[tuple[int, int], str] = {}
     for place in places:
         try:

@@ -1,4 +1,4 @@
-"""Where the time of a running batch goes, according to the reports of its Spark tasks. No clock, no threads, no
+"""Where the time of a running batch is spent, according to the reports of its Spark tasks. No clock, no threads, no
 Spark.
 """
 
@@ -15,12 +15,13 @@ __all__ = ["COMMITTING", "COMPUTING", "FUNCTIONS", "STATE", "BatchTimes", "Opera
 COMPUTING, COMMITTING = "computing", "committing"
 FUNCTIONS, STATE = "functions", "state"
 _RECENT = 1.5
-"""Seconds. The batch is in the phase in which most of this recent time was spent."""
+"""In seconds. The batch is in the phase in which most of this recent time was spent."""
 
 
 @dataclass(frozen=True)
 class Operator:
-    """The work of the newest attempts of a stage's tasks for an operator. ``late``: it comes after the state."""
+    """The work that the newest attempts of a stage's tasks have done for an operator. ``late``: whether the operator
+    comes after the state."""
 
     label: str
     tasks: Sequence[TaskCounts]
@@ -50,7 +51,7 @@ class BatchTimes:
 
         The driver's times are known: ``stepped`` is when it reached its ``step``. The tasks' time is divided according
         to their reports; time that Java spends in a task counts as state once rows have been brought together by key,
-        and as reading before.
+        and as reading before that.
         """
         if step != COMPUTING:
             self._steps.setdefault(step, stepped)
@@ -77,7 +78,7 @@ class BatchTimes:
 
 
 def _weights(operators: Iterable[Operator], now: float) -> tuple[dict[str, float], float]:
-    """How the time of Spark tasks is divided, and the seconds during which any were running."""
+    """How the time of Spark tasks is divided, and the seconds during which any of them were running."""
     by_task: dict[tuple[int, int], list[tuple[Operator, TaskCounts]]] = defaultdict(list)
     for operator in operators:
         for task in operator.tasks:

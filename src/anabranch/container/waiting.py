@@ -8,14 +8,14 @@ from dataclasses import dataclass
 __all__ = ["Wait", "begun_or_continued", "pause"]
 
 _FIRST, _LONGEST = 1.0, 15.0
-"""Seconds. A recovery is noticed within the longest pause plus a fifth of it."""
+"""In seconds. A recovery is noticed within the longest pause plus a fifth of it."""
 _JITTER = 0.2
 _MOST_DOUBLINGS = 10
 
 
 @dataclass(frozen=True)
 class Wait:
-    """What a lane waits for, since when (in seconds of any clock), and how often it has failed since."""
+    """What a lane waits for, since when (in seconds on any clock), and how many times it has failed since."""
 
     awaited: str
     since: float
@@ -23,14 +23,14 @@ class Wait:
 
 
 def begun_or_continued(wait: Wait | None, awaited: str, now: float) -> Wait:
-    """The wait after another failure. What a lane waits for may have changed meanwhile: it hasn't made progress
-    since.
+    """The wait after another failure. What the lane waits for may have changed meanwhile, because it hasn't made
+    progress since.
     """
     return Wait(awaited, now) if wait is None else Wait(awaited, wait.since, wait.attempts + 1)
 
 
 def pause(wait: Wait, now: float, longest: float, chance: float) -> float | None:
-    """In how many seconds to retry; None: it has waited long enough, and the lane has failed.
+    """The number of seconds after which to retry; None: the lane has waited long enough, and has failed.
 
     Args:
         longest: the most seconds that a lane may wait.

@@ -1,4 +1,4 @@
-"""Ends a process that must stop but doesn't, or that can't go on."""
+"""Ends a process that must stop but doesn't, or that can't continue."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ def watch(
     patience: Callable[[], float],
     code: int = FencedError.exit_code,
 ) -> None:
-    """Check until ``ended`` whether the process must stop; if it then doesn't end in time, log its threads and end it.
+    """Check until ``ended`` whether the process must stop. If it must and doesn't end in time, log its threads and end
+    it.
 
     Args:
-        must_stop: why; empty while it may go on.
-        patience: how many seconds stopping may take, evaluated when it must stop.
-        code: the exit code of a process that is ended.
+        must_stop: why it must stop; empty while it may continue.
+        patience: how many seconds stopping may take; evaluated when the process must stop.
+        code: the exit code if the process has to be ended.
     """
 
     def look() -> None:
@@ -56,11 +57,11 @@ def watch(
 JAVA_IS_GONE = "the Java process of Spark has ended"
 
 Replace = Callable[[str], None]
-"""Replaces this process, for the given reason; returns if that isn't allowed."""
+"""Replaces this process, for the given reason. Returns if that isn't allowed."""
 
 
 def watch_java(is_gone: Callable[[], bool], ended: threading.Event, replace: Replace) -> None:
-    """Check until ``ended`` whether the Java process has ended before this one: then nothing can run any more."""
+    """Check until ``ended`` whether the Java process has ended before this one; if so, nothing can run any more."""
 
     def look() -> None:
         while not ended.wait(_EVERY):

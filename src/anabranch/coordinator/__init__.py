@@ -1,1 +1,2 @@
-"""The JobCoordinator: what each job should run, kept in a store. It contains no Spark and no user code."""
+"""The coordinator: it decides what each job should run, and keeps that in a store. It contains no Spark and no user
+code."""

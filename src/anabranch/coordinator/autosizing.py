@@ -24,39 +24,39 @@ from anabranch.protocol.status import JobStatus, LaneStatus
 __all__ = ["Assessment", "Findings", "Verdict", "decide", "limits_of", "looked", "threads_of"]
 
 _SURE, _SURE_OF_WORK = 2.0, 10.0
-"""For this many seconds each look must find the factor too small: where records wait, and where functions work too much
-but no record waits.
+"""For this many seconds, every look must find the factor too small before it is raised: if records wait, and if
+functions work too much but no record waits.
 """
 _LOOKS = 3
 _SPAN, _SPAN_OF_WORK = 20.0, 10.0
-"""Figures from fewer seconds than this never lower the factor, and raise it only where records wait."""
+"""Figures from fewer seconds than this never lower the factor, and raise it only if records wait."""
 _SPACING = 10.0
 _PAUSES = 3
-"""After a change there is no other for this many seconds, or pauses, even if records wait, so that the effect of the
-first can be seen.
+"""After a change there is no other one for this many seconds, or this many times its pause, even if records wait, so
+that the effect of the first one can be seen.
 """
 _MOST = 4
-"""A single step lowers the factor at most by this divisor."""
+"""A single step divides the factor by at most this number."""
 _STALE = 5.0
 """Figures older than this many seconds are out of date while records wait."""
 _AFTER_UNDONE = 10
-"""After a change that was undone, there is no other for this many cooldowns."""
+"""After a change that was undone, there is no other one for this many cooldowns."""
 _REMEMBERED = 10
 """Experience with a factor counts for this many cooldowns."""
 _REGRETS = 3
 _SHUNNED = 30
 _MUCH_LESS = 0.6
-"""A rise within this many cooldowns after a fall shows that the fall went too far. It isn't repeated for this many
-cooldowns, unless less than this share arrives of what arrived then.
+"""If the factor has to rise within this many cooldowns after it was lowered, it was lowered too far. That step isn't
+repeated for this many cooldowns, unless less than this share of the former rate arrives.
 """
 _WORKS = 0.1
-"""Where functions work for less of the time than this on their busiest bucket, their speed is no evidence."""
+"""If functions work for a smaller share of the time than this on their busiest bucket, their speed is no evidence."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """``factor``: the factor that the job should have from now on; None: the one that it has. ``why``: the reason in
-    words, with the figures. ``advice``: what would help where no factor does.
+    """``factor``: the factor that the job should have from now on; None: the present one. ``why``: the reason in words,
+    with the figures. ``advice``: what would help if no factor does.
     """
 
     factor: int | None
@@ -66,7 +66,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Assessment:
-    """The result of looking at a job. ``unknown``: why nothing can be concluded; otherwise ``needs`` and ``loads`` have
+    """The result of looking at a job. ``unknown``: why nothing can be concluded. Otherwise ``needs`` and ``loads`` have
     one item for each lane, in the same order, and ``span`` is the least number of seconds that the figures cover.
     ``pause``: the seconds that a change takes.
     """
@@ -84,14 +84,19 @@ class Assessment:
         return max(self.needs, key=lambda each: (each.factor, not each.enough, each.urgent, each.now))
 
     @property
+    def neediest(self) -> LaneLoad:
+        """The load of that lane."""
+        return self.loads[self.needs.index(self.most)]
+
+    @property
     def advice(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(text for each in self.needs for text in each.advice))
 
 
 @dataclass(frozen=True)
 class _RejectedFactor:
-    """A factor that the job had to leave soon after it was lowered to it ``at`` some time, with this many records
-    ``arriving``.
+    """A factor that the job had to leave again soon after it was lowered to it. ``at``: when that was; ``arriving``:
+    how many records per second arrived.
     """
 
     factor: int
@@ -101,13 +106,13 @@ class _RejectedFactor:
 
 @dataclass(frozen=True)
 class Findings:
-    """The results of all looks at a job so far; times are by any clock.
+    """The results of all looks at a job so far. Times are on any clock.
 
     ``generation``: the present one; ``changed``: when it was first seen, if it followed another one. ``rising``: since
-    when all looks, ``looks`` of them, found the factor too small; ``falling``: since when they found it too large, and
-    ``falls_to`` the largest factor that they suggested. ``advising``: since when something other than a factor would
-    help. ``fell``: when the factor last fell; ``arriving``: records a second of all lanes at the last look;
-    ``too_small``: what a fall has shown. ``seen``: experience with other factors, by stage and group.
+    when all looks (``looks`` of them) have found the factor too small. ``falling``: since when they have found it too
+    large, and ``falls_to``: the largest factor that they suggested. ``advising``: since when something other than a
+    factor would help. ``fell``: when the factor last fell. ``arriving``: records per second of all lanes at the last
+    look. ``too_small``: what the last fall has shown. ``seen``: experience with other factors, by stage and group.
     """
 
     of: tuple[int, int] = (0, 0)
@@ -127,8 +132,8 @@ class Findings:
 
 
 def limits_of(settings: Mapping[str, Any]) -> AutoscaleSettings | None:
-    """The autoscaling limits in a job's settings (in the form in which they are handed over); None: the coordinator
-    doesn't scale it.
+    """The limits for autoscaling in a job's settings (in the form in which they are handed over); None: the coordinator
+    doesn't scale the job.
     """
     given = settings.get("job", {}).get("autoscale")
     return None if given is None else AutoscaleSettings(**given)
@@ -148,11 +153,11 @@ def _aim(limits: AutoscaleSettings, factor: int, pause: float, too_small: int) -
 def looked(
     limits: AutoscaleSettings, status: JobStatus, threads: int, pause: float, before: Findings, now: float
 ) -> tuple[Assessment, Findings]:
-    """Look at a job, several times a second.
+    """Look at a job. Called several times a second.
 
     Args:
         pause: the seconds that a change would take.
-        now: by the same clock as ``before``.
+        now: the present time, on the same clock as ``before``.
     """
     after = _listened(before, status, _cooldown(limits), now)
     unknown = _unknown(status, after, now)
@@ -210,8 +215,9 @@ def decide(
 ) -> Verdict:
     """The factor that a job should have.
 
-    It rises at once where records would wait too long, whenever the last change was, provided that the effect of that
-    change has been seen. If functions merely work too much, and before a fall, it waits for the cooldown.
+    The factor is raised at once if records would otherwise wait too long, whenever the last change was, provided that
+    the effect of that change has been seen. If functions merely work too much, or before the factor is lowered, the
+    autosizer waits for the cooldown.
 
     Args:
         since: the seconds since the last change of the job, by anyone, or since its start.
@@ -257,7 +263,7 @@ def _since(before: float | None, is_so: bool, now: float) -> float | None:
 
 
 def _held(limits: AutoscaleSettings, status: JobStatus, since: float, undone: bool) -> str:
-    """Why a job is left as it is, whatever it needs; '' if it may be changed."""
+    """Why a job is left as it is, whatever it needs; empty if it may be changed."""
     if not limits.min <= status.factor <= limits.max:
         return f"factor {status.factor} isn't from {limits.min} to {limits.max}: a job that was scaled so is left so"
     patience = _cooldown(limits) * _AFTER_UNDONE
@@ -267,7 +273,7 @@ def _held(limits: AutoscaleSettings, status: JobStatus, since: float, undone: bo
 
 
 def _unknown(status: JobStatus, heard: Findings, now: float) -> str:
-    """Why nothing can be concluded about a job; '' if something can."""
+    """Why nothing can be concluded about a job; empty if something can be."""
     if status.state != DeploymentState.RUNNING:
         return f"the job is {status.state}"
     alive = {container.seat for container in status.containers if container.alive}
@@ -282,7 +288,7 @@ def _unknown(status: JobStatus, heard: Findings, now: float) -> str:
 
 
 def _unclear(lane: LaneStatus, report: LaneReport, heard: ReportHistory, now: float) -> str:
-    """Why a lane's figures are inconclusive; '' if they aren't."""
+    """Why a lane's figures are inconclusive; empty if they aren't."""
     progress = report.progress.batch_progress
     if not report.load.span and progress is None:
         return "there are no figures yet"
@@ -301,7 +307,7 @@ def _unclear(lane: LaneStatus, report: LaneReport, heard: ReportHistory, now: fl
 
 def _quiet(status: JobStatus, heard: Findings, now: float) -> str:
     """The lane whose reports have been the same for so long that it may be frozen, although none of its records wait;
-    '' if there is none. An idle lane's reports never change.
+    empty if there is none. An idle lane's reports never change.
     """
     for lane in status.lanes:
         its = heard.heard[lane.lane.id]
@@ -335,7 +341,7 @@ def _listened(before: Findings, status: JobStatus, cooldown: float, now: float) 
 
 
 def _key(lane: Lane) -> tuple[str, str]:
-    """What a lane has in common with lanes of the next generation that do the same work."""
+    """What a lane has in common with the lanes of the next generation that do the same work."""
     return lane.stage, lane.group
 
 

@@ -1,6 +1,6 @@
 """The changes of a job, reconstructed from its events: predictions and measurements. Pure.
 
-Events of older stores are understood, too, whichever coordinator was leading at the time.
+Events of older stores are also understood, whichever coordinator was leading at the time.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def records(events: Iterable[Event], deployment: int = 0) -> list[ChangeRecord]:
 
 
 def _supersede(found: list[ChangeRecord], event: Event) -> None:
-    """A change that is still under way when another one begins was undone by it."""
+    """If another change begins while one is under way, mark the first as undone by it."""
     if found and found[-1].outcome == "open":
         reason = event.why.removeprefix("cancelled: ")
         found[-1] = msgspec.structs.replace(found[-1], outcome="undone", ended=event.at, reason=reason)

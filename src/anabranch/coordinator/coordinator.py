@@ -1,5 +1,5 @@
-"""The coordinator: it decides what each job should run, and tells the job's containers. Durable steps are stored
-first.
+"""The coordinator: it decides what each job should run, and passes that on to the job's containers. Durable steps are
+stored first.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ class Coordinator(Operations):
     No other process may serve the same job on the same store: see :class:`anabranch.coordinator.endpoint.RunLock`.
 
     Args:
-        clock: seconds, for leases.
+        clock: a clock in seconds, for leases.
         lease: how long a process counts as alive after a heartbeat, in seconds.
-        now: seconds since 1970, for stored times.
+        now: returns the seconds since 1970, for stored times.
         grace: a process that is silent for this many seconds beyond its lease loses its seat: its lanes are fenced (see
-            :meth:`fences`), then others get them. None: it keeps its seat until another process takes it.
+            :meth:`fences`), then other processes get them. None: it keeps its seat until another process takes it.
         first: the first revision of a job each time it is taken over, chosen so that it can't be confused with another
             coordinator's.
-        systems: those of the only job, which runs in this process; None: those that jobs' settings name.
+        systems: the systems of the only job, which runs in this process; None: those that jobs' settings name.
         counting: looks up how many partitions streams have; see :func:`input_monitor.counted`.
         locating: looks up which racks they are in; see :func:`input_monitor.located`.
         retain: how much history the store keeps.
@@ -111,7 +111,8 @@ class Coordinator(Operations):
     # Who serves which job
 
     def adopt(self, job: str) -> bool:
-        """Serve a job that another coordinator served, as that one left it; its processes have one lease to report in.
+        """Serve a job that another coordinator served, in the state in which that one left it. Its processes have the
+        length of one lease to report in.
 
         Returns whether there is anything to serve: a job that runs, or should run, in separate processes.
         """
@@ -119,7 +120,8 @@ class Coordinator(Operations):
             return self.registry.adopt(job)
 
     def release(self, job: str) -> bool:
-        """Stop serving a job that has ended and in which nobody has a seat. Returns whether it isn't served."""
+        """Stop serving a job that has ended and in which no process has a seat. Returns whether the job is no longer
+        served."""
         with self.registry.locked_as_seen():
             running_job = self.registry.jobs.get(job)
             if running_job is not None and (running_job.state.active or running_job.seats.processes):
@@ -128,7 +130,7 @@ class Coordinator(Operations):
             return True
 
     def abandon(self) -> None:
-        """Stop serving all jobs: another coordinator serves them."""
+        """Stop serving all jobs, because another coordinator serves them."""
         with self.registry.locked_as_seen():
             self.registry.jobs.clear()
             self.registry.unsure = False
@@ -140,7 +142,7 @@ class Coordinator(Operations):
         """Wait for a job to be in one of the states, and return its status then.
 
         Raises:
-            OutOfTimeError: it wasn't within ``timeout`` seconds.
+            OutOfTimeError: it wasn't in one of them within ``timeout`` seconds.
         """
         end = None if timeout is None else time.monotonic() + timeout
         with self.registry.locked_as_seen():
@@ -161,8 +163,8 @@ class Coordinator(Operations):
         return [self.status(job) for job in self._store.jobs()]
 
     def status(self, job: str) -> JobStatus:
-        """The present status of a job; if it isn't served here, the status in which it was left. Raises NotFoundError
-        if there is no such job.
+        """The present status of a job; if the job isn't served here, its last status. Raises NotFoundError if the job
+        doesn't exist.
         """
         check_name("job", job)
         with self.registry.locked_as_seen():
@@ -242,7 +244,7 @@ class Coordinator(Operations):
         until: float = 0.0,
         wait: float = 0.0,
     ) -> list[LoggedEvent]:
-        """See :meth:`Reads.events`; 0: no bound. With ``wait``, waits at most that many seconds for some."""
+        """See :meth:`Reads.events`; 0 means no bound. With ``wait``, waits at most that many seconds for events."""
         wanted = EventRange(
             after=min(after, _LAST_ID) or None,
             before=min(before, _LAST_ID) or None,
@@ -300,10 +302,10 @@ class Coordinator(Operations):
     # What time brings
 
     def tick(self) -> None:
-        """Check which processes have been silent for too long. To be called several times a second.
+        """Check which processes have been silent for too long. Must be called several times a second.
 
         Raises:
-            StoreUnavailableError: a step can't be stored at the moment; call it again.
+            StoreUnavailableError: a step can't be stored at the moment; call this again.
         """
         with self.registry.locked_all():
             for running_job in self.registry.jobs.values():
@@ -346,13 +348,13 @@ class Coordinator(Operations):
             self.registry.announce()
 
     def unfenced(self, lane: Lane, why: str) -> None:
-        """Record that a lane can't be fenced yet; it will be retried."""
+        """Record that a lane can't be fenced yet; it will be tried again."""
         self._store.note([self.registry.event(lane.job, "coordinator", f"lane {lane.id} can't be fenced yet", why)])
 
     # What a launcher asks for, and says
 
     def demands(self, jobs: Collection[str]) -> list[Demand]:
-        """What the served jobs need from a launcher; also those of ``jobs`` that have ended."""
+        """What the served jobs need from a launcher; for ``jobs``, even if they have ended."""
         with self.registry.locked_all():
             clock, lease = self.registry.clock, self.registry.lease
             found = [seats.demand(running_job, clock(), lease) for running_job in self.registry.jobs.values()]

@@ -25,17 +25,17 @@ MOST = 1_000
 _SHOWN_BYTES = 4_096
 """How many bytes of a key, a value or a header are shown."""
 _SECONDS, _BYTES = 5.0, 2_000_000
-"""Limits for the time spent reading and for the bytes returned."""
+"""Limits for the seconds spent reading, and for the bytes returned."""
 _AT_ONCE = 500
-"""How many offsets are read at once, from the end backwards: Kafka's transactions take up some of them."""
+"""How many offsets are read at once, from the end backwards. (Kafka's transactions take up some of them.)"""
 _PREFIX = "anabranch."
 _ORIGIN = ("stream", "partition", "offset")
 
 
 @dataclass(frozen=True)
 class LetterRange:
-    """Which dead letters are wanted: the last ``limit`` of a partition (None: of all), before one of its offsets (0: up
-    to the end).
+    """Which dead letters to return: the last ``limit`` of a partition (None: of all partitions), before one of its
+    offsets (0: up to the end).
     """
 
     partition: int | None
@@ -44,7 +44,7 @@ class LetterRange:
 
     @classmethod
     def of(cls, partition: str, before: int, limit: int) -> LetterRange:
-        """Raises UsageError if the partition isn't a number, or the limit is too large."""
+        """The range. Raises UsageError if the partition isn't a number, or the limit is too large."""
         if not 1 <= limit <= MOST:
             raise UsageError(f"{limit} dead letters can't be asked for", f"ask for 1 to {MOST}")
         if partition and not partition.isdecimal():
@@ -55,7 +55,8 @@ class LetterRange:
 
 
 class DeadLetterReader:
-    """Reads for one user at a time. ``systems`` as for :class:`StreamOpener`; ``now``: seconds since 1970."""
+    """Reads for one user at a time. ``systems`` is as for :class:`StreamOpener`; ``now`` returns the seconds since
+    1970."""
 
     def __init__(self, store: Store, systems: Systems | None, now: Callable[[], float]) -> None:
         self._store = store
@@ -68,7 +69,7 @@ class DeadLetterReader:
 
         Raises:
             NotFoundError: there is no such job, stream or partition.
-            ConflictError: somebody else is reading; or the settings of the job, which ran in one process, aren't
+            ConflictError: another user is reading; or the settings of the job, which ran in one process, aren't
                 available here.
             AnabranchError: the system doesn't answer.
         """
@@ -122,7 +123,7 @@ class DeadLetterReader:
 
 def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
     """The dead-letter streams of a job's lanes, open and closed, in order, each with the system of the stream whose
-    records it takes; unless settings say otherwise, the dead-letter stream is in the same system.
+    records it takes. Unless settings say otherwise, the dead-letter stream is in the same system.
     """
     found: dict[str, str] = {}
     for lane in lanes:
@@ -132,7 +133,7 @@ def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
 
 
 def letter(partition: int, offset: int, row: Mapping[str, Any]) -> DeadLetter:
-    """A dead letter, from a record whose headers say what is wrong with it."""
+    """A dead letter, from a record whose headers say why it was rejected."""
     headers = {each["key"]: each["value"] or b"" for each in row["headers"] or ()}
     ours = {name.removeprefix(_PREFIX): _text(value) for name, value in headers.items() if name.startswith(_PREFIX)}
     return DeadLetter(
@@ -157,7 +158,7 @@ def _origin(ours: Mapping[str, str]) -> Origin | None:
 
 
 def content_of(value: bytes | None) -> Content | None:
-    """A key or a value as it is shown: its beginning, if it is long."""
+    """A key or a value in the form in which it is shown: only its beginning, if it is long."""
     if value is None:
         return None
     part, cut = value[:_SHOWN_BYTES], len(value) > _SHOWN_BYTES

@@ -1,4 +1,4 @@
-"""What holds a job up, derived from its status, the worst first. Pure: a page and ``anabranch why`` show the same."""
+"""What holds a job back, derived from its status, the worst first. Pure: a page and ``anabranch why`` show the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["MOST", "RULES", "findings"]
 MOST = 20
 """The largest number of findings that are shown."""
 _SPAN = 20.0
-"""Rates from fewer seconds of figures than this are inconclusive."""
+"""Rates from figures that cover fewer seconds than this are inconclusive."""
 _GROWS = 1.1
 _BEHIND_SECONDS = 30.0
 """A lag that can be read in less time than this isn't reported."""
@@ -337,7 +337,7 @@ RULES: Sequence[Rule] = (
     _dead_letters,
     _stuck,
 )
-"""Each finds one kind of problem; the worse ones come first."""
+"""Each rule finds one kind of problem; the worst ones come first."""
 
 
 def _open(status: JobStatus) -> Iterable[tuple[LaneStatus, LaneReport | None]]:

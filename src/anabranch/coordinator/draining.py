@@ -1,4 +1,4 @@
-"""The progress of a drain, and what it allows each lane. Pure: nothing is stored here."""
+"""The progress of a drain, and the order that follows from it for each lane. Pure: nothing is stored here."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ def stages(lanes: Iterable[Lane]) -> dict[str, tuple[str, ...]]:
 
 
 def following(drain: DrainProgress, lanes: Iterable[Lane], reports: Mapping[str, LaneReport]) -> DrainProgress | None:
-    """The next step of a drain that is due; None while lanes are on their way.
+    """The next step of a drain, if one is due; None while lanes have yet to report.
 
-    First, all lanes that read streams from outside the job report where they stopped. Each partition is then taken in
-    up to the most advanced lane's position, or up to its end when the drain was accepted. When all lanes are there,
-    time may end.
+    First, all lanes that read streams from outside the job report where they stopped. Each partition is then read up to
+    the most advanced lane's position, or up to its end when the drain was accepted. When all lanes have read up to
+    there, time may end.
     """
     known = list(lanes)
     mine = {str(ssp) for ssp in sources(known)}
@@ -118,7 +118,7 @@ def _has_halted(report: LaneReport, drain: DrainProgress) -> bool:
 
 
 def _taken(lane: Lane) -> dict[str, int]:
-    """The offsets up to which the lanes before it have taken in records."""
+    """The offsets up to which the predecessors of a lane have read records."""
     found: dict[str, int] = {}
     for each in lane.starting:
         whole = str(each.ssp.whole)

@@ -1,4 +1,4 @@
-"""Reads the rows of windows that a drain cut from a job's output streams. No job is held meanwhile."""
+"""Reads the rows of windows that a drain cut from a job's output streams, without locking the job."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = ["MOST", "EarlyOutputReader", "is_marked", "streams_of"]
 
 MOST = 1_000
 _RECORDS, _SECONDS = 20_000, 5.0
-"""Limits for the records of a partition that are looked at, and for the time."""
+"""Limits for how many records of a partition are examined, and for the time."""
 _AT_ONCE = 1_000
 _MARK = "drained"
 """The field that is true in a row of a window that a drain cut (:data:`anabranch.spark.operators.evaluation.DRAINED`,
-which a coordinator can't import: it runs without Spark)."""
+which a coordinator can't import because it runs without Spark)."""
 
 
 class EarlyOutputReader:
-    """Reads what drains emitted early, for one user at a time. Arguments as for
+    """Reads rows that drains emitted early, for one user at a time. The arguments are the same as for
     :class:`anabranch.coordinator.dead_letters.DeadLetterReader`.
     """
 
@@ -46,7 +46,7 @@ class EarlyOutputReader:
 
         Raises:
             NotFoundError: there is no such job or stream.
-            ConflictError: somebody else is reading; or the settings of the job, which ran in one process, aren't
+            ConflictError: another user is reading; or the settings of the job, which ran in one process, aren't
                 available here.
             UsageError: the limit is too large.
             AnabranchError: the system doesn't answer.
@@ -95,7 +95,7 @@ class EarlyOutputReader:
 
 
 def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
-    """The streams of rows that lanes write and none of them reads, by name, each with its system."""
+    """The streams of rows that lanes write and that none of them reads, by name, each with its system."""
     known = list(lanes)
     others = {ssp.stream for lane in known for ssp in (*lane.ssps, *lane.broadcast)}
     others |= {stream for lane in known for stream in lane.dead_letters.values()}

@@ -1,4 +1,5 @@
-"""Which process serves a job on this machine: a note with its URL, and a lock that only one process can hold."""
+"""Which process serves a job on this machine: a note with the process's URL, and a lock that only one process can
+hold."""
 
 from __future__ import annotations
 
@@ -88,7 +89,7 @@ class RunLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock. Raises ConflictError when another process has it, or another RunLock of this process."""
+        """Take the lock. Raises ConflictError if another process has it, or another RunLock of this process."""
         address.make_folder(self._path.parent)
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

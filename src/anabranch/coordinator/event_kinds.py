@@ -1,4 +1,4 @@
-"""The kind of an event and its subject, derived from its text so that they are known for events of older stores, too.
+"""Derives the kind of an event and its subject from its text, so that they are known for events of older stores, too.
 Pure.
 """
 
@@ -49,7 +49,7 @@ _RULES: Sequence[tuple[EventKind, re.Pattern[str]]] = [
 
 
 def kind_of(event: Event) -> EventKind:
-    """The kind of an event. For some events the author says more than the text."""
+    """The kind of an event. For some events, the author says more than the text."""
     if event.who == "launcher":
         return "launcher"
     if event.who == "autoscale":

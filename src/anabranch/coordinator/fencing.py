@@ -1,4 +1,4 @@
-"""Fences a lane at all its outputs: once that is done, nothing of its former process can become visible there."""
+"""Fences a lane at all its outputs. After that, nothing that its former process writes can become visible there."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Fence:
 def fence(lane: Lane, settings: Mapping[str, Any]) -> None:
     """Fence a lane under its epoch. Idempotent; after an error, call it again.
 
-    Outputs that can't be fenced are skipped: their writer stops within its lease. Tables of a user's class are skipped,
-    too, because their code isn't available here: the lane's next owner fences them first.
+    Outputs that can't be fenced are skipped: their writer stops within its lease. Tables with a user's class are
+    skipped, too, because their code isn't available here: the lane's next owner fences them first.
 
     Raises:
         AnabranchError: a system doesn't answer, or a process with a higher epoch owns the lane.

@@ -24,7 +24,7 @@ class Histories:
         self._lock = threading.Lock()
 
     def sample(self) -> None:
-        """Record the present figures of the served jobs when it is time. To be called several times a second."""
+        """Record the present figures of the served jobs, if it is time. Must be called several times a second."""
         slot = int(self._registry.now() // STEP)
         with self._lock:
             for job in list(self._registry.jobs):
@@ -68,7 +68,7 @@ class Histories:
         return History(at=now, job=job, by=by, t0=first * step, step=step, since=begins, values=values)
 
     def lag_trend(self, job: str) -> float | None:
-        """By how many offsets a second the lag of a job has changed in the last minute; None: unknown."""
+        """The change of a job's lag in offsets per second, over the last minute; None if it isn't known."""
         with self._lock:
             return self._by_job[job].trend(self._registry.now()) if job in self._by_job else None
 

@@ -1,5 +1,5 @@
-"""The figures of jobs over the last hours, in rings of a fixed size: a day for a job and its stages, an hour for its
-lanes. The leading coordinator keeps them in memory.
+"""The figures of jobs over the last hours, in ring buffers of a fixed size: a day for a job and its stages, an hour for
+its lanes. The leading coordinator keeps them in memory.
 
 A figure takes eight bytes: a job with two stages takes 1.7 MB, and 100 open lanes as much again.
 """
@@ -28,14 +28,14 @@ _NOT_KNOWN = math.nan
 
 
 class Ring:
-    """The latest figures, each in a slot: a slot is a whole number of steps since 1970."""
+    """The latest figures, each in a slot. A slot is a whole number of steps since 1970."""
 
     def __init__(self, size: int) -> None:
         self._values = array("d", [_NOT_KNOWN]) * size
         self._last = -1
 
     def put(self, slot: int, value: float) -> None:
-        """Record a figure for a slot that isn't before the last one; the slots in between were missed."""
+        """Record a figure for a slot that isn't before the last one. Slots in between were missed."""
         size = len(self._values)
         if slot < self._last:
             return
@@ -54,7 +54,7 @@ class Ring:
 
 
 Rings = dict[str, dict[str, Ring]]
-"""By the name of the job, stage or lane, then by series."""
+"""Ring buffers, by the name of the job, stage or lane, and then by series."""
 
 
 @dataclass
@@ -68,7 +68,7 @@ class JobHistory:
     lanes: Rings = field(default_factory=dict)
 
     def look(self, job: RunningJob, at: float) -> None:
-        """Record the present figures, once a step; ``at`` is in seconds since 1970."""
+        """Record the present figures, once per step; ``at`` is in seconds since 1970."""
         slot = int(at // STEP)
         if slot <= self.last:
             return
@@ -87,11 +87,11 @@ class JobHistory:
         self.lanes = {name: rings for name, rings in self.lanes.items() if name in present and _is_recent(rings, slot)}
 
     def of(self, by: str) -> Rings:
-        """The rings of the job, its stages or its lanes."""
+        """The ring buffers of the job, its stages or its lanes."""
         return {"job": self.job, "stage": self.stages, "lane": self.lanes}[by]
 
     def trend(self, at: float) -> float | None:
-        """By how many offsets a second the lag of the job has changed in the last minute; None: unknown."""
+        """The change of the job's lag in offsets per second, over the last minute; None if it isn't known."""
         slot = int(at // STEP)
         for rings in self.job.values():
             values = rings["lag"].get(slot - int(_TREND // STEP), slot + 1)

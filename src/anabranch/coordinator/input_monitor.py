@@ -1,4 +1,4 @@
-"""How many partitions the inputs of jobs have, looked up periodically."""
+"""Looks up periodically how many partitions the inputs of jobs have."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Looking(Protocol):
 def counted(
     job: str, settings: Mapping[str, Any], streams: Iterable[str], patterns: Iterable[Matched] = ()
 ) -> dict[str, int]:
-    """The partition counts of streams, by ``system/stream``; 0: there is no such stream.
+    """The partition counts of streams, by ``system/stream``; 0 if the stream doesn't exist.
 
     Args:
-        settings: those of the job.
-        patterns: streams that match one of these are counted, too.
+        settings: the settings of the job.
+        patterns: patterns; streams that match one of them are counted, too.
 
     Raises:
         AnabranchError: a system doesn't answer.
@@ -61,7 +61,7 @@ def located(
     """The racks of the partitions of streams: see :meth:`Systems.racks`.
 
     Args:
-        settings: those of the job.
+        settings: the settings of the job.
 
     Raises:
         AnabranchError: a system doesn't answer.
@@ -70,7 +70,8 @@ def located(
 
 
 class InputMonitor:
-    """Has the inputs of jobs checked whenever they are due. Active inside ``with``. ``every``: seconds."""
+    """Has the inputs of jobs checked whenever that is due. Active inside ``with``. ``every``: the interval in
+    seconds."""
 
     def __init__(self, looking: Looking, every: float = _EVERY) -> None:
         self._looking = looking

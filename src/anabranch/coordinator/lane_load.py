@@ -1,6 +1,5 @@
 """A lane's load: the work that it has, the work that it does, and the work that it could do with another factor.
-Pure.
-"""
+Pure."""
 
 from __future__ import annotations
 
@@ -15,40 +14,40 @@ from anabranch.protocol.status import LaneStatus
 __all__ = ["LaneLoad", "capacity", "catch_up", "load_of", "scale", "utilisation"]
 
 _OVERHEAD = 0.5
-"""Seconds of a batch that don't grow with its records: planning, starting tasks, committing."""
+"""The seconds of a batch that don't grow with its records: planning, starting tasks, committing."""
 _OVERHEAD_PART = 0.15
-"""The share of the time that this takes where records wait, because batches are as long as they may be then."""
+"""The share of the time that this takes if records wait, because batches are then as long as they may be."""
 _KNOWN_AFTER = 1.0
-"""A batch reveals the speed of functions once they have worked for this many seconds in it."""
+"""The speed of functions is known once they have worked for this many seconds in a batch."""
 _TELLS_AFTER = 0.2
-"""A batch in which they have worked for this many seconds is better evidence than a far smaller one before it."""
+"""A batch in which functions have worked for this many seconds is better evidence than an earlier, far smaller one."""
 _FAR_LARGER = 2
 _GROWN = 20.0
-"""A lane's batches begin small, and have reached their final length after this many seconds: their durations count from
-then on.
+"""A lane's batches begin small, and have reached their final length after this many seconds; only then are their
+durations used.
 """
 _LONG = 2.0
 _SURELY = 0.9
-"""The time of a batch that functions don't account for is attributed to them up to this share, because two figures are
-never from exactly the same time.
+"""The time of a batch that isn't accounted for by functions is attributed to them up to this share, because two figures
+are never from exactly the same time.
 """
 _SLOWEST = 1e-6
-"""Rates below this many records a second count as zero."""
+"""Rates below this many records per second count as zero."""
 _USUAL_WAIT = 3.0
-"""Waiting records with less work than this many seconds, or than two batches, aren't a backlog."""
+"""Waiting records that are less work than this many seconds, or than two batches, aren't a backlog."""
 _BATCHES = 2
 _HOT_SKEW = 2.0
-"""A bucket with more than this many times the mean contains a hot key, and a larger factor doesn't halve it."""
+"""A bucket with more than this many times the average contains a hot key, and a larger factor doesn't halve it."""
 _MATTERS = 0.3
-"""Where functions hold up a lane for this share of its first batch, everything else counts as the fixed cost of a
-batch.
-"""
+"""If functions hold up a lane for this share of its first batch, everything else counts as the fixed cost of a
+batch."""
 _EVENLY = 0.93
 """Buckets are never equally large, and differ more the more there are. With a larger factor, functions become faster by
 the factor to this power.
 """
 _HOT_FROM = 0.3
-"""Where functions work for less of the time than this on the busiest bucket, batches are too small to reveal a hot key.
+"""If functions work for a smaller share of the time than this on the busiest bucket, batches are too small to reveal a
+hot key.
 """
 
 
@@ -56,15 +55,15 @@ _HOT_FROM = 0.3
 class LaneLoad:
     """The load of a lane with its present factor.
 
-    ``arriving``: records a second, ``growth`` times as many as in the half minute before. ``backlog``: the waiting
-    records, without those of the present batch that are done. ``settled``: these have only arrived lately; ``behind``:
-    there are more of them than usual. ``rate``: records a second while the lane is busy (0: unknown), observed over
+    ``arriving``: records per second, ``growth`` times as many as in the half minute before. ``backlog``: the waiting
+    records, without the finished ones of the present batch. ``settled``: these have arrived only lately; ``behind``:
+    there are more of them than usual. ``rate``: records per second while the lane is busy (0: unknown), observed over
     this many ``seconds`` of a batch; ``sure``: that is enough to tell what takes the time. ``working``: the share of
-    the time that functions need for what arrives, where they have most to do. ``hot``: the seconds for which they hold
-    up the lane per record, in the last batch; ``usually_hot``: the same for the busiest bucket in the last half minute.
-    ``rest``: the seconds per record of everything else. ``skew`` and ``hottest`` are ``skew`` and ``slowest`` of
-    :class:`anabranch.protocol.lane_report.LaneReport`. ``threads``: how many buckets of a partition are worked on at
-    once; ``sequential``: only one.
+    the time that functions need for arriving records, on the bucket with the most work. ``hot``: the seconds per record
+    for which functions hold up the lane, in the last batch; ``usually_hot``: the same for the busiest bucket in the
+    last half minute. ``rest``: the seconds per record of everything else. ``skew`` and ``hottest`` are ``skew`` and
+    ``slowest`` of :class:`anabranch.protocol.lane_report.LaneReport`. ``threads``: how many buckets of a partition are
+    worked on at once; ``sequential``: only one.
     """
 
     lane: str
@@ -89,18 +88,18 @@ class LaneLoad:
 
     @property
     def share(self) -> float:
-        """The share of the time in batches for which functions hold the lane up."""
+        """The share of the time in batches for which functions hold up the lane."""
         return self.hot * self.rate
 
     @property
     def crowd(self) -> float:
-        """How many times longer than their busiest bucket takes the functions hold up the lane; 0: unknown."""
+        """How many times longer functions hold up the lane than their busiest bucket takes; 0: unknown."""
         known = self.behind and self.usually_hot and self.seconds >= _LONG
         return self.hot / self.usually_hot if known else 0.0
 
     @property
     def steady_hot(self) -> float:
-        """``hot``, averaged over a long enough time: where records wait, batches are long, too."""
+        """``hot``, averaged over a long enough time: if records wait, batches are long, too."""
         return self.hot if self.behind else self.usually_hot
 
     @property
@@ -170,10 +169,10 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
 
 
 def scale(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
-    """By which multiple the time that functions need for a record changes with another factor.
+    """The factor by which the time that functions need per record changes with another ``factor``.
 
-    A smaller factor is assumed to slow them down in proportion. A larger one is assumed to speed them up as much as
-    previous ones did, and doesn't divide a hot key.
+    A smaller factor is assumed to slow functions down in proportion. A larger one is assumed to speed them up as much
+    as previous ones did, and doesn't divide a hot key.
     """
     if load.sequential:
         return 1.0
@@ -186,7 +185,7 @@ def scale(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
 
 
 def capacity(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
-    """The records a second that the lane could process with a factor if enough were waiting; infinite if unknown."""
+    """The records per second that the lane could process with a factor if enough were waiting; infinite if unknown."""
     seconds = load.hot * scale(load, factor, seen) + load.rest
     return (1.0 - _OVERHEAD_PART) / seconds if seconds > 0 else math.inf
 
@@ -199,8 +198,8 @@ def utilisation(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> flo
 
 
 def catch_up(load: LaneLoad, factor: int, pause: float, seen: Scalability = UNKNOWN) -> float:
-    """The seconds until the backlog is gone, if nothing is processed for the ``pause`` at first; infinite if it only
-    grows.
+    """The seconds until the backlog is gone, if nothing is processed during the ``pause`` at first; infinite if the
+    backlog only grows.
     """
     if not load.backlog:
         return 0.0

@@ -1,6 +1,6 @@
 """When lanes ran, reconstructed from a job's events. Pure.
 
-Events of older stores are understood, too, whichever coordinator was leading at the time.
+Events of older stores are also understood, whichever coordinator was leading at the time.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["MOST_CLOSED", "MOST_EVENTS", "PATTERNS", "Span", "lane_times"]
 MOST_EVENTS = 10_000
 MOST_CLOSED = 2_000
 _SHOWN = 300
-"""Characters of a reason: an error may have many."""
+"""How many characters of a reason are shown, because an error may have many."""
 PATTERNS = ("lane %",)
-"""SQL LIKE patterns of the events that say something about a lane."""
+"""SQL LIKE patterns of the events about lanes."""
 
 MarkKind = Literal["started", "ended", "failed", "retried", "fenced", "other"]
 _EVENT = re.compile(r"^lane (?P<lane>\S+) (?P<summary>.*)$", re.DOTALL)
@@ -38,7 +38,8 @@ _ENDS = frozenset({"ended", "failed", "fenced"})
 
 @dataclass(frozen=True)
 class Span:
-    """From ``since`` to ``until``, in seconds since 1970. ``stopped``: when the job stopped running; None: it runs."""
+    """From ``since`` to ``until``, in seconds since 1970. ``stopped``: when the job stopped running; None if it is
+    running."""
 
     now: float
     since: float
@@ -48,7 +49,7 @@ class Span:
 
 @dataclass
 class _Runs:
-    """The runs of a lane: [from, to], "to" None while it runs."""
+    """The runs of a lane: pairs [from, to], with "to" None while it is running."""
 
     runs: list[list[float | None]] = field(default_factory=list)
 

@@ -15,24 +15,24 @@ LIMIT = 8
 """The launcher gives up after this many failures in a row."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 RUNS_WELL = 60.0
-"""A process that is still alive this long after its first heartbeat has shown that its kind can run."""
+"""A process that is still alive this many seconds after its first heartbeat has shown that its code can run."""
 COMES_WITHIN = 600.0
 ENDS_WITHIN = 75.0
-"""A container promises to end within 60 seconds after a signal."""
+"""The seconds within which a container must end after a signal. (It promises to end within 60.)"""
 SURPLUS_FOR = 10.0
 
 _NO_FAILURE = (0, ConflictError.exit_code)
-"""Exit codes that aren't failures: it returned its seat, or it was fenced."""
+"""Exit codes that aren't failures: the container returned its seat, or it was fenced."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """How many processes a job needs, and which processes the coordinator hears from. Processes are identified by their
-    EXECUTION_ENV_CONTAINER_ID.
+    """How many processes a job needs, and from which processes the coordinator has heard. Processes are identified by
+    their EXECUTION_ENV_CONTAINER_ID.
 
-    ``wanted``: the number of processes; 0: none is to be started. ``over``: all existing ones must end. ``begun``: when
-    the job was started, or the launcher was asked to try again. Before ``sure_from`` nobody knows which processes live.
-    ``standing_by``: those that asked for a seat within a lease.
+    ``wanted``: the number of processes; 0: none should be started. ``over``: whether all existing ones must end.
+    ``begun``: when the job was started, or the launcher was asked to try again. Before ``sure_from`` it isn't known
+    which processes are alive. ``standing_by``: those that asked for a seat within the length of a lease.
     """
 
     job: str
@@ -50,7 +50,7 @@ class Demand:
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """A live process that was started here. Times are by the launcher's clock.
+    """A live process that was started here. Times are on the launcher's clock.
 
     ``came``: when its first heartbeat arrived. ``idle``: since when it has had nothing to do and should end on its own.
     ``told``: when it was told to end.
@@ -66,7 +66,7 @@ class Member:
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """How a process ended: its exit code, below 0 for a signal (None: unknown), and the last line of its log."""
+    """How a process ended: its exit code, negative for a signal (None: unknown), and the last line of its log."""
 
     code: int | None
     said: str = ""
@@ -86,8 +86,8 @@ class ProcessEnd:
 class Crew:
     """A job's processes on this machine, and the history of starting them.
 
-    ``dead``: ended processes that the coordinator may still count. ``failures``: how many in a row. ``owed``: processes
-    that ended and have not been replaced.
+    ``dead``: ended processes that the coordinator may still count. ``failures``: how many there were in a row.
+    ``owed``: processes that have ended and have not been replaced.
     """
 
     members: tuple[Member, ...] = ()
@@ -123,7 +123,7 @@ def joined(crew: Crew, execution: str, now: float) -> tuple[Crew, bool]:
 
 
 def shown(crew: Crew, demand: Demand, logs: str) -> LaunchStatus:
-    """What ``status`` says of it."""
+    """The crew as shown by ``status``."""
     return LaunchStatus(
         wanted=demand.wanted,
         running=sum(map(_counts, crew.members)) + len(_others(crew, demand)),
@@ -135,10 +135,10 @@ def shown(crew: Crew, demand: Demand, logs: str) -> LaunchStatus:
 
 
 def step(crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float) -> Plan:
-    """The next step for a job.
+    """The launcher's next step for a job.
 
-    A process that had a seat or stood by and has fallen silent isn't counted: it should end. A process that hasn't
-    reported yet is counted: Spark takes time to start.
+    A process that had a seat or stood by, and has fallen silent, isn't counted, because it should end. A process that
+    hasn't reported yet is counted, because Spark takes time to start.
 
     Args:
         ended: the members that have ended since the last step.
@@ -203,7 +203,7 @@ def _is_failure(member: Member, how: ProcessEnd) -> bool:
 
 
 def _failed(crew: Crew, started: float, reason: str, now: float) -> Crew:
-    """Of processes that were started together and fail together, only one counts."""
+    """Record a failure. If processes were started together and fail together, only one failure counts."""
     if started <= crew.failed_at:
         return replace(crew, reason=reason)
     return replace(crew, failures=crew.failures + 1, failed_at=now, reason=reason)
@@ -218,7 +218,7 @@ def _heard(member: Member, demand: Demand, now: float) -> Member:
 
 
 def _others(crew: Crew, demand: Demand) -> frozenset[str]:
-    """Processes that somebody else has started."""
+    """Processes that were started externally."""
     return demand.heard - {member.execution for member in crew.members} - crew.dead
 
 
@@ -236,7 +236,7 @@ def _never_came(member: Member, now: float) -> bool:
 
 
 def _surplus(crew: Crew, demand: Demand, there: list[Member], count: int, now: float) -> tuple[Crew, list[Member]]:
-    """Processes that stand by and aren't wanted, the newest first, once there have been too many for a while."""
+    """Processes that stand by and aren't needed, the newest first, once there have been too many for a while."""
     since = None if count <= 0 else now if crew.surplus_since is None else crew.surplus_since
     crew = replace(crew, surplus_since=since)
     if since is None or now - since < SURPLUS_FOR:

@@ -26,10 +26,10 @@ class Staffed(Protocol):
 
 
 class Launcher:
-    """Does its work in turns, which the leading coordinator calls. Not thread-safe.
+    """Works in turns, which the leading coordinator calls. Not thread-safe.
 
-    Processes that a former launcher has started on this machine, for this coordinator or a former leader, are found by
-    their locks.
+    Processes that a former launcher has started on this machine, for this coordinator or a former leader, are
+    recognized by their locks.
 
     Args:
         clock: the coordinator's clock.
@@ -42,14 +42,14 @@ class Launcher:
         self._news: dict[str, list[tuple[str, str]]] = {}
 
     def forget(self) -> None:
-        """Forget what is known about processes, because another coordinator may lead now."""
+        """Forget what is known about processes, because another coordinator may now lead."""
         self.crews = None
 
     def turn(self, coordinator: Staffed) -> None:
-        """Start and end the processes that are due. Events that can't be stored now are stored at the next turn.
+        """Start and end the processes that are due. Events that can't be stored now are stored in the next turn.
 
         Raises:
-            StoreUnavailableError: what is wanted can't be determined, or what happened can't be stored, at the moment.
+            StoreUnavailableError: at the moment, it can't be determined what is wanted, or events can't be stored.
             NotLeadingError: another coordinator leads.
         """
         if self.crews is None:

@@ -1,4 +1,4 @@
-"""What a coordinator tells :mod:`anabranch.telemetry.lineage` about the jobs that it serves."""
+"""What a coordinator reports to :mod:`anabranch.telemetry.lineage` about the jobs that it serves."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ServedJobs:
         return found
 
     def datasets(self, status: JobStatus) -> Datasets:
-        """What a served job reads and writes. Raises NotFoundError if it isn't served any more."""
+        """The inputs and outputs of a served job. Raises NotFoundError if it isn't served any more."""
         registry = self._coordinator.registry
         with registry.locked_as_seen():
             running_job = registry.jobs.get(status.job)

@@ -27,7 +27,7 @@ class LongBatches:
         return progress.seconds >= (seconds if number == progress.number else _FIRST)
 
     def take(self, report: LaneReport) -> str:
-        """The text of an event that is due for a lane's batch, once; '' if none is."""
+        """The text of an event that is due for a lane's batch, once; empty if none is due."""
         progress = report.progress.batch_progress
         if progress is None or not self.is_due(report):
             return ""

@@ -1,4 +1,5 @@
-"""Maintenance of a stopped job, which can't be started until it is done: the folders of its lanes may be replaced."""
+"""Maintenance of a stopped job, in which the folders of its lanes may be replaced. The job can't be started until it is
+done."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _WHO = "compact"
 
 @contextmanager
 def alone(store_url: str, job: str) -> Iterator[Store]:
-    """The store. Inside ``with``, nobody starts the job, or else what is written here fails.
+    """The store. Inside ``with``, no process can start the job, or otherwise writes made here fail.
 
     Raises:
         NotFoundError: there is no store.
@@ -73,8 +74,8 @@ def lanes(store: Store, job: str) -> list[Lane]:
 
 
 def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The folders of a stopped job that nobody will read again: those of closed lanes, and former ones of open lanes.
-    Folders that don't belong to a known lane stay.
+    """The folders of a stopped job that will never be read again: those of closed lanes, and former folders of open
+    lanes. Folders that don't belong to a known lane stay.
 
     Args:
         known: all lanes that the job ever had. None of them is about to change: see :func:`lanes`.
@@ -86,7 +87,7 @@ def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> lis
 
 
 def needed_folders(known: Mapping[str, Lane]) -> set[tuple[str, int]]:
-    """The folders that the open lanes of a job go on from, as lanes and epochs; 0: that lane has none yet."""
+    """The folders from which the open lanes of a job continue, as lanes and epochs; 0: the lane has none yet."""
     needed: set[tuple[str, int]] = set()
     for lane in open_lanes(known.values()):
         needed.add((lane.id, lane.folder_epoch))
@@ -100,15 +101,13 @@ def _rests(lane: Lane) -> bool:
 
 
 def begun(store: Store, of: Sequence[Lane], at: float) -> list[Lane]:
-    """The lanes under the job's next epoch, under which their new folders are to be made. This is stored."""
+    """The lanes under the job's next epoch, under which their new folders should be made. This is stored."""
     what = f"new folders are made for {', '.join(lane.id for lane in of)}"
     return store.reseat(of, Event(job=of[0].job, at=at, who=_WHO, what=what, why="the user compacts the job"))
 
 
 def replaced(store: Store, of: Sequence[tuple[Lane, str]], at: float) -> None:
-    """From now on the lanes have the folders of their epochs: all of them, in one step. Each comes with the text of its
-    event.
-    """
+    """Give all lanes the folders of their epochs, in one step. Each lane comes with the text of its event."""
     store.put_lanes(
         [msgspec.structs.replace(lane, folder_epoch=lane.epoch, abandoned=False) for lane, _ in of],
         [Event(job=lane.job, at=at, who=_WHO, what=f"lane {lane.id} has a new folder", why=why) for lane, why in of],

@@ -25,7 +25,7 @@ __all__ = ["Membership"]
 
 
 class Membership:
-    """Thread-safe, except for methods whose caller must hold the job."""
+    """Thread-safe, except for methods whose caller must hold the job's lock."""
 
     def __init__(self, registry: JobRegistry) -> None:
         self._registry = registry
@@ -56,7 +56,7 @@ class Membership:
                 return self._register(running_job, registration)
 
     def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> HeartbeatResponse:
-        """Process a heartbeat as :meth:`hear` does; if there is no news, wait for some.
+        """Process a heartbeat like :meth:`hear`; if there is no news, wait for some.
 
         Args:
             wait: seconds; at most half a lease counts.
@@ -73,7 +73,7 @@ class Membership:
     def hear(self, beat: Heartbeat) -> HeartbeatResponse:
         """Process what a container reports, and return what it should run.
 
-        A container that reports lanes which don't belong to it, or that it can't have, must stop.
+        A container that reports lanes that don't belong to it, or that it can't have, must stop.
 
         Raises:
             UsageError: the report isn't valid.
@@ -88,10 +88,10 @@ class Membership:
         return answer
 
     def hear_at_once(self, beat: Heartbeat) -> HeartbeatResponse | None:
-        """Process a heartbeat that brings nothing but figures as :meth:`hear` does; None if :meth:`hear` must process
-        it, because it may take longer.
+        """Process a heartbeat that has nothing but figures, like :meth:`hear`; None if :meth:`hear` must process it,
+        because it may take longer.
 
-        It doesn't wait for anybody else, nor for the store.
+        This doesn't wait for any other request, nor for the store.
         """
         return None if self._registry.unsure else self._routine(beat)
 
@@ -110,7 +110,7 @@ class Membership:
         return self._registry.polls.waiting(beat.container, beat.seen, wake)
 
     def patience(self, wait: float) -> float:
-        """How many seconds a poll waits that asks to wait for this many seconds."""
+        """How many seconds a poll waits if it asks to wait for this many seconds."""
         return max(0.0, min(wait, self._lease / 2))
 
     def holds_seat(self, execution: str) -> bool:
@@ -159,7 +159,7 @@ class Membership:
         return self._registered(process)
 
     def _free_seat(self, running_job: RunningJob, registration: Registration) -> str | None:
-        """The seat that a process can take; None: there is none. Raises NotFoundError if the job has no seat of that
+        """The seat that a process can take; None if there is none. Raises NotFoundError if the job has no seat of that
         name.
         """
         seat = registration.seat
@@ -200,7 +200,7 @@ class Membership:
 
     def expel_silent(self, running_job: RunningJob) -> bool:
         """Expel processes that have been silent for too long. Returns whether there were any. The caller holds the
-        job.
+        job's lock.
         """
         if self._grace is None:
             return False
@@ -212,15 +212,15 @@ class Membership:
         return len(running_job.seats.processes) < before
 
     def is_doomed(self, process: Process, end: float) -> bool:
-        """Whether a process loses its seat because its lease ended before ``end``: from then on no heartbeat saves
-        it.
+        """Whether a process loses its seat because its lease ended before ``end``. From then on, no heartbeat can
+        prevent that.
         """
         with self._registry.leases:
             process.doomed = process.doomed or process.lease_ends <= end
             return process.doomed
 
     def is_over(self, job: str) -> bool:
-        """Whether a job that isn't served has come to its end; raises NotLeadingError if it should be served."""
+        """Whether a job that isn't served has come to its end. Raises NotLeadingError if it should be served."""
         if job in self._registry.jobs:
             return False
         its = queries.deployment(self._store, job)
@@ -287,7 +287,7 @@ class Membership:
         return HeartbeatResponse(alive=False, revision=-1, reason=reason)
 
     def _take_in(self, running_job: RunningJob, process: Process, beat: Heartbeat, its: dict[str, Lane]) -> bool:
-        """Take in a heartbeat. Returns whether it brought anything to decide on."""
+        """Process the contents of a heartbeat. Returns whether there was anything to decide on."""
         changed: dict[str, Lane] = {}
         happened: list[Event] = []
         news = [report for report in beat.lanes if running_job.is_news(report)]

@@ -1,4 +1,4 @@
-"""The factor that a lane needs, why, and what would help where no factor does. Pure."""
+"""The factor that a lane needs, why, and what would help if no factor does. Pure."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ __all__ = ["FactorNeed", "FactorTarget", "need_of"]
 
 _LESS = 0.8
 """A smaller factor must need no more than this share of what is allowed, so that it doesn't rise again at once. A
-larger one that clears a backlog in time should do so in this share of the time, because predictions may be slightly
-wrong.
+larger one should clear a backlog in this share of the allowed time, because predictions may be slightly wrong.
 """
 _GAIN = 0.8
-"""A larger factor that doesn't reach the aim is worth its pause if at most this share of the time, or work, is left."""
+"""A larger factor that doesn't reach the target is worth its pause if at most this share of the time, or work, is
+left."""
 _NEARLY = 1.1
 """Of factors that differ by less than this, the smallest is chosen."""
 _SOON = 2
-"""Before a factor falls, input is assumed to grow by this multiple of its growth in the last half minute."""
+"""Before the factor is lowered, input is assumed to grow by this multiple of its growth in the last half minute."""
 _HELD_UP = 0.5
-"""Where functions hold a lane up for less of the time than this, something else does."""
+"""If functions hold a lane up for a smaller share of the time than this, something else does."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactorTarget:
     """The target for a job. ``target``: the share of the time for which functions may work on a bucket. ``lag``: the
     seconds within which a backlog should be gone. ``pause``: the seconds that a change takes. ``factors``: the allowed
-    ones, including the present one, in order.
+    factors, including the present one, in order.
     """
 
     target: float
@@ -42,9 +42,9 @@ class FactorTarget:
 
 @dataclass(frozen=True, slots=True)
 class FactorNeed:
-    """``factor``: the factor that a lane needs, among the allowed ones. ``urgent``: with the present one, records would
-    wait too long. ``enough``: the present one suffices. ``now`` and ``then``: seconds until the backlog is gone, with
-    the present factor and with the needed one. ``advice``: what would help if a factor doesn't.
+    """``factor``: the factor that a lane needs, among the allowed ones. ``urgent``: whether records would wait too long
+    with the present one. ``enough``: whether the present one suffices. ``now`` and ``then``: seconds until the backlog
+    is gone, with the present factor and with the needed one. ``advice``: what would help if a factor doesn't.
     """
 
     factor: int
@@ -75,7 +75,7 @@ def need_of(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> FactorNeed:
 
 
 def _smaller(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> int:
-    """The least factor that suffices with certainty: it leaves time, and soon clears the backlog."""
+    """The smallest factor that suffices with certainty: it leaves some time unused, and clears the backlog soon."""
     if load.behind:
         return load.factor
     least, soon = aim.target * _LESS / load.growth**_SOON, aim.lag * _LESS
@@ -87,7 +87,8 @@ def _smaller(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> int:
 
 
 def _larger(load: LaneLoad, seen: Scalability, aim: FactorTarget, late: bool) -> int:
-    """The least factor that meets the aim; otherwise the least that comes nearest to it, if it is worth the pause."""
+    """The smallest factor that meets the target; otherwise the smallest one that comes nearest to it, if it is worth
+    the pause."""
     larger = [each for each in aim.factors if each > load.factor]
     met = next((each for each in larger if _meets(load, each, seen, aim, late)), None)
     if met is not None:
@@ -105,7 +106,7 @@ def _meets(load: LaneLoad, factor: int, seen: Scalability, aim: FactorTarget, la
 
 
 def _cost(load: LaneLoad, factor: int, seen: Scalability, aim: FactorTarget, late: bool) -> float:
-    """The cost of a factor: seconds until the backlog is gone, if that is possible; otherwise seconds of work a
+    """The cost of a factor: seconds until the backlog is gone, if that is possible; otherwise seconds of work per
     second.
     """
     if late and any(lane_load.capacity(load, each, seen) > load.arriving for each in aim.factors):
@@ -114,7 +115,7 @@ def _cost(load: LaneLoad, factor: int, seen: Scalability, aim: FactorTarget, lat
 
 
 def _advice(load: LaneLoad, seen: Scalability, aim: FactorTarget, factor: int) -> tuple[str, ...]:
-    """What holds a lane up where a larger factor doesn't help, or not enough."""
+    """What holds a lane up if a larger factor doesn't help, or not enough."""
     found = []
     if load.share < _HELD_UP and load.rest > load.hot:
         found.append(

@@ -1,4 +1,4 @@
-"""The partitions that a job reads, sorted and limited: which are behind, and which hold event time back. Pure."""
+"""The partitions that a job reads, sorted and limited: which are behind, and which hold the watermark back. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LAG, _IDLE = COLUMNS.index("lag"), COLUMNS.index("idle")
 
 @dataclass(frozen=True)
 class PartitionFilter:
-    """Which partitions are wanted: those of a ``stage`` and a ``lane`` (empty: all), sorted by a column (with a minus:
+    """Which partitions to return: those of a ``stage`` and a ``lane`` (empty: all), sorted by a column (with a minus:
     the largest first), ``limit`` of them from index ``start`` on.
     """
 
@@ -35,8 +35,8 @@ class PartitionFilter:
 def partitions(
     job: str, at: float, lanes: Iterable[Lane], reports: Mapping[str, LaneReport] | None, wanted: PartitionFilter
 ) -> Partitions:
-    """``reports`` None: the job isn't served here, and no positions are known. Raises UsageError for an unknown
-    column.
+    """The partitions. ``reports`` None: the job isn't served here, and no positions are known. Raises UsageError for an
+    unknown column.
     """
     column, falling = wanted.sort.removeprefix("-"), wanted.sort.startswith("-")
     if column not in COLUMNS:

@@ -1,4 +1,4 @@
-"""What a store knows of a job's past: which buckets moved when a generation began, and when its lanes ran."""
+"""What a store knows about a job's past: which buckets moved when a generation began, and when its lanes ran."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["moves", "times_of_lanes"]
 
 _HOUR = 3600.0
 _FIRST = "planned deployment "
-"""With this begins a job's first event."""
+"""The beginning of the text of a job's first event."""
 
 
 def moves(store: Store, job: str, at: float, deployment: int = 0, generation: int = 0) -> Moves:
-    """Which buckets got another seat when a generation began. 0: the last deployment, its last generation.
+    """Which buckets got another seat when a generation began. 0 means the last deployment, and its last generation.
 
     Raises:
-        NotFoundError: there is no such job, deployment or generation, or the generation is the job's first one.
+        NotFoundError: the job, deployment or generation doesn't exist, or the generation is the job's first one.
     """
     last = queries.deployment(store, job, deployment or None)
     number = generation or last.generation

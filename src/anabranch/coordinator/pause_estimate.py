@@ -18,56 +18,57 @@ from anabranch.protocol.lane_report import LaneReport
 __all__ = ["Experience", "Kind", "MeasuredChange", "expected", "kind_of"]
 
 _BROKEN_OFF = 0.5
-"""Seconds to break off a batch, with its transactions."""
+"""The seconds that it takes to break off a batch, with its transactions."""
 _SHORT, _LONG = 1.0, 10.0
-"""Seconds. A batch that takes less than the first is never broken off. Where batches take less than the second, the
-progress of the present one doesn't predict that of the batch during which the change comes.
+"""In seconds. A batch that takes less than the first is never broken off. If batches take less than the second, the
+progress of the present one doesn't predict that of the batch during which the change is made.
 """
 _MEAN_LOSS = 1 / 8
-"""The share of a batch that is lost on average when a change comes at a random moment: if less than half of the batch
-is done, that part is lost, a quarter of the batch on average; otherwise nothing is.
+"""The share of a batch that is lost on average if a change is made at a random moment. If less than half of the batch
+is done, that part is lost, which is a quarter of the batch on average; otherwise nothing is.
 """
 _STATE_SPEED = 100e6
-"""Bytes of state a second that are copied and opened, used until a change has been measured."""
+"""The bytes of state per second that are copied and opened, until a change has been measured."""
 _CONTAINER = 15.0
-"""Seconds until a container is ready, used until a change has been measured."""
+"""The seconds until a container is ready, until a change has been measured."""
 _IN_STEP = 1.0
-"""How many seconds clocks may differ."""
+"""By how many seconds clocks may differ."""
 _PATIENCE = 60.0
-"""Seconds after a change during which the first output of all lanes is awaited."""
+"""The seconds after a change during which the first output of all lanes is awaited."""
 _NEW = 0.5
-"""How much the newest of several counts in what is learned of them."""
+"""The weight of the newest measurement, compared with earlier ones."""
 _AT_MOST = 2.0
-"""One change makes what is expected of the next at most so many times as long, or as short."""
+"""The factor by which a single change can lengthen or shorten the prediction for the next one, at most."""
 
 
 class Kind(StrEnum):
-    """How the lanes of a change begin. The more is new to a container, the more it has to compile and to load."""
+    """How the lanes of a change begin. The more a container has to load and compile for them, the longer that takes."""
 
     SAME = "same"
-    """In containers that run such lanes already."""
+    """In containers that are already running such lanes."""
     FACTOR = "factor"
     """With another factor, in the same containers."""
     MOVED = "moved"
-    """In other containers, which run lanes of the job already."""
+    """In other containers, which are already running lanes of the job."""
     NEW = "new"
-    """In a container that has run no lane of the job's, or not this version of it."""
+    """In a container that has run no lane of the job, or not of this version of the job."""
 
 
 _STATELESS = {Kind.SAME: 0.6, Kind.FACTOR: 0.8, Kind.MOVED: 1.0, Kind.NEW: 2.2}
 _STATEFUL = {Kind.SAME: 1.2, Kind.FACTOR: 1.2, Kind.MOVED: 2.5, Kind.NEW: 5.0}
-"""Seconds of a change beyond those of a usual batch and of copying state, where none of its kind has shown them yet:
-the lane tells that it has ended, the next ones begin, and their first batch takes longer than others."""
+"""The seconds of a change beyond those of a usual batch and of copying state, until a change of its kind has been
+measured: the lane reports that it has ended, the next ones begin, and their first batch takes longer than others."""
 
 
 @dataclass(frozen=True)
 class Experience:
-    """What the changes of a job have shown so far.
+    """What the job's changes have shown so far.
 
     Attributes:
-        state_speed: bytes a second that are copied and opened.
-        container: seconds from a change until a container that it needs is started and there.
-        overhead: of the kinds that there were, how many times the usual seconds they took beyond those of a batch.
+        state_speed: bytes of state per second that are copied and opened.
+        container: seconds from a change until a container that it needs is ready.
+        overhead: by kind, for the kinds that have occurred: the seconds that they took beyond those of a batch, as a
+            multiple of the usual seconds.
     """
 
     state_speed: float = _STATE_SPEED
@@ -75,18 +76,19 @@ class Experience:
     overhead: Mapping[Kind, float] = field(default_factory=dict)
 
     def started(self, seconds: float) -> Experience:
-        """This experience, with another container that was started for a change."""
+        """This experience, including another container that was started for a change."""
         return replace(self, container=self.container * (1 - _NEW) + seconds * _NEW)
 
     def slowness(self, kind: Kind) -> float:
-        """How many times the usual seconds lanes take to begin: as the last ones of their kind did, or all others."""
+        """The time that lanes take to begin, as a multiple of the usual time: as for the last ones of their kind, or
+        otherwise all others."""
         if kind in self.overhead or not self.overhead:
             return self.overhead.get(kind, 1.0)
         return math.exp(sum(map(math.log, self.overhead.values())) / len(self.overhead))
 
     def after(self, change: MeasuredChange, pause: float) -> Experience:
-        """Learn from another change: what its pause exceeds the prediction by is attributed to its state, if that is
-        large, or else to how its lanes began."""
+        """This experience, including another change: the difference between its pause and the prediction is attributed
+        to its state, if that is large, or otherwise to how its lanes began."""
         off = pause - change.foretold
         if change.state_bytes >= _STATE_SPEED / 10:
             seen = change.state_bytes / max(0.1, change.state_bytes / self.state_speed + off)
@@ -102,7 +104,7 @@ def _usual(kind: Kind, stateful: bool) -> float:
 
 
 def kind_of(closing: Collection[Lane], following: Collection[Lane]) -> Kind:
-    """How lanes begin that follow others."""
+    """How the lanes that follow others begin."""
     former, next_seats = {lane.seat for lane in closing}, {lane.seat for lane in following}
     if not next_seats <= former or {lane.deployment for lane in closing} != {lane.deployment for lane in following}:
         return Kind.NEW
@@ -118,10 +120,10 @@ def expected(
     shown: Experience | None = None,
     starting: float = 0.0,
 ) -> float:
-    """Seconds between the last rows of closing lanes and the first of their successors; 0.0 if none closes.
+    """Seconds between the last rows of closing lanes and the first rows of their successors; 0.0 if none closes.
 
-    The first batch of the next lane takes about as long as one of the former lane. It is smaller only if
-    most of the time goes into the job's functions: see :mod:`anabranch.pace.speeds`.
+    The first batch of the next lane takes about as long as one of the former lane. It is smaller only if most of the
+    time is spent in the job's functions: see :mod:`anabranch.pace.speeds`.
 
     Args:
         kind: how the lanes that follow begin.
@@ -140,7 +142,7 @@ def _pause(lane: Lane, report: LaneReport | None, kind: Kind, shown: Experience)
 
 
 def _lost(report: LaneReport) -> float:
-    """Seconds of the present batch that bring no output because it is broken off; 0.0 if it is awaited."""
+    """Seconds of the present batch that bring no output because it is broken off; 0.0 if the change waits for it."""
     at = report.progress.batch_progress
     if at is None or report.load.repeats:
         return 0.0
@@ -153,7 +155,7 @@ def _lost(report: LaneReport) -> float:
 
 
 def _first_batch(report: LaneReport) -> float:
-    """Seconds of the first batch of a successor."""
+    """Seconds of a successor's first batch."""
     functions = functions_part(report)
     return report.load.usual_seconds * (1 - functions + functions / FIRST_PART)
 
@@ -163,14 +165,14 @@ class MeasuredChange:
     """A change whose pause is being measured.
 
     Attributes:
-        foretold: the pause that was foretold, in seconds.
+        foretold: the predicted pause, in seconds.
         closing: the lanes that it closes.
         at: when it was accepted, in seconds since 1970.
         kind: how the lanes that follow begin.
-        stateful: a lane that it closes has state.
+        stateful: whether a lane that it closes has state.
         state_bytes: the size of the largest lane's state.
-        spent: the seconds that their longest running batch had taken by then. If it is broken off, there has been no
-            output for that long already.
+        spent: the seconds that their longest running batch had taken by then. If that batch is broken off, there has
+            already been no output for that long.
     """
 
     foretold: float
@@ -184,7 +186,7 @@ class MeasuredChange:
     _first: dict[str, float] = field(default_factory=dict)
 
     def hear(self, lanes: Iterable[Lane], reports: Mapping[str, LaneReport]) -> None:
-        """Take in the present reports of lanes that close or follow."""
+        """Process the present reports of lanes that close or follow."""
         for lane in lanes:
             report = reports.get(lane.id)
             if report is None:
@@ -195,15 +197,15 @@ class MeasuredChange:
                 self._first[lane.id] = report.progress.first_output
 
     def measured(self, lanes: Iterable[Lane], since: float, whole: float = math.inf) -> float | None:
-        """The longest of all pauses, in seconds; None: not known yet.
+        """The longest of all pauses, in seconds; None: not known yet; 0.0: no lane had one.
 
-        It begins with the last output. If that was before the batch that ran when the change was accepted, there was
-        nothing to read: then it begins with the change. Lanes that have had nothing to read for a minute don't count,
-        nor those whose machines' clocks are so far apart, or were set meanwhile, that the pause would be longer than
-        the change; 0.0: no lane had one.
+        A pause begins with the last output. If that was before the batch that ran when the change was accepted, there
+        was nothing to read, so the pause begins with the change. Lanes that have had nothing to read for a minute don't
+        count, nor do lanes for which the pause would be longer than the change, because their machines' clocks differ
+        too much or were set meanwhile.
 
         Args:
-            since: the seconds since all lanes run.
+            since: the seconds since all lanes have been running.
             whole: the seconds since the change was accepted.
         """
         followers = [lane for lane in lanes if not self.closing.isdisjoint(lane.predecessors)]

@@ -1,4 +1,4 @@
-"""What makes a plan valid as a deployment, and whether it equals the stored one."""
+"""Whether a plan is valid as a deployment, and whether it equals the stored one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def numbered(start: StartRequest, deployment: int) -> StartRequest:
     """The plan as the deployment with that number, generation 1, with its lanes planned.
 
     Raises:
-        StateError: its parts don't fit together, which is an error in the planner.
+        StateError: its parts don't fit together, which is a bug in the planner.
     """
     check_whole(start, ())
     return msgspec.structs.replace(
@@ -96,16 +96,21 @@ def _new_id() -> str:
 
 
 def check_same(stored: DeploymentRecord, graph: Graph, start: StartRequest) -> None:
-    """Raises ConflictError that names the differences, and what can be done, unless the plan equals the stored one;
-    ``graph`` is that of the stored deployment.
+    """Raises ConflictError, which names the differences and what can be done, unless the plan equals the stored one;
+    ``graph`` is the graph of the stored deployment.
     """
     found = differences.described(graph, start.graph, stored.fingerprint, start.fingerprint)
     if not found:
         return
     job = stored.job
-    ways = ["undo the change: nothing is lost"]
+    ways, kept = ["undo the change: nothing is lost"], "positions and state stay, or it says what can't be kept"
     if stored.program is not None:
-        ways.append("anabranch deploy JOB.py: positions and state stay, or it says what can't be kept")
+        ways.append(f"anabranch deploy JOB.py: {kept}")
+    else:
+        ways.append(
+            "start it with the file as it was on a coordinator (anabranch coordinator, anabranch start JOB.py), and "
+            f"anabranch deploy JOB.py: {kept}"
+        )
     drained = "positions and the state of running aggregates and processors stay, open windows come out early"
     ways += [
         f"start it with the file as it was, anabranch drain {job}, and start the new version: {drained}",

@@ -26,7 +26,7 @@ __all__ = ["LOG_BYTES", "Processes"]
 
 _KEPT = 20
 LOG_BYTES = 64_000_000
-"""A process has up to twice as much in its log and the one before it."""
+"""The size of a log file. A process has up to twice as much, in its log and the previous one."""
 _MADE, _NONE = "%Y%m%dT%H%M%S", "19700101T000000"
 _STAMP = "[0-9]" * 8 + "T" + "[0-9]" * 6
 _TAIL_BYTES, _TAIL_LINES, _TAIL_CHARACTERS = 4096, 3, 300
@@ -36,11 +36,11 @@ log = logs.get_logger()
 
 @dataclass
 class Processes:
-    """``folder``: contains ``JOB/EXECUTION.log``, the output of each process, and ``.lock``, which it holds while it
-    lives.
+    """``folder`` contains ``JOB/EXECUTION.log``, the output of each process, and ``.lock``, which the process holds
+    while it lives.
 
-    Locks are inherited, so a later coordinator, or another one, knows with certainty which processes live. A process id
-    could be reused.
+    Locks are inherited, so a later coordinator, or another one, knows with certainty which processes are alive. (A
+    process id could be reused.)
 
     Args:
         command: the command that runs a container of a job.
@@ -56,7 +56,7 @@ class Processes:
     _broken: dict[str, str] = field(default_factory=dict)
 
     def found(self) -> dict[str, dict[str, bool]]:
-        """By job, all processes that have left traces, and whether each lives."""
+        """For each job, all processes that have left traces, and whether each is alive."""
         jobs: dict[str, dict[str, bool]] = {}
         for lock in sorted(self.folder.glob("*/*.lock")):
             try:
@@ -79,8 +79,8 @@ class Processes:
         return execution
 
     def _newest(self, job: str) -> float:
-        """When the newest process was started, in seconds since 1970, according to its name. The next one's name sorts
-        after it, even if the clock was set back. 0.0: there is none.
+        """When the newest process was started, in seconds since 1970, according to its name; 0.0 if there is none. The
+        next process's name must sort after it, even if the clock was set back.
         """
         stamps = (path.stem.partition("-")[0] for path in (self.folder / job).glob(f"{_STAMP}-*.log"))
         return float(calendar.timegm(time.strptime(max(stamps, default=_NONE), _MADE)))
@@ -89,7 +89,7 @@ class Processes:
         return self.folder / job / f"{execution}.log"
 
     def ended(self, job: str, execution: str) -> ProcessEnd | None:
-        """How a process ended; None while it lives."""
+        """How a process ended; None while it is alive."""
         if execution in self._broken:
             return ProcessEnd(None, self._broken.pop(execution))
         child = self._children.get(execution)
@@ -148,8 +148,8 @@ class Processes:
             log.warning("a container process can't be ended", job=job, execution=execution, error=str(error))
 
     def lives(self, job: str, execution: str) -> bool:
-        """Whether a process holds the lock. It may be a child that inherited it by accident; then the process id
-        decides.
+        """Whether a process holds the lock. The holder may be a child that inherited it by accident, so the process id
+        is checked, too.
         """
         try:
             lock = os.open(self.log_of(job, execution).with_suffix(".lock"), os.O_RDONLY)
@@ -165,7 +165,7 @@ class Processes:
         return False
 
     def pid(self, job: str, execution: str) -> int | None:
-        """None if it isn't recorded, or belongs to another machine."""
+        """The process id; None if it isn't recorded, or belongs to another machine."""
         try:
             pid, host = self.log_of(job, execution).with_suffix(".lock").read_text().split()
         except (OSError, ValueError):
@@ -173,9 +173,10 @@ class Processes:
         return int(pid) if host == socket.gethostname() and pid.isdecimal() and int(pid) > 1 else None
 
     def trim(self, job: str, execution: str) -> None:
-        """If a process's log has grown large, move what it has to ``.log.1``, in place of what was there.
+        """If a process's log has grown large, move its contents to ``.log.1``, in place of what was there.
 
-        The process keeps its file open, so that is copied and then emptied; what it writes in between is lost.
+        The process keeps its file open, so the file is copied and then emptied; output that is written in between is
+        lost.
         """
         path = self.log_of(job, execution)
         try:

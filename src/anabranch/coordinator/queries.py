@@ -32,7 +32,7 @@ __all__ = [
 
 MOST_EVENTS = 10_000
 _REQUESTS_KNOWN = 20
-"""How many generations are searched for a request that is repeated."""
+"""How many generations are searched for a repeated request."""
 
 
 def jobs(store: Store) -> list[JobStatus]:
@@ -41,7 +41,7 @@ def jobs(store: Store) -> list[JobStatus]:
 
 
 def status(store: Store, job: str) -> JobStatus:
-    """The status in which a job was left: ``served`` is false, and it isn't known of any container whether it lives."""
+    """A job's last known status. ``served`` is false, and it isn't known of any container whether it is alive."""
     its = deployment(store, job)
     present = store.model(job, its.id, its.generation)
     return JobStatus(
@@ -101,7 +101,7 @@ def running(store: Store, job: str, number: int | None = None) -> RunningDeploym
 
 
 def is_known(store: Store, job: str, request: str) -> bool:
-    """Whether this request led to one of the last generations, of any deployment."""
+    """Whether this request led to one of the last generations, in any deployment."""
     last = store.deployment(job) if request else None
     looked = 0
     while last is not None and looked < _REQUESTS_KNOWN:

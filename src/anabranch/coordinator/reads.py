@@ -1,4 +1,4 @@
-"""What pages and verbs read about jobs, in parts. A job is only held while it is copied."""
+"""What pages and verbs read about jobs, in parts. A job is locked only while it is copied."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Reads:
     """Thread-safe.
 
     Args:
-        invalid_heartbeats: how many heartbeats of processes without a seat there were.
+        invalid_heartbeats: returns how many heartbeats of processes without a seat there have been.
         links: see :attr:`anabranch.config.CoordinatorSettings.links`.
     """
 
@@ -67,7 +67,7 @@ class Reads:
         self._at_rest: dict[str, tuple[tuple[int, int], int, int]] = {}
 
     def snapshot(self, job: str) -> RunningJob | None:
-        """The job as it is now, if it is served here."""
+        """A snapshot of a job, if it is served here."""
         check_name("job", job)
         with self._registry.locked_as_seen() as jobs:
             return jobs[job].snapshot() if job in jobs else None
@@ -77,7 +77,7 @@ class Reads:
         return self._store.watched(wake)
 
     def info(self) -> CoordinatorInfo:
-        """What this coordinator is."""
+        """Information about this coordinator."""
         led_by = self._store.leader()
         leader = None if led_by is None or led_by.resigned else led_by.holder
         return CoordinatorInfo(
@@ -153,7 +153,7 @@ class Reads:
         )
 
     def findings(self, job: str) -> list[Finding]:
-        """What holds a job up, the worst first. Raises NotFoundError if there is no such job."""
+        """What holds a job back, the worst first. Raises NotFoundError if the job doesn't exist."""
         found = self.snapshot(job)
         if found is None:
             status, change = queries.status(self._store, job), None
@@ -191,7 +191,8 @@ class Reads:
         )
 
     def generation_tag(self, job: str) -> str:
-        """A tag that changes whenever a job has another generation. Raises NotFoundError if there is no such job."""
+        """A tag that changes whenever a job enters another generation. Raises NotFoundError if the job doesn't
+        exist."""
         found = self.snapshot(job)
         if found is not None:
             return f"{found.deployment}.{found.generation}"
@@ -233,8 +234,8 @@ class Reads:
         return max((each.id for each in self._store.events(job, 1)), default=0)
 
     def changes(self, job: str, limit: int = 50, before: int = 0) -> list[ChangeRecord]:
-        """The latest changes of a job, newest first; those before the one with an id. Raises NotFoundError if there is
-        no such job.
+        """The latest changes of a job, newest first; with ``before``, those before the change with that id. Raises
+        NotFoundError if the job doesn't exist.
         """
         _check_limit(limit, _MOST_CHANGES)
         queries.deployment(self._store, job)
@@ -299,7 +300,7 @@ class Reads:
         )
 
     def placement(self, job: str, stage: str = "", start: int = 0, limit: int = _MOST_CELLS) -> Placement:
-        """How much of each partition of a stage each seat has; by default of the first stage.
+        """How much of each partition of a stage each seat has; by default for the first stage.
 
         Raises:
             NotFoundError: there is no such job or stage.

@@ -13,7 +13,7 @@ _KEPT, _RECENT, _FEWEST = 31.0, 10.0, 3.0
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """How many records were ``done`` since the lane started, and the sum of its inputs' ends, at one moment."""
+    """At one moment: how many records had been ``done`` since the lane started, and the sum of its inputs' ends."""
 
     at: float
     done: int
@@ -22,7 +22,7 @@ class _Sample:
 
 @dataclass(frozen=True, slots=True)
 class ReportHistory:
-    """``report``: the newest one, unchanged since ``at``; since ``moved`` no record was done."""
+    """``report``: the newest report, unchanged since ``at``; no record has been done since ``moved``."""
 
     report: LaneReport
     at: float
@@ -30,13 +30,13 @@ class ReportHistory:
     samples: tuple[_Sample, ...] = ()
 
     def throughput(self, span: float) -> float:
-        """The records per second that were processed in the last ``span`` seconds; 0.0: unknown."""
+        """The records per second that were processed in the last ``span`` seconds; 0.0 if unknown."""
         first, last = self._since(span)
         return (last.done - first.done) / (last.at - first.at) if last.at - first.at >= _FEWEST else 0.0
 
     @property
     def arriving(self) -> float:
-        """The records a second that arrived recently."""
+        """The records per second that arrived recently."""
         first, last = self._since(_RECENT)
         return max(0.0, (last.ends - first.ends) / (last.at - first.at)) if last.at - first.at >= _FEWEST else 0.0
 
@@ -53,7 +53,7 @@ class ReportHistory:
 
 
 def listened(before: ReportHistory | None, report: LaneReport, now: float) -> ReportHistory:
-    """This history, after a look at a lane's report."""
+    """This history, including a look at a lane's report."""
     done = report.progress.rows + (0 if report.progress.batch_progress is None else report.progress.batch_progress.done)
     if before is not None and before.report == report:
         return before

@@ -47,8 +47,8 @@ _rest = attrgetter(
 def applied(lane: Lane, report: LaneReport) -> Lane:
     """The lane's record after a report; the same object if the report changes nothing durable.
 
-    A lane that has ended continues from its final positions when it is started again, unless it was closing: then it is
-    closed permanently, provided that it has finished what it had begun. The same holds when it has drained.
+    When a lane that has ended is started again, it continues from its final positions. If it was closing, it is instead
+    closed permanently, provided that it has finished what it had begun. The same applies when it has drained.
 
     Raises:
         UsageError: a position is for something that isn't an SSP.
@@ -87,7 +87,7 @@ def _positions(report: LaneReport) -> tuple[Position, ...]:
 
 
 def is_routine(lane: Lane, before: LaneReport, report: LaneReport) -> bool:
-    """Whether a report differs from the last one only in figures, so that the lane's record stays the same."""
+    """Whether a report differs from the last one only in figures, so that the lane's record doesn't change."""
     if begins_to_wait(before, report) or awaits_otherwise(before, report):
         return False
     return bool(_rest(before) == _rest(report)) and applied(lane, report) is lane
@@ -99,7 +99,7 @@ def awaits_otherwise(before: LaneReport | None, report: LaneReport) -> bool:
 
 
 def begins_to_wait(before: LaneReport | None, report: LaneReport) -> bool:
-    """Whether something that wasn't known before keeps a lane from ending."""
+    """Whether a lane is kept from ending by something that wasn't known before."""
     return bool(report.attempt.waits) and (before is None or not before.attempt.waits)
 
 
@@ -109,8 +109,8 @@ def unheld(lane: Lane) -> Lane:
 
 
 def restarted(lane: Lane, followed: bool) -> Lane:
-    """The record of a lane for its next run: planned again, unless it is closed. ``followed``: others continue from
-    it.
+    """The record of a lane for its next run: planned again, unless it is closed. ``followed``: whether others continue
+    from it.
     """
     if lane.state is LaneState.CLOSED:
         return lane

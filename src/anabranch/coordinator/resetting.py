@@ -1,4 +1,4 @@
-"""Resets a job that is at rest, without touching what it reads and writes. Each step may be repeated after a crash:
+"""Resets a job that is at rest, without touching its inputs and outputs. Each step may be repeated after a crash:
 
 1. its open lanes get the job's next epoch,
 2. their outputs are fenced under it, so no process of theirs that is still alive can write any more,
@@ -32,7 +32,7 @@ _WHY = "the user resets the job"
 
 @dataclass(frozen=True)
 class Losses:
-    """What a job loses by a reset. ``is_reset``: it was reset before, and at most its folders are left.
+    """What a job loses by a reset. ``is_reset``: whether it was reset before, so that at most its folders are left.
 
     ``inputs``: the streams that it reads, whose positions are lost; ``stateful``: the operators whose state is lost;
     ``between``: the streams between its stages, whose present records will not be read any more. ``outputs``: the
@@ -52,7 +52,7 @@ def losses(store: Store, job: str) -> Losses:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: it is meant to run in containers, which may be alive.
+        ConflictError: the job should be running in containers, which may be alive.
     """
     its = queries.deployment(store, job)
     if its.state is DeploymentState.RESET:
@@ -77,10 +77,10 @@ def losses(store: Store, job: str) -> Losses:
 def forget(
     store: Store, systems: Systems, job: str, at: float, fence: Callable[[Lane], None], remove: Callable[[], None]
 ) -> None:
-    """Reset a job that no process serves. The caller makes sure that none starts it before this returns.
+    """Reset a job that no process serves. The caller ensures that no process starts it before this returns.
 
     Args:
-        at: now, in seconds since 1970.
+        at: the present time, in seconds since 1970.
         fence: stops a lane's former processes at its outputs.
         remove: deletes the folders of the job's lanes, if there are any.
 
@@ -117,7 +117,7 @@ def _ends(systems: Systems, streams: Mapping[str, str]) -> dict[SSP, int]:
 
 
 def _with_present_outputs(lane: Lane, systems: Systems) -> Lane:
-    """A lane without output streams that are gone: nobody can write there."""
+    """A lane without those output streams that are gone: no process can write to these."""
     there = {name: set(systems.named(name).streams()) for name in {lane.system(stream) for stream in lane.outputs}}
     outputs = {
         stream: count

@@ -34,7 +34,7 @@ class Retain:
 
 
 class Retention:
-    """Sweeps the store once an hour, where the coordinator leads. For one thread at a time.
+    """Sweeps the store once an hour, if the coordinator leads. For one thread at a time.
 
     Args:
         clock: seconds.
@@ -46,13 +46,13 @@ class Retention:
         self._clock = clock
         self._due = clock() + _FIRST
         self._unused: frozenset[str] = frozenset()
-        """Code that no deployment had an hour ago. Code is stored before the deployment that has it."""
+        """Code that no deployment used an hour ago. (Code is stored before the deployment that uses it.)"""
 
     def look(self) -> None:
-        """Sweep the store, if it is due, and no other coordinator leads.
+        """Sweep the store, if that is due and no other coordinator leads.
 
         Raises:
-            StoreUnavailableError: it isn't possible at the moment; it is done later.
+            StoreUnavailableError: that isn't possible at the moment; it is done later.
         """
         if self._clock() < self._due:
             return

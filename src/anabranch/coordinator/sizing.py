@@ -1,25 +1,40 @@
-"""What an autosizer needs: how well the lanes of a job keep up."""
+"""The figures that an autosizer needs: how well the lanes of a job keep up."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from anabranch.coordinator.autosizing import Assessment
+from anabranch.config import AutoscaleSettings
+from anabranch.coordinator.autosizing import Assessment, Verdict
 from anabranch.coordinator.lane_load import LaneLoad
 from anabranch.coordinator.needed_factor import FactorNeed
+from anabranch.event_time import durations
 from anabranch.model.factor import FACTORS
 from anabranch.model.lane import LaneState
 from anabranch.protocol.lane_report import LanePhase, LaneReport
-from anabranch.protocol.status import JobStatus, LaneSizing, LaneStatus, Sizing
+from anabranch.protocol.status import (
+    AutoscaleLimits,
+    AutoscaleVerdict,
+    JobStatus,
+    LaneSizing,
+    LaneStatus,
+    Sizing,
+)
 
 __all__ = ["of"]
 
 
-def of(status: JobStatus, scalable: bool, autoscale: str, look: Assessment, lag: float) -> Sizing:
-    """The figures of a job, and the autosizer's findings, for a target ``lag`` in seconds. ``scalable``: its graph and
-    grouper allow factors other than 1.
+def of(
+    status: JobStatus, scalable: bool, verdict: Verdict | None, look: Assessment, limits: AutoscaleSettings
+) -> Sizing:
+    """The figures of a job, and the autosizer's findings.
+
+    Args:
+        scalable: its graph and grouper allow factors other than 1.
+        verdict: None: the autosizer is off, and ``limits`` are those that its figures are for.
     """
+    lag = limits.target_lag_seconds
     needs = {load.lane: (load, need) for load, need in zip(look.loads, look.needs, strict=True)}
     lanes = [lane for lane in status.lanes if lane.lane.state is not LaneState.CLOSING]
     return Sizing(
@@ -38,7 +53,9 @@ def of(status: JobStatus, scalable: bool, autoscale: str, look: Assessment, lag:
             )
             for each in lanes
         ),
-        autoscale=autoscale,
+        autoscale="" if verdict is None else verdict.why,
+        limits=None if verdict is None else _limits(limits),
+        verdict=None if verdict is None else _verdict(verdict, look, lag),
         proposed=look.most.factor if look.needs and scalable else 0,
         target_lag_seconds=lag,
         advice=look.advice,
@@ -52,7 +69,7 @@ def _lane(status: LaneStatus, report: LaneReport, known: tuple[LaneLoad, FactorN
         load, need = known
         rates = {
             "true_rate": load.rate,
-            "needed_rate": load.arriving + load.backlog / lag,
+            "needed_rate": _needed(load, lag),
             "catch_up": _finite(need.now),
             "then": _finite(need.then),
         }
@@ -75,6 +92,29 @@ def _lane(status: LaneStatus, report: LaneReport, known: tuple[LaneLoad, FactorN
         batch_progress=report.progress.batch_progress,
         spent=report.load.spent if report.progress.batch_progress is None else report.progress.batch_progress.spent,
     )
+
+
+def _limits(given: AutoscaleSettings) -> AutoscaleLimits:
+    return AutoscaleLimits(
+        min=given.min,
+        max=given.max,
+        target_busy=given.target_busy,
+        target_lag_seconds=given.target_lag_seconds,
+        cooldown_seconds=durations.parse(given.cooldown) / 1000,
+    )
+
+
+def _verdict(verdict: Verdict, look: Assessment, lag: float) -> AutoscaleVerdict:
+    if not look.needs:
+        return AutoscaleVerdict(factor=verdict.factor, why=verdict.why)
+    load = look.neediest
+    times = _needed(load, lag) / load.rate if load.rate else 0.0
+    return AutoscaleVerdict(factor=verdict.factor, why=verdict.why, lane=load.lane, load=times)
+
+
+def _needed(load: LaneLoad, lag: float) -> float:
+    """The records per second that a lane must process to have no backlog after a lag in seconds."""
+    return load.arriving + load.backlog / lag
 
 
 def _finite(seconds: float) -> float | None:

@@ -18,7 +18,8 @@ StandbyOrders = Mapping[str, tuple[StandbyOrder, ...]]
 """What each process should do with standbys, by its execution."""
 
 _NEAR = 10
-"""A standby that lacks at most this many batches is up to date: the rest is copied while its lane doesn't run."""
+"""A standby that lacks at most this many batches is up to date, because the rest is copied after its lane has
+stopped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,7 @@ def told(
         runners: the process of each stateful lane that runs in a folder.
         members: the processes, by execution.
         count: the number of standbys of each lane.
-        moving: for a lane that is to end, the processes of the lanes that will continue it; each of these maintains a
+        moving: for a lane that should end, the processes of the lanes that will continue it; each of these maintains a
             standby.
     """
     former: dict[str, dict[str, int]] = {}
@@ -82,13 +83,14 @@ def _placed(
     count: int,
     former: tuple[tuple[str, tuple[str, ...]], ...],
 ) -> dict[str, tuple[str, ...]]:
-    """Cached, because it is asked again at every heartbeat with news, mostly with the same arguments."""
+    """Where the solver places standbys. The result is cached, because it is needed at every heartbeat with news, mostly
+    with the same arguments."""
     return standbys.place(dict(lanes), dict(processes), count, dict(former))
 
 
 def is_warm(lane: Lane, batch: int, needed: int, members: Iterable[Member]) -> bool:
-    """Whether there is nothing to wait for: a lane has enough standbys, none of them far behind ``batch``, except those
-    that can't be brought up to date.
+    """Whether a lane need not wait: it has enough standbys, and none of them is far behind ``batch``, except those that
+    can't be brought up to date.
     """
     its = [has for member in members for has in member.copies if (has.lane, has.epoch) == (lane.id, lane.folder_epoch)]
     near = {has.number for has in its if has.error or 0 <= has.batch >= batch - _NEAR}
@@ -107,7 +109,7 @@ def _left(
     has: StandbyReport, lanes: Mapping[str, Lane], keepers: Mapping[str, Mapping[int, str]], awaited: frozenset[str]
 ) -> list[StandbyOrder]:
     """What happens to a standby that its process no longer has to maintain; empty: another process maintains it, or
-    this one does.
+    this one still does.
     """
     lane = lanes.get(has.lane)
     copy = StandbyOrder(lane=has.lane, epoch=has.epoch, number=has.number, to=StandbyAction.REMOVE)

@@ -1,4 +1,4 @@
-"""The start offsets of a rewind: what the user asked for, as offsets."""
+"""The start offsets of a rewind: the user's request, as offsets."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def offsets(to: str | Mapping[str, int], job: str, sources: Sequence[SSP], syste
 
 
 def ends(sources: Sequence[SSP], systems: Systems) -> dict[str, int]:
-    """The present ends of partitions, by SSP in text form: beyond every record that anybody knows to be in them. Raises
-    the same errors as :func:`offsets`.
+    """The present ends of partitions, by SSP in text form: beyond every record that any reader knows to be in them.
+    Raises the same errors as :func:`offsets`.
     """
     asked = {(ssp.system, ssp.stream) for ssp in sources}
     found = {each: systems.named(each[0]).high_watermarks(each[1]) for each in asked}
@@ -50,9 +50,8 @@ def ends(sources: Sequence[SSP], systems: Systems) -> dict[str, int]:
 
 
 def instant(text: str) -> int:
-    """A time in ISO 8601, with its offset from UTC, in Unix ms. Raises UsageError if it isn't one, or is in the
-    future.
-    """
+    """A time in ISO 8601, with its offset from UTC, as Unix ms. Raises UsageError if it isn't one, or is in the
+    future."""
     try:
         at = datetime.fromisoformat(text)
     except ValueError:

@@ -16,11 +16,11 @@ __all__ = ["StreamOpener"]
 
 
 class StreamOpener:
-    """Serves one user at a time and refuses others until it is done, so that reading costs a coordinator little.
+    """Serves one user at a time and refuses others meanwhile, so that reading costs a coordinator little.
 
     Args:
         systems: the systems of the only job, which runs in this process; None: each job's settings name them.
-        what: is read, for the message to a user who is refused.
+        what: what is being read, for the message to a user who is refused.
     """
 
     def __init__(self, systems: Systems | None, what: str) -> None:
@@ -30,10 +30,10 @@ class StreamOpener:
 
     @contextmanager
     def opened(self, job: str, program: Program | None, stream: str, default: str) -> Iterator[System]:
-        """The system of a stream: the one that the job's settings bind it to, or else ``default``.
+        """The system of a stream: the one to which the job's settings bind it, otherwise ``default``.
 
         Raises:
-            ConflictError: somebody else is reading; or the job ran in one process, so its settings aren't here.
+            ConflictError: another user is reading; or the job ran in one process, so its settings aren't here.
         """
         systems = self._systems or _systems_of(job, program, stream)
         if not self._busy.acquire(blocking=False):

@@ -1,5 +1,5 @@
-"""The token that a coordinator makes for itself, in a file that only its user can read: anyone who can read it may
-operate the coordinator.
+"""The token that a coordinator creates for itself, in a file that only its user can read. Anyone who can read the file
+may operate the coordinator.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _CURE = "set [coordinator] token_file to a path that this user can write, or [co
 
 
 def of(settings: CoordinatorSettings) -> Path:
-    """Where a coordinator with these settings stores the token that it makes. Raises ConfigError if the settings don't
-    say.
+    """Where a coordinator with these settings stores the token that it creates. Raises ConfigError if the settings
+    don't say.
     """
     if settings.token_file is None:
         raise ConfigError("no file is named for the token of the coordinator", _CURE)
@@ -38,7 +38,7 @@ def sibling(token_file: Path, suffix: str) -> Path:
 
 
 def read(path: Path) -> str | None:
-    """The token in a file. None: there is none yet, or this user may not read it."""
+    """The token in a file; None if there is none yet, or if this user may not read it."""
     try:
         with _opened(path) as descriptor:
             return os.read(descriptor, _LONGEST).decode(errors="replace").strip() or None
@@ -67,7 +67,7 @@ def made(path: Path) -> str:
 
 
 def _write(path: Path) -> str:
-    """Another process may create it at the same time: the first one wins."""
+    """Write a new token and return it. If another process creates the file at the same time, the first one wins."""
     temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

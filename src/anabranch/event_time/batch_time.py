@@ -5,18 +5,18 @@ from __future__ import annotations
 __all__ = ["PACE", "now"]
 
 PACE = 0.9
-"""The speed of a lane's time while it is ahead of the machine's: it makes up an hour in ten."""
+"""The speed of a lane's time while it is ahead of the machine's clock: it makes up for an hour in ten hours."""
 
 
 def now(reached: int, elapsed: float, wall: int) -> int:
-    """The time of a lane in Unix ms. If the machine's clock was set back, or the lane has come from a machine whose
+    """The time of a lane in Unix ms. If the machine's clock was set back, or if the lane comes from a machine whose
     clock is ahead, the time continues from where it was, more slowly, until the machine's clock has caught up.
 
-    So windows that were closed stay closed, and open ones close after their full size.
+    So closed windows stay closed, and open ones close after their full size.
 
     Args:
         reached: the lane's last time, in Unix ms.
-        elapsed: the ms since then, by a clock that can't be set.
-        wall: the time by the machine's clock, in Unix ms.
+        elapsed: the ms since then, on a clock that can't be set.
+        wall: the time on the machine's clock, in Unix ms.
     """
     return max(wall, reached + int(PACE * max(0.0, elapsed)))

@@ -15,11 +15,11 @@ _VERSION = 1
 class Control:
     """What a lane reports about itself to the readers of its output.
 
-    ``watermark`` (Unix ms; None: not known yet): the lane's after the batch before the one that the record travels
-    with, so no later row is older, except for late ones. ``predecessors``: the lanes from which it continues;
-    ``beside``: all lanes that write the stream together with it, including itself, each with its own predecessors,
-    because one of them may have nothing to write for long. ``open`` false: it writes no more. ``idle``: it has nothing
-    to read, and doesn't want to hold anybody back.
+    ``watermark`` (Unix ms; None: not known yet): the lane's watermark after the batch before the one with which the
+    record travels, so that no later row is older, except for late ones. ``predecessors``: the lanes from which the lane
+    continues. ``beside``: all lanes that write the stream together with it, including itself, each with its own
+    predecessors, because one of them may have nothing to write for long. ``open`` is False if the lane writes no more.
+    ``idle``: the lane has nothing to read, and must not hold the watermark back.
     """
 
     lane: str
@@ -30,7 +30,7 @@ class Control:
     idle: bool = False
 
     def to_builtins(self) -> dict[str, Any]:
-        """The form in the log."""
+        """The form in which the record is stored in the log."""
         return {
             "version": _VERSION,
             "lane": self.lane,
@@ -46,7 +46,7 @@ def from_builtins(value: Mapping[str, Any], where: str) -> Control:
     """The inverse; unknown fields are ignored.
 
     Raises:
-        UnsupportedFormatError: it has another version, or isn't a control record. The message names ``where``.
+        UnsupportedFormatError: the value has another version, or isn't a control record. The message names ``where``.
     """
     if value.get("version") != _VERSION:
         raise UnsupportedFormatError(

@@ -16,10 +16,10 @@ _WHOLE = re.compile(r"\s*(?:\d+\s*[a-z]+\s*)+")
 
 
 def parse(text: object) -> int:
-    """Milliseconds. Months and years have no fixed length and are refused.
+    """A duration in milliseconds. Months and years have no fixed length and are refused.
 
     Raises:
-        ValueError: it isn't a duration; the message lists the allowed forms.
+        ValueError: the text isn't a duration; the message lists the allowed forms.
     """
     told = f"{text!r} is no duration: write a number and {', '.join(f'{unit}s' for unit in _UNITS)}, as in '10 minutes'"
     if not isinstance(text, str) or not _WHOLE.fullmatch(text.lower()):

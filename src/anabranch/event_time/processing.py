@@ -1,4 +1,4 @@
-"""Windows of processing time: which of them are closed, as a pure function of the time. All times are Unix ms."""
+"""Which windows of processing time are closed, as a pure function of the time. All times are Unix ms."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ __all__ = ["closed"]
 
 _TICK = 1_000
 _PART = 10
-"""Sessions can end at any time: they are checked this many times per gap, but at most once per tick."""
+"""Sessions can end at any time, so they are checked this many times per gap, but at most once per tick."""
 
 
 def closed(window: Window, newest: int, now: int) -> int:
-    """The time before which all windows can be closed: each has ended by then, or hasn't begun. It only rises as long
-    as there may be windows to close, so that a lane without records becomes quiet.
+    """The time before which all windows can be closed, because each has either ended by then or hasn't begun. It rises
+    only as long as there may be windows to close, so that a lane without records becomes quiet.
 
     Args:
-        newest: when the last record was taken in.
+        newest: when the last record was read.
         now: the present time, not before ``newest``.
     """
     match window:

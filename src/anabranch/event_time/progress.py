@@ -1,4 +1,4 @@
-"""How far a lane has come in event time, and what follows from each of its batches."""
+"""The event time that a lane has reached, and how each of its batches changes it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ SOURCE = "event-time"
 class Upstream:
     """The reports about one SSP of an intermediate stream so far.
 
-    ``heard``: the last watermark of each lane that writes it (None: only named by another lane, or without one yet).
-    ``gone``: lanes from which others have continued; ``resting``: lanes that last said that they are idle. ``cursor``:
-    the place in the log up to which control records were taken, as the system counts it (-1: none).
+    ``heard``: the last watermark of each lane that writes the SSP (None: the lane was only named by another one, or has
+    no watermark yet). ``gone``: lanes from which others have continued. ``resting``: lanes that last said that they are
+    idle. ``cursor``: the place in the log up to which control records were processed, as the system counts it (-1:
+    none).
     """
 
     cursor: int = -1
@@ -27,7 +28,7 @@ class Upstream:
     resting: frozenset[str] = frozenset()
 
     def after(self, controls: Iterable[Control], cursor: int) -> Upstream:
-        """This, with more control records, in the order of the log.
+        """These reports, together with more control records, in the order of the log.
 
         A lane that was named by another one, but hasn't reported yet, has the watermark of its predecessors.
         """
@@ -51,7 +52,7 @@ class Upstream:
 
     @property
     def watermark(self) -> int | None:
-        """None while a lane that writes here, and isn't idle, hasn't reported one."""
+        """The watermark of the SSP; None while a lane that writes here, and isn't idle, hasn't reported one."""
         return _reached({lane: at for lane, at in self.heard.items() if lane not in self.resting}, self.heard)
 
 
@@ -60,8 +61,8 @@ class Progress:
     """A lane's event time after some batch. SSPs are written ``system/stream/partition``; times are Unix ms.
 
     ``watermark``: no older row is expected any more (None: not known yet). ``maxima``: the greatest event time of each
-    SSP that was read. ``upstream``: by SSP of an intermediate stream. ``idle``: the other SSPs that have been read to
-    their ends and have received nothing for long; they don't hold the watermark back until they receive something.
+    SSP that was read. ``upstream``: reports by SSP of an intermediate stream. ``idle``: the other SSPs that have been
+    read to their ends and have had no new records for long; they don't hold the watermark back until they have some.
     """
 
     watermark: int | None = None
@@ -70,7 +71,7 @@ class Progress:
     idle: frozenset[str] = frozenset()
 
     def to_builtins(self) -> dict[str, Any]:
-        """The form in a lane's offset log."""
+        """The form in which it is stored in a lane's offset log."""
         return {
             "source": SOURCE,
             "version": 1,
@@ -123,7 +124,7 @@ def after(
 
 
 def all_idle(progress: Progress, delays: Mapping[str, int | None]) -> bool:
-    """Whether there is nothing that a lane's watermark waits for. ``delays`` as in :func:`after`."""
+    """Whether nothing holds a lane's watermark back. ``delays`` is as in :func:`after`."""
     return bool(delays) and len(resting(progress, delays)) == len(delays)
 
 
@@ -133,8 +134,8 @@ def resting(progress: Progress, delays: Mapping[str, int | None]) -> list[str]:
 
 
 def joined(several: Iterable[tuple[Progress, Collection[str]]]) -> Progress:
-    """The initial event time of a lane that continues from others, each with the SSPs that it has read: for each SSP,
-    that of the lane that is furthest behind.
+    """The initial event time of a lane that continues from others, each with the SSPs that it has read. For each SSP,
+    it is the event time of the lane that is furthest behind.
     """
     readers: dict[str, list[Progress]] = {}
     found = list(several)
@@ -159,9 +160,9 @@ def cleared(left: Progress, ssps: Iterable[str], writers: Iterable[str]) -> Prog
     """The initial event time of a lane that takes nothing over from its predecessor.
 
     Args:
-        left: where that one ended.
+        left: where the predecessor ended.
         ssps: the SSPs of intermediate streams that it reads.
-        writers: the lanes that have written these so far: their reports no longer count.
+        writers: the lanes that have written these so far; their reports no longer count.
     """
     found = {}
     for ssp in ssps:
@@ -171,7 +172,7 @@ def cleared(left: Progress, ssps: Iterable[str], writers: Iterable[str]) -> Prog
 
 
 def of_ssp(progress: Progress, ssp: str, delay: int | None) -> int | None:
-    """The watermark of one SSP; None while nothing is known about it."""
+    """The watermark of one SSP; None while it isn't known."""
     if delay is None:
         told = progress.upstream.get(ssp)
         return None if told is None else told.watermark
@@ -179,8 +180,8 @@ def of_ssp(progress: Progress, ssp: str, delay: int | None) -> int | None:
 
 
 def held_by(progress: Progress, delays: Mapping[str, int | None]) -> str | None:
-    """The SSP that holds the watermark back; if there are SSPs about which nothing is known, the first of them. None if
-    all are idle.
+    """The SSP that holds the watermark back; if some SSPs have no known watermark, the first of these. None if all are
+    idle.
     """
     active = {ssp: delay for ssp, delay in delays.items() if not _rests(progress, ssp, delay)}
     if not active:

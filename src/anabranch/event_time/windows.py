@@ -83,7 +83,7 @@ _KINDS: dict[str, type[Window]] = {"tumbling": Tumbling, "sliding": Sliding, "se
 
 
 def to_builtins(window: Window) -> dict[str, Any]:
-    """The form in a job's graph."""
+    """The form in which a window is stored in a job's graph."""
     return {"kind": next(kind for kind, of in _KINDS.items() if isinstance(window, of)), **asdict(window)}
 
 

@@ -1,4 +1,4 @@
-"""How the values of streams are encoded: everything that is decided before Spark sees a record."""
+"""How the values of streams are encoded, as far as it is decided before Spark sees a record."""
 
 from anabranch.formats.format import JSON, Format
 

@@ -1,4 +1,4 @@
-"""How the values of one stream are encoded, as a job stores it from its first start on."""
+"""How the values of one stream are encoded. A job stores it when it first starts."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ class Format(Document, frozen=True, kw_only=True):
 
 
 JSON = Format()
-"""For streams that the settings don't mention, and those between two stages."""
+"""The format of streams that the settings don't mention, and of streams between two stages."""

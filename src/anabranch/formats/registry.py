@@ -1,4 +1,4 @@
-"""What a job needs from a schema registry, through Confluent's client, which has TLS, logins and retries."""
+"""What a job needs from a schema registry. It uses Confluent's client, which supports TLS, logins and retries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # the client is an extra, and is imported where a registry is
 __all__ = ["Registry", "Version"]
 
 _CLIENT = {"timeout": 15, "max.retries": 3, "retries.wait.ms": 200, "retries.max.wait.ms": 2000}
-"""How many seconds to wait for an answer, and how to retry when the registry can't be reached or is busy."""
+"""How many seconds to wait for an answer, and how to retry if the registry can't be reached or is busy."""
 
 _NOT_FOUND = 404
 _REFUSED = (401, 403)
@@ -30,14 +30,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Version:
-    """A schema of a subject. ``id``: the one in values."""
+    """A schema of a subject. ``id``: the id that values contain."""
 
     id: int
     schema: str
 
 
 class Registry:
-    """A registry whose answers are remembered for as long as it is open. Use it as a context manager.
+    """A registry whose answers are cached for as long as it is open. Use it as a context manager.
 
     Raises:
         ConfigError: the settings name no registry, or contain a reference that can't be resolved or a property that the
@@ -64,7 +64,7 @@ class Registry:
         return self._ask("GET /subjects", self._client.get_subjects) or []
 
     def versions(self, subject: str) -> list[Version]:
-        """The schemas of a subject, oldest first; empty if nobody has registered any.
+        """The schemas of a subject, oldest first; empty if none has been registered.
 
         Raises:
             ConfigError: one of them isn't Avro, or refers to others.
@@ -96,7 +96,8 @@ class Registry:
         return int(number)
 
     def _ask(self, what: str, call: Callable[[], T]) -> T | None:
-        """The answer; None if it doesn't exist. ``what``: the method and path, for messages."""
+        """The answer to a call; None if what was asked for doesn't exist. ``what``: the method and path, for
+        messages."""
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
         try:

@@ -21,9 +21,9 @@ _WITH_SCHEMA = ("avro", "confluent", "protobuf")
 
 
 def declared(settings: Settings, streams: Iterable[str]) -> dict[str, str]:
-    """By stream, a text that distinguishes its format from others that settings and schema files could declare.
+    """For each stream, a text that distinguishes its format from others that settings and schema files could declare.
 
-    A job can't continue with a different format. The registry's answers aren't included, and JSON, text and bytes
+    A job can't continue with a different format. Answers of the registry aren't included, and JSON, text and bytes
     aren't listed.
     """
     found: dict[str, str] = {}

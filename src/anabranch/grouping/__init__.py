@@ -1,1 +1,1 @@
-"""Groupers: which SSPs form a task, and which tasks keep a key of several streams together."""
+"""Groupers: which SSPs form a task, and which groupers keep a key of several streams in one task."""

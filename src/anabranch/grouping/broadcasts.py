@@ -1,7 +1,7 @@
-"""Where a lane's tasks begin to read a broadcast partition: each reads all of it, and no record twice.
+"""Where a lane's tasks begin to read a broadcast partition. Each task reads all of it, and no record twice.
 
-A task that takes over from several with different positions begins at the last of them, and gets each record that one
-of them hasn't had. What each of them has had is remembered, in case they part again.
+A task that takes over from several others at different positions begins at the most advanced one, and also gets each
+record that one of the others lacks. The position of each of them is remembered, in case they are separated again.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def begins(lane: Lane, whole: SSP) -> dict[Virtual, int]:
 
 
 def floors(lane: Lane, whole: SSP, number: int) -> tuple[int, ...]:
-    """For each bucket of some factor, the offset from which the task with that number at factor 1 has not yet had the
-    bucket's records; NEVER: the lane has no such bucket of the task.
+    """For each bucket of some factor, the offset from which the task with that number (at factor 1) hasn't processed
+    the bucket's records yet; NEVER: the lane has no such bucket of the task.
     """
     mine = [each for (n, _), each in _positions(lane, whole).items() if n == number]
     parts = [part for each in mine for part in positions.parts_of(each, lane.factor)]
@@ -45,13 +45,14 @@ def floors(lane: Lane, whole: SSP, number: int) -> tuple[int, ...]:
 
 
 def begin(lane: Lane, whole: SSP, former: Iterable[Lane]) -> Position:
-    """Where a lane begins to read a broadcast partition, and which parts of its tasks have had records beyond that.
+    """Where a lane begins to read a broadcast partition, and which parts of its tasks have already processed records
+    beyond that.
 
     Args:
         former: the closed lanes that had its tasks.
 
     Raises:
-        StateError: they didn't have the tasks.
+        StateError: these lanes didn't have the tasks.
     """
     left: dict[int, list[FormerPosition]] = {}
     for each in former:
@@ -101,7 +102,7 @@ def _positions(lane: Lane, whole: SSP) -> dict[Virtual, Position]:
 
 
 def _left(lane: Lane, whole: SSP) -> dict[int, list[FormerPosition]]:
-    """Where a closed lane left a partition for each of its tasks, by their numbers at factor 1."""
+    """Where a closed lane stopped reading a partition, for each of its tasks, by their numbers at factor 1."""
     read = {position.ssp: position.offset for position in lane.final}[whole]
     found: dict[int, list[FormerPosition]] = {}
     for (number, _), begun in _positions(lane, whole).items():
@@ -114,12 +115,12 @@ def _left(lane: Lane, whole: SSP) -> dict[int, list[FormerPosition]]:
 
 
 def _as_of(whole: SSP, lane: Lane, bucket: int) -> SSP:
-    """A partition as if only one of its buckets were read."""
+    """One bucket of a broadcast partition, as an SSP. (The lane reads all of the partition.)"""
     return msgspec.structs.replace(whole, key_bucket=WHOLE if lane.factor == 1 else bucket)
 
 
 def _joined(parts: dict[KeyPart, int]) -> dict[KeyPart, int]:
-    """The same with as few parts as possible."""
+    """The same offsets with as few parts as possible."""
     found = dict(parts)
     for factor in (2**n for n in range(max(part.factor for part in found).bit_length() - 1, 0, -1)):
         for part in [part for part in found if part.factor == factor and part.bucket < factor // 2]:

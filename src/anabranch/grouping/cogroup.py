@@ -1,4 +1,4 @@
-"""The grouper ``cogroup``: as many tasks as the GCD of the partition counts, with each key in one of them."""
+"""The grouper ``cogroup``: as many tasks as the GCD of the partition counts. Each key is in one of them."""
 
 from __future__ import annotations
 
@@ -31,5 +31,6 @@ def into(request: Request, count: int) -> tuple[Task, ...]:
 
 
 def task_count(inputs: Iterable[Input]) -> int:
-    """How many base tasks ``cogroup`` makes; 1 for several streams deserves a warning with their counts."""
+    """How many tasks ``cogroup`` makes at factor 1. If that is 1 for several streams, a warning with their counts is
+    due."""
     return math.gcd(*(stream.partitions for stream in inputs))

@@ -1,7 +1,7 @@
-"""What happens to a stage's tasks when its streams have more partitions, or there are other streams (SEP-5).
+"""How a stage's tasks change when its streams get more partitions, or when there are other streams (SEP-5).
 
-State stays where it is: partition p of a stream whose state was first written with n partitions has the keys of
-partition p mod n, if producers assign keys by hash modulo the partition count.
+State stays where it is: if the state of a stream was first written with n partitions, partition p has keys of partition
+p mod n, provided that producers assign keys by hash modulo the partition count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["base_partitions", "expanded", "partitions"]
 
 
 def partitions(stage: StageModel) -> dict[str, int]:
-    """How many partitions each of a stage's streams has according to its tasks, by ``system/stream``."""
+    """The partition counts of a stage's streams according to its tasks, by ``system/stream``."""
     found: dict[str, int] = {}
     for task in stage.tasks:
         for each in (*task.ssps, *task.broadcast):
@@ -30,7 +30,8 @@ def partitions(stage: StageModel) -> dict[str, int]:
 
 
 def base_partitions(stage: StageModel) -> dict[str, int]:
-    """The partition count of each stream when its state was first written, including streams that have left."""
+    """The partition count that each stream had when its state was first written, including streams that are no longer
+    read."""
     found: dict[str, int] = {}
     for base in stage.base.values():
         name = f"{base.system}/{base.stream}"
@@ -39,18 +40,18 @@ def base_partitions(stage: StageModel) -> dict[str, int]:
 
 
 def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: int, containers: int) -> StageModel:
-    """A stage with these inputs, which may have more partitions than it knows, and with this factor.
+    """A stage with these inputs, which may have more partitions than the stage knows, and with this factor.
 
-    The result depends only on the present stage, so not on its history. With the same inputs, it has the same tasks,
-    divided by another factor.
+    The result depends only on the present stage, and thus not on its history. With the same inputs, it has the same
+    tasks, divided by another factor.
 
     Args:
         inputs: in the job's order.
         before: the stage's present factor.
 
     Raises:
-        ConflictError: a stream has fewer partitions than before, or not a multiple of the count when its state was
-            first written; or the inputs have another order.
+        ConflictError: a stream has fewer partitions than before, or its count isn't a multiple of the one when its
+            state was first written; or the inputs have another order.
     """
     known = partitions(stage)
     for each in inputs:

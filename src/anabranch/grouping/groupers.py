@@ -1,4 +1,4 @@
-"""The groupers that anabranch ships, by their names in the configuration."""
+"""The groupers that anabranch includes, by their names in the configuration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GROUPERS: dict[str, Grouper] = {
 
 
 def named(name: str) -> Grouper:
-    """The grouper with that name. The caller imports a user's own, ``module:function``.
+    """The grouper with that name. (The caller imports a user's own, ``module:function``.)
 
     Raises:
         ConfigError: the name is unknown; the message lists the known ones and the nearest one.

@@ -17,7 +17,7 @@ __all__ = ["SeparatedKey", "SingleGroup", "apart", "single_group"]
 
 @dataclass(frozen=True)
 class SeparatedKey:
-    """A key of two streams can be in different tasks; ``cogroup_tasks``: how many tasks ``cogroup`` would make."""
+    """A key of two streams can be in different tasks. ``cogroup_tasks``: how many tasks ``cogroup`` would make."""
 
     left: Input
     right: Input
@@ -26,16 +26,17 @@ class SeparatedKey:
 
 @dataclass(frozen=True)
 class SingleGroup:
-    """``cogroup`` makes a single task: the counts have no common divisor except 1. Deserves a warning."""
+    """``cogroup`` makes a single task, because the counts have no common divisor except 1. A warning is due."""
 
     counts: tuple[tuple[str, int], ...]
 
 
 def apart(tasks: Iterable[Task], keyed: Sequence[Input]) -> SeparatedKey | None:
-    """The first two streams with the same key columns whose keys these tasks don't keep together; None when all are.
+    """The first two streams with the same key columns whose keys these tasks don't keep together; None if there are
+    none.
 
-    It examines what the tasks contain, so it also judges a user's own grouper and an expanded job. Partitions p and q
-    of two streams can share a key, when producers write to hash mod count, if p = q modulo the GCD.
+    This looks only at the contents of tasks, so it works for a user's own grouper and an expanded job, too. If
+    producers write to hash mod count, partitions p and q of two streams can share a key if p = q modulo the GCD.
     """
     owners: defaultdict[tuple[str, str, int, int], set[str]] = defaultdict(set)
     for task in tasks:
@@ -56,7 +57,7 @@ def apart(tasks: Iterable[Task], keyed: Sequence[Input]) -> SeparatedKey | None:
 
 
 def single_group(keyed: Sequence[Input]) -> SingleGroup | None:
-    """A warning, as data, when ``cogroup`` makes a single task for lack of a common divisor."""
+    """A warning, as data, if ``cogroup`` makes a single task for lack of a common divisor."""
     if cogroup.task_count(keyed) > 1 or all(stream.partitions == 1 for stream in keyed):
         return None
     return SingleGroup(tuple((str(stream), stream.partitions) for stream in keyed))

@@ -12,7 +12,8 @@ NEVER = 2**63 - 1
 
 
 def floors(lane: Lane, whole: SSP) -> tuple[int, ...]:
-    """For each bucket of some factor, the offset from which its records belong to the lane; NEVER: they don't.
+    """For each bucket of some factor, the offset from which its records belong to the lane; NEVER if they don't belong
+    to it.
 
     Args:
         whole: a partition that the lane reads.
@@ -31,8 +32,8 @@ def floors(lane: Lane, whole: SSP) -> tuple[int, ...]:
 
 
 def owned(lane: Lane) -> dict[int, frozenset[int]]:
-    """By the number of a task (at factor 1), the buckets of the lane's factor that belong to the lane, with their
-    records and state. With a broadcast input, this covers all its tasks; otherwise those with an SSP here.
+    """By task number (at factor 1), the buckets of the lane's factor that belong to the lane, with their records and
+    state. With a broadcast input, this covers all tasks of the lane; otherwise only those with an SSP here.
     """
     found: dict[int, set[int]] = {}
     for ssp, whole in zip(lane.ssps, wholes(lane.ssps), strict=True):

@@ -9,7 +9,7 @@ from anabranch.model.task import Task
 
 
 def group(request: Request) -> tuple[Task, ...]:
-    """As many tasks as the widest stream has partitions; the keys of several streams meet when all counts are equal."""
+    """As many tasks as the widest stream has partitions. The keys of several streams meet if all counts are equal."""
     count = max(stream.partitions for stream in request.grouped)
     return virtual.cut(
         request,

@@ -1,7 +1,7 @@
-"""Where an SSP begins when the factor has changed: each part of its keys at the position of its former owner.
+"""Where an SSP begins after the factor has changed: each part of its keys begins at the position of its former owner.
 
-A bucket of a factor is contained in a bucket of every smaller one, so two owners with keys in common have all keys of
-the narrower bucket in common.
+A bucket of a factor is contained in a bucket of every smaller factor. So if two owners have keys in common, they have
+all keys of the narrower bucket in common.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["FormerPosition", "KeyPart", "after", "begin", "lowered", "parts_of"]
 
 @dataclass(frozen=True)
 class FormerPosition:
-    """Where a lane that has ended left one of its SSPs, in a model with this factor."""
+    """Where a lane that has ended stopped reading one of its SSPs, in a model with this factor."""
 
     position: Position
     factor: int
@@ -48,10 +48,10 @@ def begin(ssp: SSP, factor: int, former: Iterable[FormerPosition], start: int) -
     Args:
         former: final positions of SSPs of the same partition; those that have no keys in common with ``ssp`` don't
             matter.
-        start: the configured start of the stream, for keys that nobody had.
+        start: the configured start of the stream, for keys without a former owner.
 
     Raises:
-        StateError: two of them have the same keys.
+        StateError: two former owners have the same keys.
     """
     own = _part_of(ssp, factor)
     found: dict[KeyPart, int] = {}
@@ -96,7 +96,7 @@ def parts_of(position: Position, factor: int) -> list[tuple[KeyPart, int]]:
 
 
 def _gaps(own: KeyPart, found: Iterable[KeyPart]) -> Iterator[KeyPart]:
-    """The keys of a part that nobody had, in as few pieces as possible."""
+    """The keys of a part that had no former owner, in as few pieces as possible."""
     within = [part for part in found if part.has(own) or own.has(part)]
     if not within:
         yield own
@@ -112,7 +112,7 @@ def _position(ssp: SSP, own: KeyPart, parts: dict[KeyPart, int]) -> Position:
 
 
 def _joined(own: KeyPart, parts: dict[KeyPart, int]) -> dict[KeyPart, int]:
-    """The same with as few parts as possible."""
+    """The same offsets with as few parts as possible."""
     if own in parts:
         return {own: parts[own]}
     left, right = (_joined(half, parts) for half in own.halves)

@@ -15,10 +15,10 @@ __all__ = ["Grouper", "Input", "Request"]
 
 @dataclass(frozen=True)
 class Input:
-    """A stream that a stage reads, with its partition count. ``broadcast``: every task reads all of it.
+    """A stream that a stage reads, with its partition count. ``broadcast``: whether every task reads all of it.
 
     Raises:
-        GraphError: a stream without partitions.
+        GraphError: the stream has no partitions.
     """
 
     system: str
@@ -38,7 +38,7 @@ class Input:
 
     @property
     def ssps(self) -> tuple[SSP, ...]:
-        """Every partition, whole, in order."""
+        """All partitions, whole, in order."""
         return tuple(self.ssp(partition) for partition in range(self.partitions))
 
 
@@ -78,7 +78,7 @@ class Request:
 
     @property
     def broadcast(self) -> tuple[SSP, ...]:
-        """What every task reads in addition to its own SSPs."""
+        """The SSPs that every task reads in addition to its own."""
         return tuple(ssp for stream in self.inputs if stream.broadcast for ssp in stream.ssps)
 
     def buckets(self, ssp: SSP) -> Iterator[SSP]:

@@ -27,10 +27,11 @@ def group(request: Request) -> tuple[Task, ...]:
 
 
 def check_order(stage: str, previous: Sequence[str], inputs: Sequence[str]) -> None:
-    """Refuse to reorder the inputs between generations: tasks are numbered by their order, so new inputs come last.
+    """Raise an error if the order of inputs differs from that of the previous generation. Tasks are numbered by this
+    order, so new inputs must come last.
 
     Raises:
-        ConflictError: names the first stream that isn't in its place.
+        ConflictError: a stream isn't in its place; the message names the first one.
     """
     kept = [name for name in previous if name in inputs]
     for was, now in zip(kept, inputs, strict=False):

@@ -15,7 +15,7 @@ __all__ = ["cut"]
 def cut(request: Request, bases: Iterable[tuple[TaskName, Sequence[SSP]]]) -> tuple[Task, ...]:
     """The tasks of a stage, from its base tasks with their whole SSPs; ``index`` numbers them in order.
 
-    A base task without SSPs makes none, but keeps its numbers.
+    A base task without SSPs becomes no task, but its numbers stay unused.
     """
     stage, broadcast = request.stage, request.broadcast
     tasks: list[Task] = []

@@ -1,1 +1,2 @@
-"""Java artifacts that aren't in Python packages: which ones, with their checksums, and how they get into the cache."""
+"""Java artifacts that aren't in Python packages: which ones are needed, with their checksums, and how they get into the
+cache."""

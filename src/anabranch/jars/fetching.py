@@ -25,7 +25,8 @@ _CURE = f"name another Maven repository: --repository URL, or {VARIABLE}"
 
 
 def fetch(wanted: JarSet, repository: Repository, say: Callable[[str], None]) -> Path:
-    """The folder with the jars of a set. Missing ones are fetched; a folder in the cache is complete, or doesn't exist.
+    """The folder with the jars of a set. Missing jars are fetched. A folder in the cache is either complete or doesn't
+    exist.
 
     Raises:
         AnabranchError: a jar can't be fetched, or has the wrong checksum. The cache is unchanged.
@@ -69,7 +70,7 @@ def _fetch_one(client: httpx.Client, repository: Repository, jar: Jar, folder: P
 
 
 def _trusted() -> ssl.SSLContext:
-    """The certificates that this machine trusts; httpx alone would only trust its own list."""
+    """The certificates that this machine trusts. (httpx alone would trust only its own list.)"""
     context = ssl.create_default_context()
     if not context.get_ca_certs() and not os.environ.get("SSL_CERT_FILE"):
         import certifi

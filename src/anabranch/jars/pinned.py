@@ -35,7 +35,7 @@ class Jar:
 
     @property
     def path(self) -> str:
-        """Its path in a Maven repository."""
+        """The jar's path in a Maven repository."""
         return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.file}"
 
 
@@ -49,12 +49,12 @@ class JarSet:
 
     @property
     def folder(self) -> Path:
-        """Its place in the cache. It may not exist."""
+        """The set's folder in the cache. It may not exist."""
         return cache_dir.folder() / self.folder_name
 
     @property
     def is_there(self) -> bool:
-        """Whether the cache has all of them. Their checksums were verified when they were fetched."""
+        """Whether the cache has all jars of the set. Their checksums were verified when they were fetched."""
         return all((self.folder / jar.file).is_file() for jar in self.jars)
 
 

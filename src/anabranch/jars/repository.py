@@ -1,4 +1,4 @@
-"""Which Maven repository jars come from."""
+"""Which Maven repository jars are fetched from."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["VARIABLE", "Repository", "chosen"]
 
 VARIABLE = "ANABRANCH_MAVEN_REPOSITORY"
 _CENTRAL = "https://repo.maven.apache.org/maven2"
-"""Maven's own default."""
+"""Maven's own default repository."""
 _MIRRORED = {"*", "central", "external:*"}
 
 
 @dataclass(frozen=True)
 class Repository:
-    """A Maven repository, and where its URL comes from."""
+    """A Maven repository, and the source of its URL."""
 
     url: str
     origin: str
@@ -30,8 +30,8 @@ class Repository:
 
 
 def chosen(url: str | None = None, environment: Mapping[str, str] = os.environ, home: Path | None = None) -> Repository:
-    """The given repository; else that of ``ANABRANCH_MAVEN_REPOSITORY``; else the mirror of Maven Central in
-    ``~/.m2/settings.xml``; else Maven Central.
+    """The given repository; otherwise that of ``ANABRANCH_MAVEN_REPOSITORY``; otherwise the mirror of Maven Central in
+    ``~/.m2/settings.xml``; otherwise Maven Central.
 
     Raises:
         UsageError: it isn't an HTTP URL, or the file can't be read.
@@ -67,5 +67,5 @@ def _mirror(settings: Path) -> str | None:
 
 
 def _plain(element: xml.Element) -> str:
-    """An element's name without the namespace, which not every settings file declares."""
+    """An element's name without the namespace, because not every settings file declares one."""
     return element.tag.rpartition("}")[2]

@@ -1,1 +1,2 @@
-"""The code of a job: packed as one file with a hash, and its modules, importable here and in Python workers."""
+"""The code of a job: packed as one file with a hash, and its modules, which can be imported here and in Python
+workers."""

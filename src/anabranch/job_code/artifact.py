@@ -1,6 +1,6 @@
-"""The code of a job as one file with a hash: packed where it is written, unpacked where it runs.
+"""The code of a job as one file with a hash, packed where it is written and unpacked where it runs.
 
-Both sides trust the hash for what the content *is*, but nobody for what it *does*: an archive that this module wouldn't
+The hash shows that the content is what was packed, but not that it is harmless: an archive that this module wouldn't
 have written is refused before a byte of it reaches the cache.
 """
 
@@ -40,13 +40,13 @@ __all__ = [
 ]
 
 MAX_BYTES = 50_000_000
-"""Of an artifact."""
+"""The size limit of an artifact, in bytes."""
 
 MAX_FILES = 10_000
-"""In an artifact."""
+"""The largest number of files in an artifact."""
 
 MAX_UNPACKED = 200_000_000
-"""The size limit of an artifact's files together, in bytes."""
+"""The size limit of an artifact's unpacked files together, in bytes."""
 
 _MARKER = ".whole"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -69,11 +69,11 @@ class Artifact:
 def pack(home: Path) -> Artifact:
     """The files below ``home``, the job file's folder. The same files give the same hash on every machine.
 
-    In a git work tree: the files that git doesn't ignore, committed or not. In a folder that :func:`unpack` has made:
-    everything that it has written there. Elsewhere: ``*.py`` and ``*.toml``. Always excluded are names that begin with
-    a dot, environments, ``__pycache__`` and data, see :data:`anabranch.job_code.listing.DATA`. Submodules and links to
-    folders are left out; a link to a file that is packed too becomes a copy of it. Nothing is compressed, because
-    compressors differ.
+    In a git work tree, these are the files that git doesn't ignore, committed or not. In a folder that :func:`unpack`
+    has made, they are all files that it wrote there. Elsewhere, they are ``*.py`` and ``*.toml``. Always excluded are
+    names that begin with a dot, environments, ``__pycache__`` and data, see :data:`anabranch.job_code.listing.DATA`.
+    Submodules and links to folders are left out; a link to a file that is also packed becomes a copy of it. Nothing is
+    compressed, because compressors differ.
 
     Raises:
         NotFoundError: ``home`` isn't a folder.
@@ -103,11 +103,11 @@ def pack(home: Path) -> Artifact:
 
 
 def fingerprint(home: Path) -> str:
-    """A hash of the Python files below a folder, whatever git says about them: for code that is installed already.
+    """A hash of the Python files below a folder, whatever git says about them: for code that is already installed.
 
     Raises:
         NotFoundError: ``home`` isn't a folder.
-        UsageError: there are none.
+        UsageError: the folder has no Python files.
         AnabranchError: a file can't be read.
     """
     if not home.is_dir():
@@ -154,7 +154,7 @@ def unpack(content: bytes, sha256: str, cache: Path) -> Path:
 
 
 def unpacked(sha256: str, cache: Path) -> Path | None:
-    """The folder that ``unpack`` has made; None: there is none, or one of its files is missing or changed.
+    """The folder that ``unpack`` has made; None if there is none, or if one of its files is missing or changed.
 
     Raises:
         UsageError: ``sha256`` isn't a hash.
@@ -174,7 +174,7 @@ def check(sha256: str, content: bytes) -> None:
 
 
 def check_sha(text: str) -> str:
-    """``text``, if it is a sha256 in 64 lower-case hexadecimal digits, so that it may be used in a path.
+    """``text``, if it is a sha256 in 64 lower-case hexadecimal digits, so that it is safe in a path.
 
     Raises:
         UsageError: it isn't.
@@ -185,7 +185,7 @@ def check_sha(text: str) -> str:
 
 
 def _unpacked_files(folder: Path) -> list[str] | None:
-    """The files of a folder that ``unpack`` has made; None: it hasn't, or one is missing or changed."""
+    """The files of a folder that ``unpack`` has made; None if it hasn't made it, or if a file is missing or changed."""
     try:
         files = json.loads((folder / _MARKER).read_bytes())
         whole = all(_hash_of(folder / name) == digest for name, digest in files.items())
@@ -296,7 +296,7 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """One process at a time. The lock is released when the process ends, in whatever way."""
+    """A lock that one process can hold at a time. It is released when the process ends, however it ends."""
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,7 +1,8 @@
-"""The modules of a job: its file, under a unique name, and the modules next to it, importable here and in workers.
+"""The modules of a job: its file, under a unique name, and the modules next to it. They can be imported here and in
+workers.
 
 Python workers import a job's modules like any program; nothing in them is copied from the user's process. They import
-what the user's process has run: a file that was edited since is read as it was.
+the text that the user's process has run, even if a file was edited since.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ __all__ = [
 ]
 
 VARIABLE = "ANABRANCH_JOB_CODE"
-"""The environment variable by which Python workers get a session's :class:`JobCode`, as JSON."""
+"""The name of the environment variable that gives Python workers a session's :class:`JobCode`, as JSON."""
 
 SHELF = "ANABRANCH_JOB_SHELF"
-"""The environment variable with a folder in which the user's process records what :func:`register` was given, for
-workers on the same machine.
+"""The name of the environment variable with a folder in which the user's process records what :func:`register` was
+given, for workers on the same machine.
 """
 
 _INSTALLED = ("anabranch", "pyspark", "py4j", "pandas", "numpy", "pyarrow", "msgspec", "xxhash", "confluent_kafka")
@@ -68,10 +69,10 @@ RESERVED = frozenset(sys.stdlib_module_names) | frozenset(_INSTALLED)
 class JobCode:
     """Where the modules of a job are.
 
-    ``name``: the job file's module ('': there is no job file); ``home``: the folder from which modules are imported;
-    ``file``: the job file, relative to it; ``sha256``: that of its content. ``sources``: a file with the text of the
-    modules as the user's process has run them ('': as on disk). ``path``: further folders from which the user's process
-    imports.
+    ``name``: the job file's module ('': there is no job file). ``home``: the folder from which modules are imported.
+    ``file``: the job file, relative to that folder. ``sha256``: the hash of its content. ``sources``: a file with the
+    text of the modules as the user's process has run them ('': as on disk). ``path``: further folders from which the
+    user's process imports modules.
     """
 
     name: str
@@ -82,11 +83,11 @@ class JobCode:
     path: tuple[str, ...] = ()
 
     def dumped(self) -> str:
-        """As text, for :data:`VARIABLE`."""
+        """The code as text, for :data:`VARIABLE`."""
         return json.dumps(asdict(self))
 
     def on_this_machine(self) -> JobCode:
-        """For workers that can import everything that this process can."""
+        """The code for workers that can import everything that this process can."""
         return replace(
             snapshot(self), path=tuple(os.path.abspath(each) for each in sys.path if os.path.exists(each or "."))
         )
@@ -99,7 +100,8 @@ class _Loaded:
 
 
 class _Loader(SourceFileLoader):
-    """Reads each file once, so that other processes get the same text. Writes no compiled files next to a job's."""
+    """Reads each file only once, so that other processes get the same text. It writes no compiled files next to a
+    job's."""
 
     def __init__(self, name: str, path: str, sources: dict[str, bytes]) -> None:
         super().__init__(name, path)
@@ -118,8 +120,8 @@ class _Loader(SourceFileLoader):
 class _Finder(MetaPathFinder):
     """Finds modules in a job's folder before installed ones, except for :data:`RESERVED` names.
 
-    ``sources``: the text of modules, by path; ``served``: the names of the modules that were found. ``snapshot``: see
-    :func:`snapshot`; None: nobody has asked for one.
+    ``sources``: the text of modules, by path. ``served``: the names of the modules that were found. ``snapshot``: see
+    :func:`snapshot`; None: no snapshot was requested.
     """
 
     code: JobCode
@@ -158,7 +160,7 @@ class _Finder(MetaPathFinder):
         return found if Path(found.origin).is_relative_to(code.home) else None
 
     def invalidate_caches(self) -> None:
-        """Keeps none."""
+        """Does nothing, because there are no caches."""
 
     @property
     def changed(self) -> bool:
@@ -173,8 +175,8 @@ _shelves: list[str] = []
 
 
 def new_code(file: Path) -> JobCode:
-    """The code of a job file that is loaded here: its module gets a name that no other file, nor another text of it,
-    has.
+    """The code of a job file that is loaded here. Its module gets a name that no other file has, nor another text of
+    the same file.
     """
     content = file.read_bytes()
     stem = re.sub(r"\W", "_", file.stem)
@@ -183,7 +185,7 @@ def new_code(file: Path) -> JobCode:
 
 
 def enter(code: JobCode) -> None:
-    """Make the modules of a job importable here. Of several jobs, the last one's come first."""
+    """Make the modules of a job importable here. If there are several jobs, the last one's modules come first."""
     with _entering:
         others = [each for each in _finders() if each.code.home != code.home]
         finder = next((each for each in _finders() if each.code.home == code.home), None)
@@ -203,8 +205,8 @@ def enter(code: JobCode) -> None:
 
 @dataclass(frozen=True)
 class _Shelf(MetaPathFinder):
-    """Finds modules that nobody else finds, in jobs that were loaded since the session was started, the last
-    one first.
+    """Finds modules that no other finder finds, in jobs that were loaded since the session was started, the last one
+    first.
     """
 
     folder: Path
@@ -222,7 +224,7 @@ class _Shelf(MetaPathFinder):
         return None
 
     def invalidate_caches(self) -> None:
-        """Keeps none."""
+        """Does nothing, because there are no caches."""
 
 
 def enter_from_environment() -> None:
@@ -242,9 +244,9 @@ def _read_code(dumped: str) -> JobCode:
 
 
 def importing(code: JobCode) -> ModuleType:
-    """The module of a job file, imported if necessary. Its output goes to stderr, because stdout is ours.
+    """The module of a job file, imported if necessary. Its output goes to stderr, because stdout is used for data.
 
-    ``code``: the user's process's; if workers were given another place for it, that one is used.
+    ``code``: as in the user's process; if workers were given another place for it, that one is used.
     """
     with _entering:
         here = _given.get(code.name, code)
@@ -268,13 +270,13 @@ def home_of(code: JobCode) -> str:
 
 
 def raised_at(error: BaseException, code: JobCode) -> str:
-    """Where in a job's files an error was raised, as the end of a sentence; empty if elsewhere."""
+    """Where in a job's files an error was raised, as the end of a sentence; empty if it was raised elsewhere."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(home_of(code))]
     return f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
 
 
 def register(code: JobCode, functions: Mapping[int, Any]) -> None:
-    """Record that a job file was loaded here. ``functions``: its job's, by node."""
+    """Record that a job file was loaded here. ``functions``: the functions of its job, by node."""
     _loaded.pop(code.name, None)
     _loaded[code.name] = _Loaded(code, functions)
     if _shelves:
@@ -298,7 +300,8 @@ def _put_on_shelf(code: JobCode) -> None:
 
 
 def code_of(node: int, function: Any) -> JobCode | None:
-    """The job file that an operator's function comes from; None: it doesn't come from one that was loaded here."""
+    """The job file from which an operator's function comes; None if it doesn't come from a file that was loaded
+    here."""
     for each in reversed(_loaded.values()):
         if each.functions.get(node) is function:
             return each.code
@@ -311,7 +314,8 @@ def code_named(name: str) -> JobCode | None:
 
 
 def code_of_module(module: ModuleType) -> JobCode | None:
-    """The code of a module that was imported here by its own name; None if others can't import it by that name."""
+    """The code of a module that was imported here by its own name; None if other processes can't import it by that
+    name."""
     file, parts = getattr(module, "__file__", None), module.__name__.split(".")
     if file is None or module.__name__ == "__main__" or not Path(file).is_file():
         return None
@@ -355,8 +359,8 @@ def _finders() -> list[_Finder]:
 
 
 def _forget(finder: _Finder, names: Collection[str]) -> None:
-    """Make sure that these modules, and those within them, are imported again: they have changed, or another job
-    has modules of the same names.
+    """Ensure that these modules, and those within them, are imported again, because they have changed, or because
+    another job has modules of the same names.
     """
     for name in tuple(names):
         for each in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:

@@ -29,7 +29,7 @@ _GIT_PLACES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_
 
 
 def listed_by_git(root: Path) -> list[str] | None:
-    """The files below a folder that git doesn't ignore, committed or not. None: git isn't installed, the folder isn't
+    """The files below a folder that git doesn't ignore, committed or not; None if git isn't installed, the folder isn't
     in a work tree, or git ignores all of it.
     """
     command = ["git", "-c", "core.fsmonitor=false", "ls-files", "-z", "-co", "--exclude-standard"]
@@ -54,7 +54,7 @@ def listed_by_git(root: Path) -> list[str] | None:
 
 
 def walked(root: Path) -> Iterator[str]:
-    """The ``*.py`` and ``*.toml`` below a folder."""
+    """The ``*.py`` and ``*.toml`` files below a folder."""
 
     def stop(error: OSError) -> None:
         raise unreadable(error)
@@ -67,7 +67,7 @@ def walked(root: Path) -> Iterator[str]:
 
 
 def packed(root: Path, listed: Iterable[str]) -> tuple[str, ...]:
-    """Those of the listed names that belong to the job, sorted."""
+    """The listed names that belong to the job, sorted."""
     foreign = functools.cache(_foreign)
     names = {
         name
@@ -90,7 +90,7 @@ def packed(root: Path, listed: Iterable[str]) -> tuple[str, ...]:
 
 
 def _foreign(folder: Path) -> bool:
-    """Whether nothing below it belongs to the job: it is hidden, compiled, or an environment."""
+    """Whether nothing below a folder belongs to the job, because the folder is hidden, compiled, or an environment."""
     return (
         folder.name.startswith(".")
         or folder.name == "__pycache__"
@@ -100,7 +100,7 @@ def _foreign(folder: Path) -> bool:
 
 
 def _there(path: Path) -> bool:
-    """Whether it is a file or a link to one: git also lists removed files, and submodules."""
+    """Whether a path is a file or a link to one. (git also lists removed files, and submodules.)"""
     try:
         path.lstat()
         return not path.is_dir()
@@ -111,7 +111,7 @@ def _there(path: Path) -> bool:
 
 
 def fault(name: str) -> str | None:
-    """Why a file in an artifact can't have this name; None: it can."""
+    """Why a file in an artifact can't have this name; None if it can."""
     parts = name.split("/")
     if not name.isprintable() or "\\" in name or PureWindowsPath(name).drive:
         return "a name that isn't one everywhere"

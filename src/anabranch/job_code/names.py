@@ -1,4 +1,4 @@
-"""Names of a job's modules that would hide Python's own, or packages that workers need."""
+"""Checks for names of a job's modules that would hide Python's own modules, or packages that workers need."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check(code: JobCode) -> None:
 
 
 def _imported(text: bytes, path: str) -> Iterator[tuple[int, str]]:
-    """The lines of a source that import something, with the first part of the module's name."""
+    """The lines of a source text that import something, with the first part of the module's name."""
     try:
         tree = ast.parse(text, path)
     except (SyntaxError, ValueError):

@@ -1,1 +1,2 @@
-"""From a job file to what a coordinator starts: for the verbs, for users' tests, and for previews in notebooks."""
+"""The path from a job file to what a coordinator starts: for the verbs, for users' tests, and for previews in
+notebooks."""

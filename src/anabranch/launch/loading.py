@@ -31,7 +31,7 @@ class JobFile:
 
 
 def of(job: Job) -> JobFile:
-    """A Job object, treated as if it came from the file of its first function, or else from the working folder."""
+    """A Job object, treated as if it came from the file of its first function, or otherwise from the working folder."""
     files = (_file(function) for function in job.functions.values())
     file = next((file for file in files if file and Path(file).is_file()), "job.py")
     _register(job)
@@ -39,7 +39,8 @@ def of(job: Job) -> JobFile:
 
 
 def _register(job: Job) -> None:
-    """Let workers import the module that built the job, if it is a job file: it contains this job, and no other."""
+    """Let workers import the module that built the job, if it is a job file, that is, contains this job and no
+    other."""
     module = sys.modules.get(job.module)
     if module is None or job_modules.jobs_in(module) != [job] or job_modules.code_named(job.module) is not None:
         return
@@ -60,7 +61,8 @@ def load(path: Path) -> JobFile:
 
     Raises:
         NotFoundError: the file doesn't exist.
-        UsageError: it can't be imported (with its traceback, cut to the user's lines), or contains no Job or several.
+        UsageError: the file can't be imported (the message has the traceback, cut to the user's lines), or contains no
+            Job or several.
     """
     if not path.is_file():
         raise NotFoundError(f"there is no job file {path}", "name a Python file that builds a Job")

@@ -1,4 +1,4 @@
-"""A progress bar in a notebook, while Spark computes what a cell asks for. There is none elsewhere."""
+"""A progress bar in a notebook, while Spark computes the result of a cell. Elsewhere there is none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _EVERY = 0.3
 
 @contextmanager
 def shown(spark: SparkSession) -> Iterator[None]:
-    """Show how many of Spark's tasks are done, of all known so far, for the work of this thread inside ``with``."""
+    """Show how many of Spark's tasks are done, of all tasks known so far, for the work of this thread inside
+    ``with``."""
     if not _is_notebook():
         yield
         return
@@ -51,7 +52,7 @@ def shown(spark: SparkSession) -> Iterator[None]:
 
 
 def _is_notebook() -> bool:
-    """Whether this process is the kernel of a notebook: on a terminal, Spark shows its own bar."""
+    """Whether this process is the kernel of a notebook. (On a terminal, Spark shows its own bar.)"""
     module: Any = sys.modules.get("IPython")
     shell = None if module is None else module.get_ipython()
     return type(shell).__name__ == "ZMQInteractiveShell"

@@ -1,4 +1,4 @@
-"""The streams and tables that a job writes: created when the job is new, and checked before it starts."""
+"""The streams and tables that a job writes: they are created when the job is new, and checked before it starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["check", "check_writers", "create", "prepare_tables"]
 
 
 def create(plan: Plan, settings: Settings) -> None:
-    """Create the streams that a new job writes and that don't exist."""
+    """Create the streams that a new job writes, if they don't exist."""
     systems = Systems(settings, plan.model.job)
     for output in plan.outputs:
         if output.stream is not None and not systems.is_table(output.stream):
@@ -23,8 +23,8 @@ def create(plan: Plan, settings: Settings) -> None:
 
 
 def prepare_tables(prepared: Prepared, create: bool) -> None:
-    """Check that the tables that a job writes accept its rows. ``create``: the job is new: create those that don't
-    exist.
+    """Check that the tables that a job writes accept its rows. If the job is new (``create``), tables that don't exist
+    are created.
 
     Raises:
         NotFoundError: a table doesn't exist.
@@ -42,11 +42,11 @@ def prepare_tables(prepared: Prepared, create: bool) -> None:
 
 
 def check(plan: Plan, settings: Settings, known: Collection[str] | None = None) -> None:
-    """Refuse to continue a job if one of its output streams is gone; ``known``: which output streams to check, default
-    all.
+    """Raise an error if one of the output streams of a job that continues is gone. ``known``: which output streams to
+    check; default: all.
 
     Raises:
-        StateError: names the stream.
+        StateError: a stream is gone; the message names it.
     """
     systems = Systems(settings, plan.model.job)
     streams = [o for o in plan.outputs if o.stream is not None and not systems.is_table(o.stream)]
@@ -62,7 +62,7 @@ def check(plan: Plan, settings: Settings, known: Collection[str] | None = None) 
 
 
 def check_writers(plan: Plan, settings: Settings, known: Collection[str]) -> None:
-    """Refuse to start if output streams contain records of a lane that the store doesn't know.
+    """Raise an error if output streams contain records of a lane that the store doesn't know.
 
     Args:
         known: the job's lanes in the store.

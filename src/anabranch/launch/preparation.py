@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A job that can be run: planned, with the schema after each operator."""
+    """A job that can be run: it is planned, and the schema after each operator is known."""
 
     file: JobFile
     settings: Settings
@@ -65,8 +65,8 @@ def plan(
     kept: JobModel | None = None,
     replaces: bool = False,
 ) -> Plan:
-    """Plan the job on the present streams. ``known``: its present generation; ``kept``: a drained job, whose factor and
-    containers are kept. ``replaces``: it replaces the running version, with its streams.
+    """Plan the job on the present streams. ``known``: its present generation. ``kept``: a drained job, whose factor and
+    containers are kept. ``replaces``: whether it replaces the running version, with its streams.
     """
     systems = Systems(settings, file.graph.job)
     lives = stages.systems(file.graph, systems.bound(), systems.default)
@@ -99,8 +99,8 @@ def plan(
 
 
 def check_tables(graph: Graph, systems: Systems) -> None:
-    """Raises ConfigError where settings bind something to a table that can't be one, or are wrong for it; and
-    NotFoundError where a stream doesn't exist that the job uses as a table.
+    """Raises ConfigError if the settings bind something to a table that can't be one, or are wrong for it; and
+    NotFoundError if a stream doesn't exist that the job uses as a table.
     """
     for stream in stages.read_streams(graph):
         if systems.is_table(stream) or systems.is_table(stages.dead_letters_of(stream)):
@@ -153,7 +153,7 @@ def resolved(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
 def checked(
     file: JobFile, settings: Settings, formats: Mapping[str, Format], say: Callable[[str], None]
 ) -> Mapping[int, Any]:
-    """Like :func:`resolved`, in a small session that is made for it, which ``say`` announces."""
+    """Like :func:`resolved`, in a small session that is made for this purpose, which ``say`` announces."""
     from anabranch.spark.session import session
 
     say("checking schemas with Spark ...")
@@ -174,7 +174,7 @@ def start_message(
     """The request to the coordinator, with new lane ids.
 
     Args:
-        settings: those that the job gets, if it was planned with others.
+        settings: the settings that the job gets, if it was planned with others.
     """
     lanes = planning.lanes_of(prepared.plan, prepared.settings.job.state_partitions, lambda: secrets.token_hex(4))
     return StartRequest(
@@ -205,7 +205,7 @@ def _grouper(name: str) -> Grouper:
 
 
 def check_reset(job: str, reset_state: bool, drained: bool) -> None:
-    """Raises ConflictError if state is to be dropped although the job wasn't drained."""
+    """Raises ConflictError if state should be dropped although the job wasn't drained."""
     if reset_state and not drained:
         raise ConflictError(
             f"job {job!r} was not drained: its state can't be reset", f"drain it first: anabranch drain {job}"
@@ -213,7 +213,7 @@ def check_reset(job: str, reset_state: bool, drained: bool) -> None:
 
 
 def refuse_several(settings: Settings) -> None:
-    """Raises ConfigError for a job of several containers if there is only one process."""
+    """Raises ConfigError if a job has several containers but there is only one process."""
     if settings.job.containers > 1:
         raise ConfigError(
             f"[job] containers = {settings.job.containers}, and this is one process",

@@ -1,4 +1,4 @@
-"""A job as batch frames over the present contents of its inputs, for notebooks. Nothing is written anywhere."""
+"""A job as batch DataFrames over the present contents of its inputs, for notebooks. Nothing is written."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class _Batch:
                 self.written.setdefault(stages.stream_of(self._graph, node), []).append(node)
 
     def input(self, spark: SparkSession, stream: str, most: int) -> DataFrame:
-        """The first records of a stream, partition by partition, as the job's read declares them."""
+        """The first records of a stream, partition by partition, as the job's ``read`` declares them."""
         node = self.reads[stream]
         frame = resolution.explained(node, lambda: self._read(spark, node, lambda _: _virtual(F.lit(0)), most))
         return frame.drop(meta_column.NAME)
@@ -105,7 +105,7 @@ class _Batch:
         return whole
 
     def _frames(self, spark: SparkSession) -> Mapping[int, DataFrame]:
-        """The rows of each operator; for a boundary, the rows that the next stage reads."""
+        """The rows of each operator; for a boundary between stages, the rows that the next stage reads."""
         frames: dict[int, DataFrame] = {}
         for stage in stages.cut(self._graph):
             context = Context(
@@ -168,8 +168,8 @@ class _Batch:
         return moved.where(F.when(null, failing).otherwise(F.lit(True)))
 
     def _rejecting(self, spark: SparkSession, policy: str) -> Rejecting | None:
-        """Records that can't be processed are left out, whether the job would drop them or write dead letters; None:
-        they are errors.
+        """How rejected records are handled: they are left out, whether the job would drop them or write dead letters;
+        None: they are errors.
         """
         if policy == _FAIL:
             return None
@@ -178,14 +178,15 @@ class _Batch:
         return partial(aside.rejects, keep=False)
 
     def _into_state(self) -> Column:
-        """Whether a row enters state: of a broadcast record's rows, those for the virtual tasks that own its key."""
+        """Whether a row enters state. Of a broadcast record's rows, only those for the virtual tasks that own its key
+        do."""
         own = ownership.bucket_of_row(self._plan.model.factor) == meta_column.field("bucket")
         return meta_column.field("bucket").isNull() | own
 
     def _read(
         self, spark: SparkSession, node: Node, virtual: Callable[[str], Column], most: int | None = None
     ) -> DataFrame:
-        """The records of all streams of a ``read``. ``virtual``: the tasks that a broadcast stream's records go to."""
+        """The records of all streams of a ``read``. ``virtual``: the tasks to which a broadcast stream's records go."""
         matched = patterns.of_model(self._plan.model)
         name = node.args["stream"]
         streams = matched[name].streams if name in matched else (name,)
@@ -214,7 +215,7 @@ class _Batch:
 
 
 def _task(node: Node, stream: str, model: StageModel, factor: int) -> Column:
-    """The task that reads a record, by its number at factor 1; a broadcast record becomes one row for each virtual
+    """The task that reads a record, by its number at factor 1. A broadcast record becomes one row for each virtual
     task.
     """
     if node.args.get("broadcast"):
@@ -226,5 +227,5 @@ def _task(node: Node, stream: str, model: StageModel, factor: int) -> Column:
 
 
 def _virtual(task: Column, bucket: Column | None = None) -> Column:
-    """``bucket`` None: the bucket of the record's key."""
+    """A virtual task. ``bucket`` None: the bucket of the record's key."""
     return F.struct(task.alias("task"), (F.lit(None) if bucket is None else bucket).cast("int").alias("bucket"))

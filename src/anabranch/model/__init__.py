@@ -1,3 +1,1 @@
-"""The plain data on which all decisions are based: SSPs, tasks, containers, job models, lanes, graphs; and
-their JSON.
-"""
+"""The plain data on which all decisions are based, and its JSON: SSPs, tasks, containers, job models, lanes, graphs."""

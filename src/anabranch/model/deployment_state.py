@@ -8,7 +8,7 @@ __all__ = ["DeploymentState"]
 
 
 class DeploymentState(enum.StrEnum):
-    """These texts appear in the store, in status and in events."""
+    """The states. Their texts appear in the store, in status and in events."""
 
     PLANNED = "planned"
     STARTING = "starting"

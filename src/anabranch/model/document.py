@@ -16,14 +16,14 @@ FORMAT_VERSION = 1
 T = TypeVar("T", bound="Document")
 
 first_use = threading.Lock()
-"""Other threads see msgspec's information about a type half-finished when the type is first used, which crashes the
+"""When a type is first used, other threads may see msgspec's information about it half-finished, which crashes the
 process. So decoders are made under this lock, or when their module is imported.
 """
 
 
 class Unknown(dict[str, Any]):
-    """The fields of a document that this program doesn't know. Immutable, so that a document with some can be
-    hashed.
+    """The fields of a document that this program doesn't know. It is immutable, so that a document with such fields can
+    be hashed.
     """
 
     def __hash__(self) -> int:  # type: ignore[override]
@@ -33,17 +33,17 @@ class Unknown(dict[str, Any]):
 class Document(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False, forbid_unknown_fields=True, gc=False
 ):
-    """A frozen record that round-trips through JSON and keeps the fields it doesn't know in ``extra``.
+    """A frozen record that round-trips through JSON and keeps the fields that it doesn't know in ``extra``.
 
     Only the outermost document of a file or message carries ``version``; see :func:`encode`. There may be millions of
-    them, so the garbage collector ignores them: none can contain itself.
+    documents, so the garbage collector ignores them, which is safe because none can contain itself.
     """
 
     extra: Unknown | msgspec.UnsetType = msgspec.UNSET
 
     @classmethod
     def from_builtins(cls, value: Any) -> Self:
-        """Build from parsed JSON. Raises msgspec.ValidationError with the path of what doesn't fit."""
+        """Build a document from parsed JSON. Raises msgspec.ValidationError with the path of what doesn't fit."""
         _decoder(cls)
         return msgspec.convert(_collect_extra(cls, value), cls)
 
@@ -53,7 +53,7 @@ class Document(
         return value
 
     def to_builtins(self) -> dict[str, Any]:
-        """Plain dicts, lists and scalars, with the unknown fields back in their places."""
+        """The document as plain dicts, lists and scalars, with the unknown fields back in their places."""
         known = {
             name: _plain(getattr(self, field.name)) for name, field in _fields(type(self)).items() if name != "extra"
         }
@@ -61,12 +61,12 @@ class Document(
 
 
 def encode(document: Document) -> bytes:
-    """JSON bytes with the format version."""
+    """The document as JSON bytes, with the format version."""
     return msgspec.json.format(compact(document), indent=2)
 
 
 def compact(document: Document) -> bytes:
-    """:func:`encode`, in one line."""
+    """The same as :func:`encode`, in one line."""
     raw = msgspec.json.encode(document)
     if b'"extra":' in raw:
         raw = msgspec.json.encode(document.to_builtins())
@@ -77,7 +77,7 @@ def decode(raw: bytes | str, kind: type[T]) -> T:
     """The inverse of :func:`encode`.
 
     Raises:
-        UnsupportedFormatError: it isn't JSON, has an unknown version, or its fields have another shape.
+        UnsupportedFormatError: the bytes aren't JSON, have an unknown version, or have fields of another shape.
     """
     try:
         found: T = _decoder(kind)(raw)
@@ -105,7 +105,7 @@ def _decode_slowly(raw: bytes | str, kind: type[T]) -> T:
 
 @functools.cache
 def _decoder(kind: type[T]) -> Callable[[bytes | str], T]:
-    """A decoder for documents in which all fields are known. It raises msgspec.DecodeError for any other."""
+    """A decoder for documents in which all fields are known. It raises msgspec.DecodeError for any other document."""
     names = [field.name for field in msgspec.structs.fields(kind)]
     version = ("version", Literal[1], FORMAT_VERSION)
     versioned = msgspec.defstruct(kind.__name__, [version], bases=(kind,), kw_only=True, frozen=True)
@@ -165,7 +165,7 @@ def _holds_document(annotation: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A field in its JSON form. Only documents have unknown fields: a dict may well have a key ``extra``."""
+    """A field in its JSON form. Only documents have unknown fields; a dict may well have a key ``extra``."""
     if isinstance(value, Document):
         return value.to_builtins()
     if isinstance(value, list | tuple):

@@ -10,7 +10,8 @@ from anabranch.model.document import Document
 class Node(Document, frozen=True, kw_only=True):
     """One operator: ``inputs`` are node ids; ``args`` are the operator's own (see ``anabranch.operators``).
 
-    ``where``: ``file:line`` in the job file, for messages. ``named``: the user gave the name, and it isn't derived.
+    ``where``: ``file:line`` in the job file, for messages. ``named``: whether the user gave the name; otherwise it is
+    derived.
     """
 
     id: int

@@ -53,12 +53,12 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for(key: bytes, count: int) -> int:
-    """The partition of ``count`` that Java's default partitioner chooses for a key."""
+    """The partition, out of ``count``, that Java's default partitioner chooses for a key."""
     return (murmur2(key) & _TO_POSITIVE) % count
 
 
 def partitions_for(keys: pa.Array | pa.ChunkedArray, count: int) -> npt.NDArray[np.int32]:
-    """:func:`partition_for` for millions of keys at once; -1 where a key is null.
+    """:func:`partition_for`, for millions of keys at once; -1 where a key is null.
 
     ``keys`` is an Arrow array, whole or chunked, of a binary or string type.
     """
@@ -81,7 +81,8 @@ def _partitions_of(keys: pa.Array, count: int) -> npt.NDArray[np.int32]:
 
 
 def _murmur2_of(data: npt.NDArray[np.uint8], bounds: _Offsets) -> _Hashes:
-    """Unsigned hashes of the keys between ``bounds``: all are processed word by word, and short ones drop out first."""
+    """Unsigned hashes of the keys between ``bounds``. All keys are processed word by word, and short ones drop out
+    first."""
     padded = np.concatenate([data[bounds[0] : bounds[-1]], np.zeros(4, np.uint8)])
     word_at = np.ndarray((len(padded) - 3,), "<u4", padded.data, strides=(1,))
     starts, lengths = bounds[:-1] - bounds[0], np.diff(bounds)

@@ -10,7 +10,7 @@ from anabranch.model.task import Task
 
 
 class ContainerModel(Document, frozen=True, kw_only=True):
-    """A seat: the place in the job that successive container processes take. ``tasks``: task names per stage."""
+    """A seat: a place in the job that container processes take one after another. ``tasks``: task names per stage."""
 
     seat: str
     tasks: dict[str, tuple[str, ...]]
@@ -36,8 +36,9 @@ class Matched(Document, frozen=True, kw_only=True):
 class StageModel(Document, frozen=True, kw_only=True):
     """A stage's tasks, its input streams in order, and its key columns (none: the raw message key).
 
-    ``base``: for each partition, the one under which the state of its keys was first written. It stays when a stream
-    leaves; empty in a stateless stage. ``patterns``: the inputs that are bound to one, by the job's name for them.
+    ``base``: for each partition, the one under which the state of its keys was first written. An entry stays when its
+    stream is no longer read; in a stateless stage, there are none. ``patterns``: the inputs that are bound to patterns,
+    by the job's name for them.
     """
 
     stage: str
@@ -54,10 +55,10 @@ class JobModel(Document, frozen=True, kw_only=True):
     """The model of a generation. ``run_id`` in JSON is the deployment (SEP-31's name for it).
 
     ``lanes``: how many lanes a group of stateless operators has in each container. ``request``: the id of the request
-    for it; ``undoes``: the generation that it undoes. ``rewound``: the lanes that are new in it because the job was
-    rewound. ``expands``: the streams that have more partitions than in the previous generation. ``replaces``: the
-    deployment from whose lanes its first lanes continue; 0: none. ``again``: the deployment whose version it repeats;
-    0: it is a version of its own.
+    that led to the generation. ``undoes``: the generation that it undoes. ``rewound``: the lanes that are new in it
+    because the job was rewound. ``expands``: the streams that have more partitions than in the previous generation.
+    ``replaces``: the deployment from whose lanes its first lanes continue; 0: none. ``again``: the deployment whose
+    version it repeats; 0: it is a new version.
     """
 
     job: str

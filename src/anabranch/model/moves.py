@@ -20,7 +20,7 @@ class StageMoves(Document, frozen=True, kw_only=True):
 
     stage: str
     buckets: int
-    """The buckets of a partition: the higher one of both factors."""
+    """The number of buckets of a partition: the higher one of both factors."""
     seats: tuple[str, ...]
     """The seats of both models, those of the later one first."""
     racks: tuple[str | None, ...]
@@ -28,14 +28,14 @@ class StageMoves(Document, frozen=True, kw_only=True):
     partitions: tuple[str, ...]
     """The names of tasks at factor 1."""
     cells: tuple[tuple[int, int, int], ...]
-    """Partition, seat, and how many of its buckets are there afterwards."""
+    """Triples: partition, seat, and how many of the partition's buckets are there afterwards."""
     moves: tuple[tuple[int, int, int, int], ...]
-    """Partition, seat before, seat after, and how many buckets go from one to the other. A seat of -1: the partition
-    wasn't there before, or isn't afterwards."""
+    """Partition, former seat, new seat, and how many buckets move from one to the other. A seat of -1: the partition
+    didn't exist before, or doesn't exist afterwards."""
 
 
 def compared(before: JobModel, after: JobModel) -> tuple[StageMoves, ...]:
-    """What changes in each stage of the later model. The time is linear in buckets."""
+    """The changes in each stage of the later model. The time is linear in the number of buckets."""
     known = {seat.seat: seat.rack for model in (before, after) for seat in model.containers}
     seats = tuple(dict.fromkeys(seat.seat for model in (after, before) for seat in model.containers))
     places = {seat: place for place, seat in enumerate(seats)}
@@ -93,6 +93,6 @@ def _parts(task: str) -> tuple[str, int, int]:
 
 
 def _owners(known: Mapping[str, list[int]], partition: str, buckets: int) -> list[int]:
-    """The owner of each bucket, where there are that many: bucket n of fewer is divided into n, n + their number, …"""
+    """The owner of each of that many buckets. If there are fewer, bucket n is divided into n, n + their number, …"""
     owners = known.get(partition, [_NOWHERE])
     return owners * (buckets // len(owners))

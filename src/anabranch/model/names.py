@@ -22,7 +22,7 @@ _NAME = re.compile(
 
 
 class TaskKind(enum.StrEnum):
-    """The word with which a task's name begins: one for each grouper that anabranch ships."""
+    """The word with which a task's name begins: one for each grouper that anabranch includes."""
 
     PARTITION = "Partition"
     GROUP = "Group"
@@ -69,7 +69,7 @@ class TaskName:
         return f"{self.kind}_{stream}{self.number}{bucket}"
 
     def parts(self, factor: int) -> list[str]:
-        """The texts of this task's virtual tasks, by bucket; its own for factor 1."""
+        """The names of this task's virtual tasks, by bucket; its own name for factor 1."""
         if factor == 1:
             return [str(self)]
         if factor not in FACTORS or self.kind is TaskKind.ORDINAL or self.bucket != WHOLE:
@@ -79,7 +79,7 @@ class TaskName:
 
     @property
     def base(self) -> TaskName:
-        """The task that this one is, or is a bucket of."""
+        """The task itself, or the task of which it is a bucket."""
         return TaskName(kind=self.kind, number=self.number, system=self.system, stream=self.stream)
 
     @property

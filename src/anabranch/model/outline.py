@@ -1,4 +1,4 @@
-"""A compact plan: which lanes it closes and starts, and what it was made for."""
+"""A compact plan: which lanes a change closes and starts, and for which state of the job it was made."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DIGITS = 16
 
 
 class Basis(Document, frozen=True, kw_only=True):
-    """What a plan was made for: a generation of a deployment. ``digest``: that of the result; empty: it isn't
+    """What a plan was made for: a generation of a deployment. ``digest``: the digest of the result; empty: it isn't
     compared.
     """
 
@@ -28,8 +28,9 @@ class Basis(Document, frozen=True, kw_only=True):
 
 
 class Outline(Document, frozen=True, kw_only=True):
-    """The lanes that a plan closes and starts, as rows of ``columns``; tasks and SSPs are counts. The ids of new lanes
-    are examples: they get others when the plan is applied. ``kept``: how many open lanes keep running.
+    """The lanes that a plan closes and starts, as rows of ``columns``; tasks and SSPs are given as counts. The ids of
+    new lanes are examples: the lanes get other ids when the plan is applied. ``kept``: how many open lanes keep
+    running.
     """
 
     columns: tuple[str, ...] = COLUMNS

@@ -37,7 +37,7 @@ class SSP(Document, frozen=True, kw_only=True):
 
     @property
     def whole(self) -> SSP:
-        """The partition that this SSP is, or is a bucket of."""
+        """The whole partition of this SSP."""
         return (
             self if self.key_bucket == WHOLE else SSP(system=self.system, stream=self.stream, partition=self.partition)
         )
@@ -68,7 +68,7 @@ def wholes(ssps: Iterable[SSP]) -> list[SSP]:
 
 
 def texts(offsets: Mapping[SSP, int]) -> dict[str, int]:
-    """Offsets in the form for messages: by SSP in text form, in order."""
+    """Offsets by SSP in text form, in order, as they appear in messages."""
     return {str(ssp): offsets[ssp] for ssp in sorted(offsets, key=lambda ssp: ssp.order)}
 
 

@@ -8,7 +8,7 @@ __all__ = ["Traffic"]
 
 
 class Traffic(Document, frozen=True, kw_only=True):
-    """``read``: how many partitions are read, by the rack of the reading container and the rack that it reads from; a
+    """``read``: how many partitions are read, by the rack of the reading container and the rack that it reads from. A
     partition counts once for each lane that reads it.
     """
 
@@ -20,5 +20,5 @@ class Traffic(Document, frozen=True, kw_only=True):
 
     @property
     def across(self) -> int:
-        """The partitions that come from another rack."""
+        """The number of partitions that are read from another rack."""
         return self.total - sum(row.get(rack, 0) for rack, row in self.read.items())

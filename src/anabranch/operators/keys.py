@@ -1,4 +1,4 @@
-"""What operators do to the columns of the stage key: all state belongs to the key, so no operator may change it
+"""What operators do to the columns of the stage key. All state belongs to the key, so no operator may change it
 unnoticed.
 """
 
@@ -13,7 +13,7 @@ from anabranch.model.graph import Node
 
 @dataclass(frozen=True)
 class KeyColumns:
-    """The columns that contain the stage key, or why none do (``lost``: an operator and what it did)."""
+    """The columns that contain the stage key, or the reason why none do (``lost``: an operator and what it did)."""
 
     columns: tuple[str, ...] = ()
     lost: str = ""
@@ -45,7 +45,7 @@ def kept(_node: Node, key: KeyColumns) -> KeyColumns:
 
 
 def declared(node: Node, _key: KeyColumns) -> KeyColumns:
-    """``read``: the fields that ``key=`` decodes the message key into."""
+    """``read``: the fields into which ``key=`` decodes the message key."""
     columns = field_names(node.args.get("key"))
     return KeyColumns(columns, "" if columns else f"read {node.name!r} ({node.where}) declares no key=")
 

@@ -11,10 +11,10 @@ from anabranch.operators import keys, times
 
 @dataclass(frozen=True)
 class Rule:
-    """``sql``: composed of SQL expressions, so several branches can share one pass. ``sink``: ends a branch.
+    """``sql``: composed of SQL expressions, so that several branches can share one pass. ``sink``: ends a branch.
 
-    ``function``: calls Python functions of the job, row by row or batch by batch. ``key``: from the node and the key
-    columns before it to those after it, or why they are lost; ``time``: the same for the event-time column.
+    ``function``: calls Python functions of the job, row by row or batch by batch. ``key``: gives, for a node and the
+    key columns before it, the key columns after it, or why they are lost; ``time``: the same for the event-time column.
     """
 
     sql: bool = False
@@ -59,12 +59,12 @@ def is_windowed(node: Node) -> bool:
 
 
 def is_by_intake(node: Node) -> bool:
-    """Whether this is an ``agg`` over windows of processing time, the time at which the job takes records in."""
+    """Whether this is an ``agg`` over windows of processing time, the time at which the job reads records."""
     return node.kind == "agg" and node.args.get("window", {}).get("time") == "processing"
 
 
 def is_timed(node: Node) -> bool:
-    """Whether an operator depends on the lane's watermark: then all its inputs need event time."""
+    """Whether an operator depends on the lane's watermark. If so, all its inputs need event time."""
     return node.kind == "join" or is_windowed(node) or node.args.get("timers") == EVENT_TIME
 
 

@@ -21,7 +21,7 @@ Effect = Callable[[Node, EventTime], EventTime]
 
 
 def kept(_node: Node, time: EventTime) -> EventTime:
-    """The operator doesn't touch it."""
+    """The operator doesn't change the event-time column."""
     return time
 
 
@@ -37,7 +37,7 @@ def declared(node: Node, _time: EventTime) -> EventTime:
 
 
 def as_key(effect: keys.Effect) -> Effect:
-    """The effect on an event-time column of an operator that treats it like a key column."""
+    """The effect on the event-time column of an operator that treats it like a key column."""
 
     def run(node: Node, time: EventTime) -> EventTime:
         if not time.column:

@@ -5,11 +5,11 @@ from __future__ import annotations
 __all__ = ["is_worth_it"]
 
 _SHORT = 0.5
-"""Seconds. A batch with less than this left is simply awaited."""
+"""In seconds. A batch with less time left than this isn't broken off."""
 
 
 def is_worth_it(left: float, spent: float) -> bool:
-    """Whether more of a batch is left than would be lost: the seconds until its end, compared with those since its
+    """Whether finishing a batch takes longer than repeating it: its remaining seconds are compared with those since its
     beginning.
     """
     return left > max(_SHORT, spent)

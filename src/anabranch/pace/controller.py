@@ -1,10 +1,11 @@
-"""From the duration of batches to the number of records that the next one may have. No clock, no Spark.
+"""Computes the number of records that the next batch may have from the duration of previous batches. No clock, no
+Spark.
 
 A batch takes a fixed time (starting tasks, committing, the duration of one message), and some time for each record. A
-batch that is far shorter than it should be says little about the latter: the next ones grow, by a factor of at most ten
-each. One that comes near the target shows how many records would just reach it. Of the last few that did, the slowest
-doesn't count, unless it was the very last: whatever slows a single batch (an unreachable broker, a frozen process)
-makes only the next one small.
+batch that is far shorter than it should be says little about the latter, so the next ones grow, by a factor of at most
+ten each. A batch that comes near the target shows how many records would just reach it. Of the last few batches that
+did, the slowest doesn't count, unless it was the very last one: anything that slows a single batch (an unreachable
+broker, a frozen process) makes only the next one small.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from dataclasses import dataclass, replace
 __all__ = ["BatchRun", "BatchTarget", "Pace"]
 
 _MEMORY = 6
-"""So many batches count."""
+"""How many batches are taken into account."""
 _FIXED = 3
-"""How many estimates of the fixed time are kept, and how many batches it can't exceed."""
+"""How many estimates of the fixed time are kept, and how many batches limit it."""
 _OLD = 8
 """After this many batches of about the same size, the fixed time is out of date and must be estimated
 again.
@@ -28,9 +29,7 @@ _FASTEST = 10.0
 _CAREFUL = 0.8
 """by this share of what seems right,"""
 _OUTLASTS = 3.0
-"""and so that it takes at most this multiple of the target, if it goes at the pace of the last one without a fixed
-time.
-"""
+"""and so that it takes at most this multiple of the target, if it is as fast as the last one, without a fixed time."""
 _NEAR = 0.5
 """From this share of the target on, a batch shows how fast its records are."""
 _OF_TRANSACTION = 0.25
@@ -46,8 +45,8 @@ _NO_TIME = 0.01
 
 @dataclass(frozen=True)
 class BatchTarget:
-    """The target for batches: they take about ``target`` seconds (inf: any time), with ``least`` to ``most`` records;
-    if they take longer than ``allowed`` seconds, they fail.
+    """The target for batches: they should take about ``target`` seconds (inf: any time), with ``least`` to ``most``
+    records. If they take longer than ``allowed`` seconds, they fail.
     """
 
     target: float
@@ -58,7 +57,8 @@ class BatchTarget:
 
 @dataclass(frozen=True)
 class BatchRun:
-    """A batch of ``rows`` rows that took ``seconds`` seconds. ``bound``: its limit prevented it from having more."""
+    """A batch of ``rows`` rows that took ``seconds`` seconds. ``bound``: whether its limit prevented it from having
+    more."""
 
     rows: int
     seconds: float
@@ -69,9 +69,9 @@ class BatchRun:
 class Pace:
     """How many records the next batch may have (``limit``), and the measurements behind it.
 
-    ``ran``: the last batches that count, oldest first; ``before``: the very last one; ``estimates``: of the fixed time,
-    the last of which was made ``age`` batches ago; ``shortest``: the durations of the last batches, which the fixed
-    time can't exceed.
+    ``ran``: the last batches that count, oldest first. ``before``: the very last one. ``estimates``: estimates of the
+    fixed time, the last of which was made ``age`` batches ago. ``shortest``: the durations of the last batches, which
+    the fixed time can't exceed.
     """
 
     aim: BatchTarget
@@ -93,7 +93,8 @@ class Pace:
 
     @property
     def target(self) -> float:
-        """The seconds that a batch should take: three quarters of them for records, and in any case some."""
+        """The seconds that a batch should take: three quarters of the usual seconds for records, and in any case
+        some."""
         wanted = min(max(self.aim.target, _TIMES_FIXED * self.fixed), self.aim.allowed * _OF_TRANSACTION)
         return max(wanted, _SOME * self.fixed)
 
@@ -110,9 +111,9 @@ class Pace:
         return replace(counted, limit=counted._next())
 
     def failed(self, rows: int, told: BatchRun | None = None) -> Pace:
-        """The pace after a batch of this many rows that takes longer than it may: the next one has far fewer.
+        """The pace after a batch of this many rows that takes longer than it may: the next batch gets far fewer.
 
-        ``told``: its progress when it was broken off; None: unknown.
+        ``told``: the progress of the batch when it was broken off; None: unknown.
         """
         told = BatchRun(rows, self.aim.allowed) if told is None else told
         slow = replace(self, aim=replace(self.aim, least=1)).after(told)
@@ -135,7 +136,7 @@ class Pace:
         return max(self.aim.least, min(self.aim.most, round(min(wanted, self.aim.most))))
 
     def _wanted(self, ran: BatchRun) -> float:
-        """The number of rows that seems right, judging by a batch; inf: the batch was too short to tell."""
+        """The number of rows that seems right, judging by a batch; inf if the batch was too short to tell."""
         target, fixed = self.target, self.fixed
         if self._is_short(ran):
             return math.inf
@@ -143,8 +144,8 @@ class Pace:
         return max(1.0, ran.rows * min(more, _OUTLASTS * target / ran.seconds))
 
     def _grown(self) -> float:
-        """How many rows may be tried: more than in the last batch, in proportion to how short it was; or as many as
-        went well recently.
+        """How many rows to try: more than in the last batch, in proportion to how short it was; or as many as went well
+        recently.
         """
         target, last = self.target, self.ran[-1]
         if math.isinf(target):

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 __all__ = ["SourceShare", "is_bound", "shares"]
 
 _LEAST = 8
-"""No source gets less than this fraction of an even share: what arrives next can't be known."""
+"""No source gets less than this fraction of an even share, because it can't be known what arrives next."""
 
 
 @dataclass(frozen=True)
 class SourceShare:
-    """What a source contributed to a batch: ``rows`` of the ``most`` that it might have, from this many
+    """What a source contributed to a batch: ``rows`` of the ``most`` that it might have contributed, from this many
     ``partitions``.
     """
 
@@ -23,7 +23,7 @@ class SourceShare:
 
     @property
     def is_hungry(self) -> bool:
-        """Whether it had more. Each partition's share may have been rounded down."""
+        """Whether the source had more records. Each partition's share may have been rounded down."""
         return self.rows >= max(1, self.most - self.partitions)
 
 
@@ -33,8 +33,8 @@ def is_bound(taken: Mapping[str, SourceShare]) -> bool:
 
 
 def shares(limit: int, most: int, taken: Mapping[str, SourceShare]) -> dict[str, int]:
-    """Of ``limit`` records in all, how many each source may contribute, at most ``most`` each: sources that had no more
-    than they contributed get twice that, the others share the rest evenly. Each gets at least one.
+    """How many records each source may contribute, of ``limit`` records in all, and at most ``most`` each. Sources that
+    had no more than they contributed get twice that number; the others share the rest evenly. Each gets at least one.
     """
     count = len(taken)
     if not count:

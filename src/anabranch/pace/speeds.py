@@ -9,8 +9,8 @@ from dataclasses import dataclass
 __all__ = ["FIRST_PART", "Speed", "first", "from_builtins", "to_builtins"]
 
 FIRST_PART = 4
-"""Records may have become slower to process since a size was remembered. So the first batch has the remembered size
-divided by this number, and the next one may have all of it.
+"""Records may have become slower to process since a size was stored. So the first batch has the stored size divided by
+this number, and the next one may have the whole size.
 """
 
 
@@ -23,9 +23,9 @@ class Speed:
 
 
 def first(speeds: Mapping[int, Speed], factor: int, partitions: int, *, quick: bool) -> int:
-    """The number of records in a lane's first batch, 0 if nothing is known: based on its own factor, or else on the
-    nearest one. A lower factor may be proportionally slower. ``quick``: there are no functions of the job, so records
-    don't become slower.
+    """The number of records in a lane's first batch, 0 if nothing is known. It is based on the lane's own factor, or
+    otherwise on the nearest one. A lower factor may be proportionally slower. ``quick``: there are no functions of the
+    job, so records don't become slower.
     """
     if not speeds:
         return 0
@@ -36,7 +36,7 @@ def first(speeds: Mapping[int, Speed], factor: int, partitions: int, *, quick: b
 
 
 def to_builtins(speeds: Mapping[int, Speed]) -> dict[str, dict[str, int]]:
-    """As it is stored."""
+    """The form in which it is stored."""
     return {str(f): {"rows": each.rows, "partitions": each.partitions} for f, each in sorted(speeds.items())}
 
 
@@ -44,7 +44,7 @@ def from_builtins(told: object) -> dict[int, Speed]:
     """The inverse of :func:`to_builtins`.
 
     Raises:
-        ValueError: it isn't such a value.
+        ValueError: the value has another form.
     """
     if not isinstance(told, dict):
         raise ValueError(f"not an object: {told!r}")

@@ -1,4 +1,4 @@
-"""How a job's settings say that its tasks get their seats."""
+"""The settings of a job that determine how its tasks get their seats."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def as_in(model: JobModel) -> Placing:
 
 
 def lanes_reading(lanes: Iterable[Lane]) -> dict[str, dict[str, int]]:
-    """By stage and ``system/stream``, how many lanes of a container read it separately."""
+    """By stage and ``system/stream``, how many lanes of a container read the stream separately."""
     groups: dict[str, dict[str, set[str]]] = {}
     for lane in lanes:
         for name in {f"{ssp.system}/{ssp.stream}" for ssp in lane.ssps}:

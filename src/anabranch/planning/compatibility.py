@@ -44,7 +44,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a version can't follow, and what to do."""
+    """Why a version can't follow the present one, and what to do."""
 
     what: str
     cure: str = DRAIN
@@ -79,7 +79,7 @@ def compared(
     Function bodies aren't compared: they may change.
 
     Args:
-        factor, containers: those of the job as it runs, whatever its settings were.
+        factor, containers: the present ones of the running job, whatever its settings were.
         drop_state: operators of ``before`` whose state may be dropped.
 
     Raises:
@@ -140,7 +140,7 @@ def _named(graph: Graph) -> set[str]:
 
 
 def _boundaries(before: Version, after: Version) -> Iterator[Reason]:
-    """The next version reads the records between two stages: they must be as it would write them."""
+    """The next version reads the records between two stages, so they must be as it would write them."""
     old = {node.name: node for node in before.graph.nodes if is_boundary(node)}
     new = {node.name: node for node in after.graph.nodes if is_boundary(node)}
     for name, node in old.items():
@@ -177,7 +177,7 @@ def _boundaries(before: Version, after: Version) -> Iterator[Reason]:
 
 
 def _feeding(graph: Graph, node: Node) -> set[str]:
-    """The stateful operators of its stage that precede a boundary."""
+    """The stateful operators that precede a boundary in its stage."""
     stage = next(s for s in stages.cut(graph) if node in s.sinks)
     return {n.name for n in stages.upstream(graph, stage, node) if rule(n).stateful}
 
@@ -270,8 +270,8 @@ def _stage_of(graph: Graph, node: Node) -> Stage:
 
 
 def _sources(stage: Stage) -> list[tuple[str, bool, str, object]]:
-    """What a stage reads, in the order in which offsets are stored: stream or boundary, whether it is broadcast, and
-    its event time.
+    """The sources of a stage, in the order in which offsets are stored: stream or boundary, whether it is broadcast,
+    and its event time.
     """
     return [
         (
@@ -304,7 +304,7 @@ def _moved(before: Version, after: Version) -> Iterator[str]:
 
 
 def _changes(old: Mapping[str, str], new: Mapping[str, str], common: bool = False) -> str:
-    """The differences in columns; ``common``: only in the columns that both have."""
+    """The differences in columns; ``common``: only in the columns that both versions have."""
     names = [name for name in {**old, **new} if not common or (name in old and name in new)]
     return ", ".join(
         f"{name} {old.get(name, 'none')} → {new.get(name, 'none')}" for name in names if old.get(name) != new.get(name)

@@ -21,10 +21,12 @@ def described(
     before: Graph, after: Graph, fingerprint: Mapping[str, str], following: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Each difference that prevents ``after`` from continuing with the positions and the state of ``before``, as part
-    of a sentence; empty if it can continue. Inputs may have other partition counts: a running job adapts to them.
+    of a sentence; empty if it can continue. Inputs may have other partition counts, because a running job adapts to
+    them.
 
     Args:
-        fingerprint: that of ``before``; ``following``: that of ``after``: see :mod:`anabranch.planning.fingerprints`.
+        fingerprint: the fingerprint of ``before``; ``following``: the fingerprint of ``after``; see
+            :mod:`anabranch.planning.fingerprints`.
     """
     differing = [name for name in {**fingerprint, **following} if fingerprint.get(name) != following.get(name)]
     names = [name for name in differing if not (name.startswith(PARTITIONS) and name in fingerprint.keys() & following)]
@@ -80,7 +82,7 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any], under: str = "") ->
 
 
 def _other(name: str, old: str | None, new: str | None) -> str:
-    """A difference in something other than operators."""
+    """A difference that isn't in operators."""
     for begin in (OUTPUT, TABLE):
         if name.startswith(begin) and old and new:
             return f"{name} was deleted and made again"

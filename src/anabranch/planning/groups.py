@@ -1,5 +1,5 @@
-"""Divides a stage into groups: each becomes one lane per container. Stateless outputs share one, each stateful operator
-has its own.
+"""Divides a stage into groups, each of which becomes one lane per container. Stateless outputs share a group; each
+stateful operator has its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ OUTPUTS = "outputs"
 
 @dataclass(frozen=True)
 class Group:
-    """What one lane runs: first sources, then operators, then sinks. ``stateful``: the operator that owns its state."""
+    """The operators that one lane runs: first sources, then others, then sinks. ``stateful``: the operator that owns
+    the lane's state."""
 
     name: str
     stage: str
@@ -30,7 +31,7 @@ class Group:
     stateful: Node | None
 
     def timed(self, graph: Graph) -> tuple[Node, ...]:
-        """The sources whose event time moves this group's watermark; empty: it has no watermark."""
+        """The sources whose event time determines this group's watermark; empty if it has no watermark."""
         wanted = stages.timed(graph)
         ends = [n for n in self.nodes if is_timed(n) or (n in self.sinks and n.id in wanted)]
         before = {n.id for end in ends for n in self._before(graph, end)}
@@ -47,12 +48,12 @@ class Group:
         return list(found.values())
 
     def readers(self, node: Node) -> tuple[Node, ...]:
-        """The operators of this group that take the node's rows."""
+        """The operators of this group that read the node's rows."""
         return tuple(n for n in self.nodes if node.id in n.inputs and n not in self.sources)
 
     @property
     def branches(self) -> bool:
-        """Whether the rows of some operator go several ways."""
+        """Whether the rows of some operator take several paths."""
         return any(len(self.readers(node)) > 1 for node in self.nodes)
 
     def rejoins(self, node: Node) -> bool:
@@ -74,7 +75,7 @@ def cut(graph: Graph, stage: Stage, kinds: Mapping[str, str]) -> tuple[Group, ..
     """The stage's groups. ``kinds``: for each stream that it writes, what all outputs of a group must have in common.
 
     Raises:
-        GraphError: a stateful operator without its key, after another one, or merged with other rows.
+        GraphError: a stateful operator lacks its key, comes after another one, or is merged with other rows.
     """
     keys = stages.key_columns(graph, stage)
     for node in stage.stateful:
@@ -152,7 +153,8 @@ def _check_stateful(graph: Graph, stage: Stage, node: Node, keys: dict[int, KeyC
 
 
 def _check_key(graph: Graph, sink: Node, keys: dict[int, KeyColumns]) -> None:
-    """If a function may change how many rows there are, they need a key that can be computed from their columns."""
+    """If a function may change the number of rows, check that the rows have a key that can be computed from their
+    columns."""
     if sink.kind != "write" or "key" in sink.args:
         return
     node = graph[sink.inputs[0]]

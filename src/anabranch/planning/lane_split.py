@@ -12,7 +12,7 @@ __all__ = ["spread"]
 
 def spread(tasks: Sequence[Task], lanes: int, factor: int) -> list[list[Task]]:
     """The tasks of each lane: divided evenly among up to ``lanes`` lanes, with each partition in as few lanes as
-    possible. Broadcast records go once to all tasks of a partition, so these tasks stay together.
+    possible. A broadcast record goes only once to all tasks of a partition, so these tasks stay together.
     """
     if lanes == 1 or len(tasks) < 2:
         return [list(tasks)] if tasks else []

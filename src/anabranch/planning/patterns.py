@@ -33,11 +33,11 @@ def found(
     """The streams of each input that is bound to a pattern, by the job's name for it.
 
     Args:
-        patterns: those of all names that are bound to one.
-        systems: those of the job's streams, by name.
+        patterns: the patterns of all names that are bound to one.
+        systems: the systems of the job's streams, by name.
         there: the existing streams of each system.
-        known: the job's present state: its streams come first, in their order.
-        new: whether streams count that the job doesn't have yet.
+        known: the job's present streams, which come first, in their order.
+        new: whether to include streams that the job doesn't have yet.
 
     Raises:
         NotFoundError: no stream's name matches; or a stream of the job is gone, or its name doesn't match.
@@ -71,12 +71,12 @@ def found(
 
 
 def of_model(model: JobModel) -> dict[str, Matched]:
-    """Those of all stages, by the job's name for the input."""
+    """The streams that match patterns in all stages, by the job's name for the input."""
     return {name: matched for stage in model.stages for name, matched in stage.patterns.items()}
 
 
 def coming(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> list[str]:
-    """Those of some streams, ``system/stream``, that the job doesn't have, and that match."""
+    """The streams, as ``system/stream``, that match a pattern and that the job doesn't have yet."""
     patterns = of_model(model).values()
     if not patterns:
         return []
@@ -92,7 +92,7 @@ def widened(stage: StageModel, new: Collection[str]) -> StageModel:
     """A stage with new streams, ``system/stream``, in its inputs; they come last.
 
     Raises:
-        ConflictError: one matches two inputs.
+        ConflictError: a stream matches two inputs.
     """
     patterns = dict(stage.patterns)
     its = []
@@ -111,7 +111,8 @@ def widened(stage: StageModel, new: Collection[str]) -> StageModel:
 
 
 def check(graph: Graph, patterns: Mapping[str, str]) -> None:
-    """Raises GraphError if a broadcast, a table or an output is bound to a pattern: it can't be several streams."""
+    """Raises GraphError if a broadcast, a table or an output is bound to a pattern. Each of these can be only one
+    stream."""
     for node in graph.nodes:
         stream = node.args.get("of", node.args).get("stream")
         if stream not in patterns or (node.kind == "read" and not node.args.get("broadcast")):

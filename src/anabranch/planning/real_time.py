@@ -1,4 +1,4 @@
-"""What a job in Spark's real-time mode may consist of: JVM operators, on records that arrive one by one."""
+"""What a job in Spark's real-time mode may contain: JVM operators, on records that arrive one by one."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class RealTime:
 
 
 def check(graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], settings: RealTime) -> None:
-    """Refuse what real-time mode doesn't support.
+    """Raise an error for everything that real-time mode doesn't support.
 
     Raises:
-        GraphError: names the operator.
-        ConfigError: names the setting.
+        GraphError: an operator isn't supported; the message names it.
+        ConfigError: a setting isn't supported; the message names it.
     """
     for name in ("on_error", "on_null_key"):
         if getattr(settings, name) == "dead-letter":

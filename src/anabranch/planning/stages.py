@@ -17,7 +17,7 @@ LAYOUT_VERSION = 1
 
 @dataclass(frozen=True)
 class Stage:
-    """``nodes`` in the graph's order; a boundary is a sink of one stage and a source of the next."""
+    """``nodes`` are in the graph's order. A boundary is a sink of one stage and a source of the next."""
 
     id: str
     nodes: tuple[Node, ...]
@@ -30,23 +30,23 @@ class Stage:
 
     @property
     def shuffled(self) -> Node | None:
-        """The shuffle inside the query, if there is one: such a stage can't be scaled or spread."""
+        """The shuffle inside the query, if there is one. A stage with a shuffle can't be scaled or spread."""
         return next((node for node in self.nodes if is_shuffle(node)), None)
 
     @property
     def keyed(self) -> bool:
-        """Whether null keys are refused: the stage has a stateful operator or was made by ``partition_by``."""
+        """Whether null keys are refused, because the stage has a stateful operator or was made by ``partition_by``."""
         return bool(self.stateful) or any(is_boundary(node) for node in self.sources)
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns of the stage key, () for the raw message key."""
+        """The columns of the stage key; () for the raw message key."""
         first = rule(self.sources[0]).key(self.sources[0], KeyColumns())
         return first.columns
 
 
 def stream_of(graph: Graph, node: Node) -> str:
-    """The stream of a source or an output; a boundary has one that belongs to the job."""
+    """The stream of a source or an output. The stream of a boundary belongs to the job."""
     if is_boundary(node):
         return f"{graph.job}-{node.name}-{LAYOUT_VERSION}"
     return str(node.args["stream"])
@@ -59,8 +59,8 @@ def dead_letters_of(stream: str) -> str:
 
 def systems(graph: Graph, bound: Mapping[str, str], default: str) -> dict[str, str]:
     """The system of every stream of the job. ``bound``: the streams that settings bind; ``default``: the system of the
-    user's other streams. Streams that the job creates for itself are in the system that its records come from, unless
-    these come from several systems.
+    user's other streams. A stream that the job creates for itself is in the system that its records come from, or in
+    the default system if they come from several.
     """
     found: dict[str, str] = {}
     origins: dict[int, set[str]] = {}
@@ -81,7 +81,7 @@ def cut(graph: Graph) -> tuple[Stage, ...]:
     """The stages, each after those from which it reads.
 
     Raises:
-        GraphError: no operators, no output, an operator that leads nowhere, or a stage that feeds itself.
+        GraphError: there are no operators or no output, an operator leads nowhere, or a stage feeds itself.
     """
     _check(graph)
     groups = _components(graph)
@@ -152,7 +152,7 @@ def _stage(graph: Graph, stage_id: str, members: set[_Role]) -> Stage:
 
 
 def key_columns(graph: Graph, stage: Stage) -> dict[int, KeyColumns]:
-    """For every node of the stage, the columns that hold the stage key in its rows, or why none do."""
+    """For every node of the stage, the columns that contain the stage key in its rows, or why none do."""
     found: dict[int, KeyColumns] = {}
     for source in stage.sources:
         found[source.id] = rule(source).key(source, KeyColumns())

@@ -1,1 +1,1 @@
-"""Requests and responses between users, containers and the coordinator, in one process or over HTTP."""
+"""Requests and responses between users, containers and the coordinator, within one process or over HTTP."""

@@ -32,22 +32,22 @@ class StateHandling(enum.StrEnum):
 
 
 class ChangeRequest(Document, frozen=True, kw_only=True):
-    """What every request for a change of a running job says."""
+    """The fields of every request to change a running job."""
 
     request: str = ""
-    """The request's id: the same one, sent twice, is carried out once."""
+    """The request's id. If the same id is sent twice, the request is carried out once."""
     dry: bool = False
-    """Only find out what would change."""
+    """Only determine what would change."""
     now: bool = False
-    """Don't wait for batches that write at least once: their output is written twice then."""
+    """Don't wait for batches that write at least once; their output is then written twice."""
     brief: bool = False
-    """Give the result as an outline, without whole lanes."""
+    """Give the result as an outline, without complete lanes."""
     expect: Basis | None = None
-    """What the change was planned for. If the job has changed since, nothing is changed."""
+    """The state of the job for which the change was planned. If the job has changed since, nothing is changed."""
 
 
 class ChangeResult(Document, frozen=True, kw_only=True):
-    """What every change of a running job comes to."""
+    """The fields of the result of every change of a running job."""
 
     closing: tuple[Lane, ...] = ()
     """The lanes that are closed. None if the job is already as requested."""
@@ -56,25 +56,25 @@ class ChangeResult(Document, frozen=True, kw_only=True):
     pause: float = 0.0
     """The expected seconds without output in between."""
     basis: Basis | None = None
-    """What the change was planned for, to be sent back as ``expect``."""
+    """The state of the job for which the change was planned, to be sent back as ``expect``."""
     outline: Outline | None = None
-    """The lanes, if the request was ``brief``; ``closing`` and ``lanes`` are empty then."""
+    """The lanes, if the request was ``brief``; ``closing`` and ``lanes`` are then empty."""
 
 
 class TaskMoveRequest(ChangeRequest, frozen=True, kw_only=True):
-    """What every request says that gives tasks other seats."""
+    """The fields of every request that gives tasks other seats."""
 
     moves: bool = False
-    """With ``dry``: also say which buckets get another seat."""
+    """With ``dry``: also return which buckets get another seat."""
 
 
 class ScaleRequest(TaskMoveRequest, frozen=True, kw_only=True):
     """Change a job's factor, or its number of containers, or both."""
 
     factor: int | None = None
-    """None: as it is."""
+    """The new factor; None: unchanged."""
     containers: int | None = None
-    """None: as it is."""
+    """The new number of containers; None: unchanged."""
 
 
 class ExpandRequest(TaskMoveRequest, frozen=True, kw_only=True):
@@ -94,11 +94,11 @@ class ScaleResult(ChangeResult, frozen=True, kw_only=True):
     partitions: dict[str, int] = {}
     """The new partition counts of the streams that have more than before, by ``system/stream``."""
     free: tuple[str, ...] = ()
-    """The seats of new lanes that no container has: these lanes wait until a container takes the seat."""
+    """The seats of new lanes that no container has. These lanes wait until a container takes the seat."""
     before: Traffic | None = None
-    """The traffic between racks as it is, where racks are known."""
+    """The present traffic between racks, if racks are known."""
     after: Traffic | None = None
-    """The traffic between racks after the change, where racks are known."""
+    """The traffic between racks after the change, if racks are known."""
     why_not: str = ""
     """Why racks aren't taken into account although the settings ask for it."""
     moved: int = 0
@@ -113,7 +113,7 @@ class RewindRequest(ChangeRequest, frozen=True, kw_only=True):
     to: str | dict[str, int]
     """``earliest``, a time (ISO 8601 with its offset from UTC), or offsets by whole SSP in text form."""
     state: StateHandling | None = None
-    """None: there is no state downstream of the streams."""
+    """What happens to state; None: there is no state downstream of the streams."""
 
 
 class RewindResult(ChangeResult, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ __all__ = ["Heartbeat", "HeartbeatResponse", "Registration", "RegistrationRespon
 
 
 class Registration(Document, frozen=True, kw_only=True):
-    """A process asks for a seat. The same registration, sent twice, gets the same seat."""
+    """A process's request for a seat. The same registration, sent twice, gets the same seat."""
 
     job: str
     execution: str
@@ -26,7 +26,7 @@ class Registration(Document, frozen=True, kw_only=True):
     instance: str = ""
     """An id that no other process has."""
     seat: str | None = None
-    """The seat that it asks for; None: any free one."""
+    """The requested seat; None: any free one."""
     rack: str | None = None
     deployment: int = 0
     """The deployment whose code the process has; 0: the present one."""
@@ -42,13 +42,13 @@ class RegistrationResponse(Document, frozen=True, kw_only=True):
     lease: float
     """The seconds that the lease lasts from each heartbeat."""
     seat: str | None = None
-    """None: all seats are taken; ask again."""
+    """The seat; None: all seats are taken, so ask again."""
     container: str = ""
     """The container's id."""
     epoch: int = 0
     """The container's epoch."""
     done: bool = False
-    """No seat will become free: the job doesn't run, or another deployment of it does."""
+    """No seat will become free, because the job doesn't run, or because another deployment of it does."""
     copies: tuple[StandbyOrder, ...] = ()
     """The standbys to keep until then."""
     reads_parts: bool = False
@@ -58,17 +58,17 @@ class RegistrationResponse(Document, frozen=True, kw_only=True):
 
 
 class Heartbeat(Document, frozen=True, kw_only=True):
-    """What a container reports, several times in a lease."""
+    """What a container reports, several times during a lease."""
 
     container: str
     epoch: int
     number: int
-    """Rises with each heartbeat. The coordinator ignores the lanes in one that a later one has overtaken."""
+    """Rises with each heartbeat. If a later heartbeat has overtaken this one, the coordinator ignores its lanes."""
     seen: int = -1
     """The ``revision`` of the last response. The coordinator answers at once if it has a newer one."""
     lanes: tuple[LaneReport, ...] = ()
     leaving: bool = False
-    """All lanes of the container have ended, and it returns its seat."""
+    """Whether all lanes of the container have ended, and it returns its seat."""
     copies: tuple[StandbyReport, ...] = ()
     """The standbys that the container maintains."""
 
@@ -78,13 +78,14 @@ class WantedLane(Document, frozen=True, kw_only=True):
 
     lane: Lane
     upstream_ended: bool = False
-    """All lanes that write its inputs have ended: it may end when it has read these to their ends."""
+    """Whether all lanes that write its inputs have ended, so that it may end when it has read these to their ends."""
     closing: bool = False
-    """The lane must end at a batch boundary. It first finishes, or takes back, the batch that it has started."""
+    """Whether the lane must end at a batch boundary. It first finishes, or breaks off, the batch that it has
+    started."""
     now: bool = False
-    """A closing lane doesn't wait for a batch that would only be repeated later."""
+    """A closing lane doesn't wait for a batch that would merely have to be repeated later."""
     draining: DrainOrder | None = None
-    """How the lane drains; None: it doesn't."""
+    """How the lane drains; None: it doesn't drain."""
 
 
 class HeartbeatResponse(Document, frozen=True, kw_only=True):
@@ -93,21 +94,22 @@ class HeartbeatResponse(Document, frozen=True, kw_only=True):
     alive: bool
     """False: the container has lost its seat: it stops everything and exits non-zero."""
     revision: int
-    """Rises when what the container should do changes."""
+    """Rises when the container's orders change."""
     wanted: tuple[WantedLane, ...] = ()
     coming: tuple[Lane, ...] = ()
-    """Lanes that the container will run once the lanes before them are closed. It may prepare them, and doesn't report
+    """Lanes that the container will run once their predecessors are closed. It may prepare them, and doesn't report
     them.
     """
     copies: tuple[StandbyOrder, ...] = ()
     """The standbys to keep, or to remove."""
     until_caught_up: bool = False
-    """Lanes end when they reach the ends of their inputs that were noted at the start."""
+    """Lanes end when they reach those ends of their inputs that were noted at the start."""
     at_once: bool = False
     """Unwanted lanes abort the running batch. It is finished when they run again."""
     done: bool = False
     """Nothing is left to run: the container exits."""
     same: bool = False
-    """Everything is as in the response with this ``revision``, which the container has seen, and isn't repeated."""
+    """Everything is the same as in the response with this ``revision``, which the container has seen, so it isn't
+    repeated."""
     reason: str | None = None
     """Why the container isn't ``alive``."""

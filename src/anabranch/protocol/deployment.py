@@ -15,7 +15,8 @@ __all__ = ["DeployRequest", "DeployResult", "Program", "RollbackRequest", "Runni
 
 
 class Program(Document, frozen=True, kw_only=True):
-    """What a container in another process needs to run a deployment, in addition to its model and lanes."""
+    """What a container in another process needs to run a deployment, in addition to the deployment's model and
+    lanes."""
 
     artifact: str
     """The SHA-256 of the job's code."""
@@ -30,23 +31,23 @@ class Program(Document, frozen=True, kw_only=True):
 
 
 class StartRequest(Document, frozen=True, kw_only=True):
-    """A planned deployment that is to be started."""
+    """A planned deployment that should be started."""
 
     graph: Graph
     model: JobModel
-    """With the run id 0: the coordinator assigns the number."""
+    """Its run id is 0, because the coordinator assigns the number."""
     lanes: tuple[Lane, ...]
     """All of them are new."""
     fingerprint: dict[str, str]
-    """What must be the same for a resume (graph, factor, …), each as a hash or value."""
+    """What must be the same for the job to be continued (graph, factor, …), each as a hash or value."""
     formats: dict[str, Format] = {}
-    """The formats of the streams that aren't JSON. They stay as they are now for the whole deployment."""
+    """The formats of the streams that aren't JSON. They don't change during the deployment."""
     promises: dict[str, str] = {}
     """The delivery guarantee of each output, by operator."""
     until_caught_up: bool = False
-    """Lanes end when they reach the ends of their inputs that were noted at the start."""
+    """Lanes end when they reach those ends of their inputs that were noted at the start."""
     program: Program | None = None
-    """For containers in other processes; None: the starting process is the only container."""
+    """For containers in other processes; None: the process that starts the job is the only container."""
     settings: dict[str, Any] = {}
     """Without a ``program``: the settings that the coordinator needs."""
     reset_state: bool = False
@@ -60,7 +61,7 @@ class RunningDeployment(Document, frozen=True, kw_only=True):
     deployment: int
     program: Program
     formats: dict[str, Format] = {}
-    """As in :class:`StartRequest`."""
+    """See :class:`StartRequest`."""
 
 
 class DeployRequest(ChangeRequest, frozen=True, kw_only=True):
@@ -72,7 +73,7 @@ class DeployRequest(ChangeRequest, frozen=True, kw_only=True):
 
 
 class RollbackRequest(ChangeRequest, frozen=True, kw_only=True):
-    """Replace the running version of a job by the one before."""
+    """Replace the running version of a job by the previous one."""
 
     drop_state: tuple[str, ...] = ()
 
@@ -83,6 +84,6 @@ class DeployResult(ChangeResult, frozen=True, kw_only=True):
     deployment: int
     """The deployment that follows."""
     version_of: int
-    """The deployment whose version it has; its own number: a new version."""
+    """The deployment whose version it has; if that is its own number, the version is new."""
     notes: tuple[str, ...] = ()
     """What changes for users of the job's outputs or state."""

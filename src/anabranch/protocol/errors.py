@@ -1,4 +1,4 @@
-"""How errors travel over HTTP: their status and their body, for both ends."""
+"""How errors are sent over HTTP: their status and their body, for both ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STATUSES: dict[int, type[AnabranchError]] = {
 
 
 def status_of(error: AnabranchError) -> int:
-    """The HTTP status that an error is sent with."""
+    """The HTTP status with which an error is sent."""
     if isinstance(error, UnsupportedFormatError):
         return 400
     if isinstance(error, StateError):
@@ -43,7 +43,7 @@ def payload_of(error: AnabranchError) -> dict[str, str]:
 
 
 def error_of(status: int, body: Any) -> AnabranchError:
-    """The inverse of the two functions above; an answer that isn't one of ours becomes an error too."""
+    """The inverse of the two functions above. An answer that isn't one of anabranch's becomes an error, too."""
     if not isinstance(body, dict) or not isinstance(body.get("error"), str):
         return AnabranchError(f"the coordinator answered with status {status}", "see whether the URL is its own")
     kind = _STATUSES.get(status, AnabranchError)

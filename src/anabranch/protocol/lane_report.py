@@ -31,7 +31,7 @@ __all__ = [
 
 
 class LanePhase(enum.StrEnum):
-    """How far a lane has come in its container."""
+    """The phase of a lane in its container."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -41,7 +41,7 @@ class LanePhase(enum.StrEnum):
 
 
 class BatchPhase(enum.StrEnum):
-    """What a running batch waits for."""
+    """What a running batch is waiting for."""
 
     READING = "reading"
     FUNCTIONS = "functions"
@@ -49,8 +49,8 @@ class BatchPhase(enum.StrEnum):
     PUBLISHING = "publishing"
     COMMITTING = "committing"
     OTHER = "other"
-    """A phase that this program doesn't know: its container is a newer one. It is only shown, so a heartbeat isn't
-    refused for it, as it would be for an unknown :class:`LanePhase`."""
+    """A phase that this program doesn't know, because the container is newer. The phase is only displayed, so the
+    heartbeat isn't refused, as it would be for an unknown :class:`LanePhase`."""
 
     @classmethod
     def _missing_(cls, value: object) -> BatchPhase:
@@ -61,18 +61,18 @@ class BatchProgress(Document, frozen=True, kw_only=True):
     """The progress of a lane's batch, from when it is planned until it is committed."""
 
     number: int
-    """The batch."""
+    """The batch's number."""
     planned: int
     """The records that the batch reads."""
     done: int = 0
     """The records that have passed the operator that is furthest behind."""
     phase: BatchPhase = BatchPhase.READING
-    """What the batch is waiting for now."""
+    """What the batch is waiting for at the moment."""
     seconds: float = 0.0
     """The time since the batch was planned."""
     rows_per_second: float = 0.0
     left: float | None = None
-    """The seconds until the batch ends, estimated from its own speed; None: not known yet."""
+    """The seconds until the batch ends, estimated from its own speed; None if it isn't known yet."""
     spent: dict[str, float] = {}
     """The seconds since the batch was planned, by phase."""
     buckets: dict[str, int] = {}
@@ -83,34 +83,34 @@ class AttemptReport(Document, frozen=True, kw_only=True):
     """A lane's life in this container: its attempts, and what it waits for."""
 
     begun: bool = False
-    """The lane's query has started in this container."""
+    """Whether the lane's query has started in this container."""
     run: str = ""
-    """Spark's id of the query's run: another one each time the query is started."""
+    """Spark's id of the query's run, which is different each time the query is started."""
     folder_epoch: int = 0
     """The epoch under which the lane's folder was made."""
     number: int = 1
-    """How often the container has started the lane."""
+    """How many times the container has started the lane."""
     trouble: str = ""
     """Why the lane was last restarted."""
     awaits: str = ""
     """What the lane waits for in its surroundings."""
     awaits_since: float = 0.0
-    """Since when, in seconds since 1970."""
+    """When that wait began, in seconds since 1970."""
     stalls: int = 0
-    """How often it was restarted because it made no progress."""
+    """How many times it was restarted because it made no progress."""
     waits: str = ""
     """What keeps a closing lane from ending."""
     stopped: bool = False
-    """The lane ended because its container stops, and may have more to do."""
+    """Whether the lane ended because its container stops. It may have more to do."""
     pending: bool = False
-    """The lane ended before it finished what it had to finish."""
+    """Whether the lane ended before it finished what it had to finish."""
 
 
 class ProgressReport(Document, frozen=True, kw_only=True):
     """How far a lane has come in its inputs, and what it has written."""
 
     batch: int = -1
-    """The last committed batch; -1: none."""
+    """The last committed batch; -1 for none."""
     batch_progress: BatchProgress | None = None
     """The progress of the running batch; None between two batches."""
     positions: dict[str, int] = {}
@@ -118,15 +118,15 @@ class ProgressReport(Document, frozen=True, kw_only=True):
     ends: dict[str, int] = {}
     """The known ends of the inputs, for the lag."""
     ends_known: bool = True
-    """Whether ``ends`` are current. False: they can't be looked up at present, and are the last known ones."""
+    """Whether ``ends`` are current. If False, they can't be looked up at present, and are the last known ones."""
     wrote: dict[str, int] = {}
     """Where the intermediate streams that the lane writes ended, once the lane has ended."""
     rows: int = 0
     """The records read since the lane started."""
     first_output: float = 0.0
-    """When the first batch that read anything was committed, in seconds since 1970; 0.0: none was yet."""
+    """When the first batch that read anything was committed, in seconds since 1970; 0.0 if there was none yet."""
     last_output: float = 0.0
-    """When the last batch that read anything was committed, in seconds since 1970; 0.0: none was yet."""
+    """When the last batch that read anything was committed, in seconds since 1970; 0.0 if there was none yet."""
     dead_letters: int = 0
     """All dead letters that the lane ever wrote."""
     state_bytes: int = 0
@@ -139,20 +139,22 @@ class LoadReport(Document, frozen=True, kw_only=True):
     seconds: float = 0.0
     """The duration of the last batch."""
     spent: dict[str, float] = {}
-    """Where the time of the last batch went, in seconds by phase, if it was a long one."""
+    """Where the time of the last batch was spent, in seconds by phase, if it was a long one."""
     rows_per_second: float = 0.0
     usual_seconds: float = 0.0
     """The median duration of batches."""
     limit: int = 0
     """How many records the next batch may have; 0: unknown."""
     sequential: bool = False
-    """The lane's functions process one key after another (``process``), so a higher factor doesn't speed them up."""
+    """Whether the lane's functions process one key after another (``process``), so that a higher factor doesn't speed
+    them up."""
     repeats: str = ""
-    """What would be written twice if the running batch were run again, so that a change waits for it. Empty: the batch
-    can be taken back.
+    """What would be written twice if the running batch were run again. A change waits for such a batch. Empty: the
+    batch can be broken off.
     """
     span: float = 0.0
-    """The seconds, about half a minute, over which ``busy``, ``working`` and ``arriving`` are measured. 0: not yet."""
+    """The seconds, about half a minute, over which ``busy``, ``working`` and ``arriving`` are measured; 0 if there are
+    no measurements yet."""
     busy: float = 0.0
     """The share of the span in which a batch ran."""
     working: float = 0.0
@@ -160,7 +162,7 @@ class LoadReport(Document, frozen=True, kw_only=True):
     arriving: float = 0.0
     """The records that arrived, per second."""
     slowest: str = ""
-    """The SSP that Python functions spent most time on in the last batches."""
+    """The SSP on which Python functions spent most time in the last batches."""
     slowest_seconds: float = 0.0
     """The time that they spent on it."""
     skew: float = 0.0
@@ -171,11 +173,11 @@ class EventTimeReport(Document, frozen=True, kw_only=True):
     """How far a lane is in event time, and which records came too late."""
 
     watermark: int | None = None
-    """In Unix ms; None: not known, or the lane has none."""
+    """The watermark in Unix ms; None: it isn't known, or the lane has none."""
     held_by: str | None = None
     """The SSP that holds the watermark back."""
     idle: tuple[str, ...] = ()
-    """The SSPs that don't hold the watermark back because nothing arrives from them."""
+    """The SSPs that don't hold the watermark back because they have no new records."""
     dropped: int = 0
     """The late records that were dropped since the lane started."""
     late_groups: int = 0
@@ -188,17 +190,17 @@ class DrainReport(Document, frozen=True, kw_only=True):
     """How far a draining lane has come."""
 
     halted: str = ""
-    """The drain (its ``uuid``) for which the lane has taken in everything that it should so far; ``positions`` are the
-    end.
+    """The drain (its ``uuid``) for which the lane has read everything that it should so far; ``positions`` are then
+    final.
     """
     drained: bool = False
-    """The lane has ended permanently."""
+    """Whether the lane has ended permanently."""
     windows: int = 0
-    """The rows of state that are still to be written at the end: one for each window and key, for example."""
+    """The rows of state that are still to be written at the end, for example one for each window and key."""
     stuck: str = ""
     """The message that a function has been working on for a second or more."""
     overdue: bool = False
-    """The function has been working on it for longer than it may."""
+    """Whether the function has been working on it for longer than it may."""
 
 
 class LaneReport(Document, frozen=True, kw_only=True):
@@ -210,7 +212,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
     error: str | None = None
     """Why the lane failed."""
     fenced: bool = False
-    """The lane failed because another process runs it."""
+    """Whether the lane failed because another process runs it."""
     warnings: tuple[str, ...] = ()
     """Problems that a user should look at, although the lane keeps running."""
 

@@ -13,11 +13,11 @@ class StandbyAction(enum.StrEnum):
     """What a process does with a standby."""
 
     REFRESH = "refresh"
-    """Bring it up to date, again and again."""
+    """Bring it up to date repeatedly."""
     HOLD = "hold"
     """Leave it as it is."""
     REMOVE = "remove"
-    """Delete it: no process will need it."""
+    """Delete it, because no process will need it."""
 
 
 class StandbyReport(Document, frozen=True, kw_only=True):
@@ -35,17 +35,18 @@ class StandbyReport(Document, frozen=True, kw_only=True):
 
 
 class StandbyOrder(Document, frozen=True, kw_only=True):
-    """What a process should do with a standby. A standby that no order names belongs to another process: forget it."""
+    """What a process should do with a standby. If no order names a standby, it belongs to another process, and this one
+    forgets it."""
 
     lane: str
     epoch: int
-    """As in :class:`StandbyReport`, like ``number``."""
+    """The epoch, as in :class:`StandbyReport`; so is ``number``."""
     number: int
     to: StandbyAction = StandbyAction.REFRESH
 
 
 class StandbyStatus(Document, frozen=True, kw_only=True):
-    """A standby as ``status`` shows it."""
+    """A standby as shown by ``status``."""
 
     lane: str
     number: int

@@ -1,4 +1,4 @@
-"""A job as the coordinator shows it: status, sizing, assignment."""
+"""A job as shown by the coordinator: status, sizing, assignment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 
 class ContainerStatus(Document, frozen=True, kw_only=True):
-    """A container as ``status`` shows it."""
+    """A container as shown by ``status``."""
 
     container: str
     """The container's id."""
@@ -33,9 +33,9 @@ class ContainerStatus(Document, frozen=True, kw_only=True):
     pid: int
     rack: str | None = None
     alive: bool | None = True
-    """Whether its lease lasts; None: not known, as with ``lease``."""
+    """Whether its lease is still valid; None: not known, as with ``lease``."""
     lease: float | None = None
-    """The seconds until the lease runs out; None: no coordinator serves the job."""
+    """The seconds until the lease runs out; None if no coordinator serves the job."""
     gone: str | None = None
     """Why the container has lost its seat."""
     deployment: int = 0
@@ -43,7 +43,7 @@ class ContainerStatus(Document, frozen=True, kw_only=True):
 
 
 class LaneStatus(Document, frozen=True, kw_only=True):
-    """A lane as ``status`` shows it."""
+    """A lane as shown by ``status``."""
 
     lane: Lane
     """Its record in the store."""
@@ -65,19 +65,19 @@ class LaunchStatus(Document, frozen=True, kw_only=True):
     wanted: int
     """The containers that should run."""
     running: int
-    """The containers that do."""
+    """The containers that are running."""
     failures: int = 0
-    """The containers that failed in a row, since the last one that worked."""
+    """How many containers have failed in a row, since the last one that worked."""
     reason: str = ""
     """Why the last one failed."""
     gave_up: bool = False
-    """No more containers are started."""
+    """Whether the launcher has given up, and starts no more containers."""
     logs: str = ""
     """The folder with the containers' logs."""
 
 
 class JobStatus(Document, frozen=True, kw_only=True):
-    """A job as ``status`` shows it."""
+    """A job as shown by ``status``."""
 
     job: str
     deployment: int
@@ -87,7 +87,7 @@ class JobStatus(Document, frozen=True, kw_only=True):
     containers: tuple[ContainerStatus, ...] = ()
     error: str | None = None
     served: bool = True
-    """Whether a coordinator answered. False: this was read from the store."""
+    """Whether a coordinator answered. If False, the status was read from the store."""
     promises: dict[str, str] = {}
     """The delivery guarantee of each output, by operator."""
     seats: int = 1
@@ -97,27 +97,27 @@ class JobStatus(Document, frozen=True, kw_only=True):
     tasks: dict[str, int] = {}
     """The number of tasks, by stage."""
     consumption: dict[str, float] = {}
-    """In how many containers an SSP is read, on average, by stage."""
+    """The average number of containers that read an SSP, by stage."""
     rescale_seconds: float | None = None
-    """How long the last change took, since this coordinator began to serve the job; None: there was none."""
+    """How long the last change took, since this coordinator began to serve the job; None if there was none."""
     standing_by: int = 0
-    """The number of processes that wait for a seat."""
+    """The number of processes that are waiting for a seat."""
     launching: LaunchStatus | None = None
-    """None: the coordinator doesn't start the job's containers."""
+    """The launcher's state; None if the coordinator doesn't start the job's containers."""
     inputs: dict[str, int] = {}
-    """The last seen partition counts of the streams that the job reads, by ``system/stream``; 0: the stream no longer
-    exists.
+    """The partition counts that the job's input streams had when they were last checked, by ``system/stream``; 0: the
+    stream no longer exists.
     """
     warnings: tuple[str, ...] = ()
     """Warnings of the coordinator; those of lanes are in their reports."""
     drain: DrainProgress | None = None
-    """The drain that runs."""
+    """The running drain."""
     copies: tuple[StandbyStatus, ...] = ()
     """The standbys of lanes."""
 
 
 class LaneSizing(Document, frozen=True, kw_only=True):
-    """How well a lane keeps up with its load. Fields that aren't explained: see
+    """How well a lane keeps up with its load. For fields that aren't explained here, see
     :class:`anabranch.protocol.lane_report.LaneReport`.
     """
 
@@ -128,7 +128,7 @@ class LaneSizing(Document, frozen=True, kw_only=True):
     lag: int
     """The offsets that the lane is behind."""
     lags: dict[str, int]
-    """The same, by SSP."""
+    """The same figures by SSP."""
     arriving: float
     rows_per_second: float
     busy: float
@@ -143,12 +143,37 @@ class LaneSizing(Document, frozen=True, kw_only=True):
     needed_rate: float = 0.0
     """The records per second that it must process to have no backlog after the target lag."""
     catch_up: float | None = None
-    """The seconds until there is no backlog; None: the backlog grows, or this isn't known."""
+    """The seconds until there is no backlog; None if the backlog grows, or if this isn't known."""
     then: float | None = None
     """``catch_up`` with the proposed factor, including the pause of the change."""
     batch_progress: BatchProgress | None = None
     spent: dict[str, float] = {}
-    """Where the time of the running batch goes, or that of the last long one, in seconds by phase."""
+    """Where the time of the running batch, or of the last long one, is spent, in seconds by phase."""
+
+
+class AutoscaleLimits(Document, frozen=True, kw_only=True):
+    """The settings in ``[job.autoscale]``, with their defaults."""
+
+    min: int
+    max: int
+    target_busy: float
+    """The share of the time that functions may work on any bucket."""
+    target_lag_seconds: float
+    cooldown_seconds: float
+
+
+class AutoscaleVerdict(Document, frozen=True, kw_only=True):
+    """What the coordinator's autosizer concludes."""
+
+    factor: int | None
+    """The factor that it gives the job now; None: the job keeps its factor."""
+    why: str
+    lane: str = ""
+    """The lane that needs the largest factor; empty: the figures don't tell yet."""
+    load: float = 0.0
+    """How many times as many records that lane must process as it can with the present factor, to have no backlog after
+    the target lag; 0: unknown.
+    """
 
 
 class Sizing(Document, frozen=True, kw_only=True):
@@ -163,13 +188,17 @@ class Sizing(Document, frozen=True, kw_only=True):
     """The possible factors."""
     lanes: tuple[LaneSizing, ...] = ()
     autoscale: str = ""
-    """What the coordinator's autosizer concludes; empty: it is off."""
+    """What the coordinator's autosizer concludes, in words; empty: it is off."""
+    limits: AutoscaleLimits | None = None
+    """The limits of the autosizer; None: it is off."""
+    verdict: AutoscaleVerdict | None = None
+    """What the autosizer concludes; None: it is off."""
     proposed: int = 0
-    """The factor that the present load requires, regardless of the autosizer's waiting times; 0: unknown."""
+    """The factor that the present load requires, regardless of the autosizer's waiting times; 0 if unknown."""
     target_lag_seconds: float = 0.0
     """The lag that ``proposed`` aims at."""
     advice: tuple[str, ...] = ()
-    """What would help where no factor does."""
+    """What would help if no factor does."""
 
 
 class TaskAssignment(Document, frozen=True, kw_only=True):
@@ -179,7 +208,7 @@ class TaskAssignment(Document, frozen=True, kw_only=True):
     should: str
     """The seat that it should have."""
     why: str
-    """Why that one."""
+    """Why it should have that seat."""
 
 
 class Assignment(Document, frozen=True, kw_only=True):
@@ -188,13 +217,13 @@ class Assignment(Document, frozen=True, kw_only=True):
     job: str
     strategy: str
     racks: dict[str, str | None]
-    """The rack of each seat; None: not known."""
+    """The rack of each seat; None if it isn't known."""
     tasks: dict[str, dict[str, TaskAssignment]]
-    """By stage and task."""
+    """The tasks by stage and name."""
     cost: float = 0.0
     """The cost of the desired assignment: see :class:`anabranch.assignment.assignor.Seating`."""
     lower_bound: float = 0.0
-    """The least cost that an assignment can have."""
+    """The lowest cost that an assignment can have."""
     before: Traffic | None = None
     """The present traffic between racks."""
     after: Traffic | None = None

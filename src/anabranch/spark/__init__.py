@@ -1,1 +1,1 @@
-"""Operators as DataFrame calls, and the rest of a lane's query."""
+"""Operators as DataFrame calls, and the other parts of a lane's query."""

@@ -1,6 +1,6 @@
-"""What every system provides: its streams, a lane's output into it, and what a session and a user need.
+"""What every system provides: its streams, a lane's output into it, and what sessions and users need.
 
-Nothing outside of ``anabranch.systems`` asks which system it has: the differences between systems are all here.
+Nothing outside ``anabranch.systems`` asks which system it has: all differences between systems are described here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Appender(Protocol):
 
     def append(self, batch: pa.RecordBatch) -> int:
         """Add a batch in the columns of ``RECORD_SCHEMA``, each record to the partition given by murmur2 of its key;
-        null keys go anywhere. The batch is durable when this returns. Returns the number of records.
+        records with null keys go to any partition. The batch is durable when this returns. Returns the number of
+        records.
         """
         ...
 
@@ -49,10 +50,10 @@ class Appender(Protocol):
 
 @dataclass(frozen=True)
 class SessionNeeds:
-    """What a Spark session needs at its start. ``conf``: Spark's settings; those for jars and packages are merged with
-    what others need.
+    """What a Spark session needs when it starts. ``conf``: Spark's settings; those for jars and packages are merged
+    with the ones that others need.
 
-    ``jars``: a set of :data:`anabranch.jars.pinned.SETS` that would serve instead of packages, if it were fetched.
+    ``jars``: a set of :data:`anabranch.jars.pinned.SETS` that could be used instead of packages, if it were fetched.
 
     For messages: ``origin``: where these needs come from; ``summary``: what the packages are; ``cure``: what to do if
     no Maven repository has them.
@@ -76,8 +77,8 @@ class Folder:
 
 @dataclass(frozen=True)
 class StreamFault:
-    """``path``: the damaged file or folder; ``problem``: the rest of a sentence that begins with it; ``lost``: what
-    can't be read without it.
+    """``path``: the damaged file or folder; ``problem``: the rest of a sentence that begins with the path; ``lost``:
+    what can't be read without the file.
     """
 
     path: str
@@ -86,17 +87,18 @@ class StreamFault:
 
 
 class System(Protocol):
-    """A place of named, partitioned, ordered logs. Answers are up to date: others may create streams, too.
+    """A place for named, partitioned, ordered logs. Its answers are always up to date, because others may create
+    streams, too.
 
     Inherit from it: methods that aren't abstract have defaults for a system that has nothing to do for them.
 
-    All methods that take a stream raise NotFoundError if there is none of that name. Threads may share an object, and
-    it can be pickled: it travels to Python workers. It doesn't connect before it is used.
+    All methods that take a stream raise NotFoundError if there is none of that name. Threads may share an object. It
+    can be pickled, because it is sent to Python workers. It doesn't connect before it is used.
     """
 
     spark: ClassVar[str] = "anabranch.systems.reading.spark"
-    """The module that is its :class:`anabranch.systems.reading.spark.SparkSide`: no other module of the system may
-    import PySpark. This default reads any system with ``ends`` and ``read``.
+    """The module that is its :class:`anabranch.systems.reading.spark.SparkSide`. No other module of the system may
+    import PySpark. The default module reads any system that has ``ends`` and ``read``.
     """
 
     stream_settings: ClassVar[tuple[str, ...]] = ()
@@ -106,24 +108,24 @@ class System(Protocol):
     """Whether records arrive one by one in Spark's real-time mode."""
 
     gapless: ClassVar[bool] = True
-    """Whether every offset is a record. Never count records by subtraction where this is false."""
+    """Whether every offset is a record. If not, never count records by subtraction."""
 
     foreign_producers: ClassVar[bool] = False
-    """Whether other programs may write streams, and may assign keys to partitions differently."""
+    """Whether other programs may write its streams, and may assign keys to partitions differently."""
 
     connector: ClassVar[bool] = False
-    """Whether Spark reads and writes it with jars, which :meth:`session_needs` names."""
+    """Whether Spark needs jars to read and write it, which :meth:`session_needs` names."""
 
     begins_in_folder: ClassVar[bool] = False
-    """Whether Spark's source finds its start offsets in its checkpoint folder, whatever its options said before: its
-    query can then be analyzed before they are known.
+    """Whether Spark's source finds its start offsets in its checkpoint folder, whatever its options said before. If so,
+    its query can be analyzed before they are known.
     """
 
     remote: ClassVar[bool] = True
-    """Whether it is asked over a network, so that it isn't asked for the ends of its streams at every batch."""
+    """Whether it is reached over a network, so that it isn't asked for the ends of its streams at every batch."""
 
     error_cures: ClassVar[Sequence[tuple[str, str]]] = ()
-    """What helps against errors of clients and of Java: regular expressions for ``kind: message``, with the cures."""
+    """Cures for errors of clients and of Java: regular expressions for ``kind: message``, with the cures."""
 
     name: str
     """The system's name in SSPs and in settings."""
@@ -139,7 +141,7 @@ class System(Protocol):
         ...
 
     def dataset(self, stream: str) -> tuple[str, str]:
-        """The namespace and the name by which others know a stream, which needn't exist:
+        """The namespace and the name by which other programs know a stream, which needn't exist:
         https://openlineage.io/docs/spec/naming/
         """
         return self.name, stream
@@ -168,10 +170,11 @@ class System(Protocol):
 
     @abstractmethod
     def create(self, stream: str, partitions: int, internal: bool = False) -> None:
-        """Create a stream; an existing one with that count is left as it is. ``internal``: it is between two stages.
+        """Create a stream. An existing one with that count is left as it is. ``internal``: whether it is between two
+        stages.
 
         Raises:
-            ConflictError: it exists with another count.
+            ConflictError: the stream exists with another count.
         """
         ...
 
@@ -182,20 +185,21 @@ class System(Protocol):
 
     @abstractmethod
     def starts(self, stream: str) -> dict[int, int]:
-        """Partition → offset of the oldest record that is kept."""
+        """Partition → offset of the oldest existing record."""
         ...
 
     @abstractmethod
     def ends(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
         """Partition → the offset that the next record will get: one past the last that a reader may see.
 
-        Offsets may have gaps (Kafka's transactions take some): never count records by subtraction.
+        Offsets may have gaps (Kafka's transactions take up some), so never count records by subtraction.
         """
         ...
 
     @abstractmethod
     def high_watermarks(self, stream: str) -> dict[int, int]:
-        """Partition → the end including what readers can't see yet, and may never see: records of open transactions."""
+        """Partition → the end, including records that readers can't see yet, and may never see: those of open
+        transactions."""
         ...
 
     def known_ends(self, stream: str) -> dict[int, int]:
@@ -212,7 +216,7 @@ class System(Protocol):
         """All records in these ranges, which rise and don't overlap, in order.
 
         Raises:
-            LogError: part of a range isn't kept any more.
+            LogError: part of a range doesn't exist any more.
         """
         ...
 
@@ -232,33 +236,34 @@ class System(Protocol):
 
     def offset(self, stream: str, id: str, positions: Mapping[int, int]) -> dict[str, Any]:
         """Positions in the form in which the Spark source writes them to the offset log.
-        :class:`anabranch.container.checkpoint.offset_log.Entry` knows this form, and that of Spark's Kafka connector.
+        :class:`anabranch.container.checkpoint.offset_log.Entry` knows this form, as well as that of Spark's Kafka
+        connector.
         """
         return {"stream": stream, "id": id, "positions": {str(p): at for p, at in sorted(positions.items())}}
 
     def racks(self, stream: str) -> Mapping[int, tuple[str | None, ...]]:
-        """Partition → the racks of its replicas, the leader's first; None: for a broker without one. Empty: the system
-        has no racks.
+        """Partition → the racks of its replicas, the leader's first; None for a broker without a rack. Empty: the
+        system has no racks.
         """
         return {}
 
     def commit_positions(self, group: str, positions: Mapping[str, Mapping[int, int]]) -> None:
-        """Report how far a group has read, stream → partition → offset, for tools that show lag. Nobody else reads
+        """Report how far a group has read (stream → partition → offset), for tools that show lag. Nothing else reads
         this.
         """
         return
 
     def purge(self, stream: str, before: Mapping[int, int]) -> None:
-        """Delete the records of an intermediate stream before these offsets, by partition: no lane will read them
-        again."""
+        """Delete the records of an intermediate stream before these offsets, by partition, because no lane will read
+        them again."""
         return
 
     def retain(self, stream: str, retention: Retention | None) -> int:
-        """Set how long a stream keeps its records, unless that is None, and delete what it no longer keeps. Returns
-        how many records were deleted.
+        """Set how long a stream keeps its records, unless ``retention`` is None, and delete those that it no longer
+        keeps. Returns how many records were deleted.
 
         Raises:
-            UsageError: the system itself, or its own tools, see to that.
+            UsageError: retention is up to the system itself, or its own tools.
         """
         raise UsageError(
             f"{stream} is in {self.name}, which decides itself how long it keeps records",
@@ -273,15 +278,15 @@ class System(Protocol):
 
     @abstractmethod
     def publisher(self, lane: Lane, epoch: int) -> Publisher:
-        """Writes for one incarnation of a lane, exactly once."""
+        """A publisher that writes for one incarnation of a lane, exactly once."""
         ...
 
     @abstractmethod
     def fence(self, lane: Lane, epoch: int, new: bool | None) -> None:
-        """Stop every incarnation of a lane below ``epoch``: once this returns, none can publish any more. Idempotent;
-        after an error, it is called again. The coordinator calls it, which has no Spark.
+        """Stop every incarnation of a lane below ``epoch``: once this returns, none of them can publish any more.
+        Idempotent; after an error, it is called again. It is called by the coordinator, which has no Spark.
 
-        ``new``: no batch of the lane was ever planned; None: unknown.
+        ``new``: whether no batch of the lane was ever planned; None: unknown.
 
         Raises:
             ConflictError, FencedError: a process with a higher epoch has the lane.
@@ -289,15 +294,15 @@ class System(Protocol):
         ...
 
     def recover(self, lane: Lane, epoch: int, new: bool | None) -> None:
-        """End what a former process of the lane left open, before the outputs are asked what they contain. The lane's
-        new process, which has the lane under ``epoch``, calls it.
+        """End what a former process of the lane left open, before the outputs are asked for their contents. Called by
+        the lane's new process, which has the lane under ``epoch``.
         """
         return
 
     def withdraw(self, lane: Lane, epoch: int, new: bool | None) -> int:
         """Withdraw the right to write for a lane whose query has ended here, until it takes its outputs again. Returns
-        the last batch that is then in an output, at least in part, or -1 if that isn't known: :meth:`published` is
-        asked, too.
+        the last batch that is then in an output, at least in part, or -1 if that isn't known (:meth:`published` is
+        asked as well).
         """
         return -1
 
@@ -308,31 +313,31 @@ class System(Protocol):
 
     def seen(self, lane: Lane) -> int:
         """Like :meth:`published`, for a running lane and outputs whose writers make rows visible before the driver
-        publishes a batch; -1 if there are none. There may be later batches by now.
+        publishes a batch; -1 if there are no such outputs. There may be later batches by now.
         """
         return -1
 
     @abstractmethod
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that are remembered as writers of any of these streams, each with the place, for a
-        message. Streams that don't exist are skipped.
+        """The lanes of a job that are recorded as writers of any of these streams, each with the place, for a message.
+        Streams that don't exist are skipped.
         """
         ...
 
     # What else a job and its user need
 
     def session_needs(self) -> SessionNeeds:
-        """What a session needs at its start to read and write here."""
+        """What a session needs when it starts, in order to read and write here."""
         return SessionNeeds()
 
     def faults(self, stream: str) -> Sequence[StreamFault]:
-        """What is wrong with the files of a stream, for ``anabranch check``. Streams that others store are theirs to
-        check.
+        """The problems of a stream's files, for ``anabranch check``. If streams are stored by another program, checking
+        them is up to that program.
         """
         return ()
 
     def archive(self) -> Archive | None:
-        """How its streams become part of a job's backup; None: they go on living where they are."""
+        """How its streams become part of a job's backup; None: they stay where they are."""
         return None
 
     def folders(self) -> Sequence[Folder]:
@@ -340,5 +345,5 @@ class System(Protocol):
         return ()
 
     def checks(self) -> Mapping[str, Callable[[], str]]:
-        """The checks of ``anabranch doctor``, by name: each returns what it found, or raises AnabranchError."""
+        """The checks of ``anabranch doctor``, by name. Each returns its finding, or raises AnabranchError."""
         return {}

@@ -1,4 +1,4 @@
-"""Reading single records by their offsets, to look at them again, such as records that could not be processed."""
+"""Reads single records by their offsets, to look at them again, such as records that could not be processed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def fetch(system: System, stream: str, partition: int, offsets: Sequence[int]) -
     """The records at these rising offsets.
 
     Raises:
-        LogError: not all of them are there.
+        LogError: some of them don't exist.
     """
     wanted = np.asarray(offsets, dtype=np.int64)
     if not len(wanted):

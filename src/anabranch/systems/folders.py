@@ -11,7 +11,7 @@ __all__ = ["writable"]
 
 
 def writable(folder: Path, what: str) -> None:
-    """Raises AnabranchError if the folder can't be made or written."""
+    """Raises AnabranchError if the folder can't be created or written to."""
     try:
         own_files.make_folder(folder)
         probe = folder / ".anabranch-writable"

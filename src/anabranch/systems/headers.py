@@ -1,7 +1,7 @@
-"""Headers as one JSON string per record while they travel through Spark.
+"""Headers as one JSON string per record on their way through Spark.
 
-When a batch goes to Python, Spark measures it row by row, and a list of structs anew each time: with headers as they
-are in the log, this was 5 to 20 times slower.
+When a batch goes to Python, Spark measures it row by row, and measures a list of structs anew each time. With headers
+in the form in which they are in the log, this was 5 to 20 times slower.
 """
 
 from __future__ import annotations

@@ -20,14 +20,15 @@ Numbers = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Target:
-    """A stream that a lane writes to. ``partitions``: the count that the lane uses for its whole life."""
+    """A stream to which a lane writes. ``partitions``: the count that the lane uses for its whole life."""
 
     stream: str
     partitions: int
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker has made durable of a batch. ``ref``: what the driver publishes ('': it is already published).
+    """The part of a batch that a worker has made durable. ``ref``: what the driver publishes ('': it is already
+    published).
 
     ``total``: how many records the slot has ever written (if the system counts them by slot).
     """
@@ -41,28 +42,28 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
 
 read_written = msgspec.msgpack.Decoder(Written).decode
-"""The inverse of ``msgspec.msgpack.encode``. Made once: see :data:`anabranch.model.document.first_use`."""
+"""The inverse of ``msgspec.msgpack.encode``. It is made only once: see :data:`anabranch.model.document.first_use`."""
 
 
 class Writer(Protocol):
-    """Takes one Spark task's part of a batch. It isn't used after :meth:`close` or :meth:`abort`."""
+    """Accepts one Spark task's part of a batch. It isn't used after :meth:`close` or :meth:`abort`."""
 
     def write(self, target: Target, slot: int, partitions: Numbers, records: pa.RecordBatch) -> None:
-        """Take records in the columns of ``RECORD_SCHEMA``, with the partition of each."""
+        """Write records in the columns of ``RECORD_SCHEMA``, with the partition of each."""
         ...
 
     def close(self) -> list[Written]:
-        """Make them durable."""
+        """Make the records durable."""
         ...
 
     def abort(self) -> None: ...
 
 
 class Output(Protocol):
-    """Travels to workers."""
+    """The description of an output that is sent to workers."""
 
     def writer(self, task: int, batch: int) -> Writer:
-        """Opens the writer for one Spark task's part of a batch."""
+        """A writer for one Spark task's part of a batch."""
         ...
 
     def limit(self, stream: str) -> float:
@@ -75,7 +76,7 @@ class Publisher(Protocol):
 
     @property
     def output(self) -> Output:
-        """What workers write with."""
+        """The output with which workers write."""
         ...
 
     @property
@@ -90,31 +91,31 @@ class Publisher(Protocol):
 
     @property
     def batch_seconds(self) -> float:
-        """How long a batch may take, from its first row to its end. Only asked if it is ``slotted``; otherwise there is
-        no limit.
+        """How long a batch may take, from its first row to its end. Used only if the publisher is ``slotted``;
+        otherwise there is no limit.
         """
         ...
 
     def take(self, new: bool) -> None:
-        """Take the lane's slots before its first batch: after that, no older incarnation can write any more.
+        """Take the lane's slots before its first batch. After that, no older incarnation can write any more.
 
-        ``new``: no batch of the lane was ever planned.
+        ``new``: whether no batch of the lane was ever planned.
 
         Raises:
-            FencedError: a newer one owns them.
-            StateError: the lane is new and they aren't, or the other way round.
+            FencedError: a newer incarnation owns the slots.
+            StateError: the lane is new but the slots aren't, or the other way round.
         """
         ...
 
     def publish(self, batch: int, written: Sequence[Written], controls: Mapping[Target, Control]) -> None:
-        """Make visible what workers have written of a batch; a replay changes nothing.
+        """Make visible what workers have written of a batch. A replay changes nothing.
 
         ``controls``: the control records for the readers of intermediate streams, in all of their partitions.
         """
         ...
 
     def settle(self) -> None:
-        """Wait a moment until readers can see what was published: some systems complete this later."""
+        """Wait a moment until readers can see what was published. (Some systems complete this later.)"""
         ...
 
     def put_aside(self, streams: Sequence[str]) -> int:

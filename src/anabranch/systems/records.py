@@ -1,4 +1,4 @@
-"""Records as Arrow columns, the form that every system provides and takes."""
+"""Records as Arrow columns, in the form that every system returns and accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The class of a system: shipped ones by name, and any other that settings name as ``module:Class``."""
+"""The class of a system: those that anabranch includes by name, and any other that settings name as
+``module:Class``."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ SHIPPED = {
     "embedded": "anabranch.systems.embedded.system:EmbeddedSystem",
     "kafka": "anabranch.systems.kafka.system:KafkaSystem",
 }
-"""Each has its own section in :class:`anabranch.config.SystemsSettings`."""
+"""The systems that anabranch includes. Each has its own section in :class:`anabranch.config.SystemsSettings`."""
 
 _loaded: dict[str, type[System]] = {}
 
@@ -37,8 +38,8 @@ def class_of(name: str, settings: Settings) -> type[System]:
 
 
 def error_cures() -> Iterator[tuple[str, str]]:
-    """Cures for errors of the clients of all systems that this process has used, and of the shipped ones; see
-    ``System.error_cures``.
+    """Cures for errors of the clients of all systems that this process has used, and of those that anabranch includes;
+    see ``System.error_cures``.
     """
     for name, where in SHIPPED.items():
         yield from _class(name, where).error_cures

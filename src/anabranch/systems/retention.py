@@ -8,9 +8,9 @@ __all__ = ["Retention"]
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How long each partition keeps its records, whoever has yet to read them. None: without a limit.
+    """How long each partition keeps its records, whether or not they have been read. None means no limit.
 
-    ``ms``: since they were written; ``bytes``: as long as newer ones have fewer bytes.
+    ``ms``: how long after they were written. ``bytes``: as long as newer records have fewer bytes.
     """
 
     ms: int | None = None

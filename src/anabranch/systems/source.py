@@ -1,4 +1,4 @@
-"""What the Spark sources of all systems share: columns, limits of a source, how a batch is divided."""
+"""The parts that the Spark sources of all systems share: columns, limits, and how a batch is divided."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __all__ = ["BARE", "SCHEMA", "Limits", "Reading", "columns", "share"]
 
 SCHEMA = "key binary, value binary, headers string, timestamp timestamp, partition int, offset bigint"
 BARE = "key binary, value binary, partition int, offset bigint"
-"""Without headers and timestamps, which cost several percent and which some readers don't need."""
+"""The columns without headers and timestamps, which cost several percent and which some readers don't need."""
 
 
 @dataclass(frozen=True)
 class Limits:
     """The limits of a lane's source.
 
-    ``max_rows``: for a first batch, 0 in real time; later ones follow the query's read limits. ``nothing``: nothing is
-    read, as if there were no records. ``fail_on_loss``: fail when records are gone that were not read yet. ``lane`` and
-    ``commits`` (a lane's id and commit folder) are for tests that stop at a step. ``line``: where Python workers report
-    their progress.
+    ``max_rows``: for a first batch, 0 in real time; later batches follow the query's read limits. ``nothing``: nothing
+    is read, as if there were no records. ``fail_on_loss``: fail if records are gone that haven't been read yet.
+    ``lane`` and ``commits`` (a lane's id and commit folder) are for tests that stop at a step. ``line``: where Python
+    workers report their progress.
     """
 
     max_rows: int
@@ -40,7 +40,8 @@ class Limits:
 class Reading:
     """What a lane reads from a stream: all records of the partitions that ``starting`` names, from these offsets on.
 
-    ``until``: not beyond these offsets, if the system can stop there. ``bare``: in the columns of ``BARE``.
+    ``until``: the offsets beyond which nothing is read, if the system can stop there. ``bare``: use the columns of
+    ``BARE``.
     """
 
     stream: str
@@ -51,8 +52,8 @@ class Reading:
 
 
 def share(start: Mapping[int, int], ends: Mapping[int, int], most: int) -> dict[int, int]:
-    """End positions of a batch of at most ``most`` rows, divided evenly; what one partition can't use goes to the
-    others.
+    """End positions of a batch of at most ``most`` rows, divided evenly. If one partition can't use its share, the rest
+    goes to the others.
     """
     taken: dict[int, int] = {}
     left = most

@@ -1,4 +1,4 @@
-"""The systems of a job, by name, and which of them each stream lives in."""
+"""The systems of a job, by name, and the system of each stream."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Systems"]
 
 
 class Systems:
-    """All systems that settings name. Nothing connects before it is used. ``job`` may be ''.
+    """All systems that settings name. None of them connects before it is used. ``job`` may be ''.
 
     Raises:
         ConfigError: two streams are bound to one topic, or a stream has a setting that its system doesn't support.
@@ -52,7 +52,7 @@ class Systems:
 
     @property
     def all(self) -> list[System]:
-        """The shipped systems, and those that settings name."""
+        """The systems that anabranch includes, and those that settings name."""
         return [self.named(name) for name in self._settings.systems.sections]
 
     def racks(self, streams: Iterable[str]) -> dict[str, dict[int, tuple[str | None, ...]]]:
@@ -90,7 +90,7 @@ class Systems:
         return max(held, self.published(lane))
 
     def seen(self, lane: Lane) -> int:
-        """The last batch known to be in an output of a running lane, at least in part."""
+        """The last batch that is known to be in an output of a running lane, at least in part."""
         return max((system.seen(lane) for system in self._exact(lane)), default=-1)
 
     def published(self, lane: Lane) -> int:
@@ -100,7 +100,7 @@ class Systems:
         return max([*found, self.in_tables(lane)])
 
     def _exact(self, lane: Lane) -> list[System]:
-        """The systems where a lane writes streams exactly once."""
+        """The systems to which a lane writes streams exactly once."""
         plain = {stream for stream in lane.outputs if self._settings.is_plain(stream)}
         exact = {*lane.dead_letters.values(), *(stream for stream in lane.outputs if stream not in plain)}
         return [self.named(name) for name in sorted({lane.system(s) for s in exact if not self.is_table(s)})]
@@ -118,7 +118,7 @@ class Systems:
         return {output: self.table(output) for output in sorted(lane.outputs) if self.is_table(output)}
 
     def fence_tables(self, lane: Lane, epoch: int, *, new: bool | None, foreign: bool) -> None:
-        """Stop every incarnation of a lane below ``epoch`` at its tables. ``foreign``: including those of a user's
+        """Stop every incarnation of a lane below ``epoch`` at its tables. ``foreign``: including tables with a user's
         class.
 
         Raises:
@@ -134,7 +134,7 @@ class Systems:
         return max((table.last(lane.job, lane.id) for table in self.tables(lane).values()), default=-1)
 
     def bound(self) -> dict[str, str]:
-        """The system of each stream that is bound to one; for an output into a table, its kind."""
+        """The system of each stream that is bound to one; for an output to a table, the table's kind."""
         tables = {output: each.to for output, each in self._settings.outputs.items()}
         streams = {stream: each.system for stream, each in self._settings.streams.items() if each.system is not None}
         return {**tables, **streams}
@@ -154,8 +154,8 @@ class Systems:
         return self.named(self.bound().get(stream, self.default))
 
     def writers(self, name: str, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that a system, or the tables of a kind, remember as writers, each with the place where it
-        was found.
+        """The lanes of a job that are recorded as writers in a system, or in the tables of a kind, each with the place
+        where it was found.
         """
         tables = [output for output in streams if self.is_table(output)]
         if not tables:
@@ -181,7 +181,7 @@ class Systems:
 
     @property
     def used(self) -> list[System]:
-        """The systems that a stream is bound to, and the default one."""
+        """The systems to which streams are bound, and the default one."""
         bound = {each.system for each in self._settings.streams.values() if each.system is not None}
         return [self.named(name) for name in sorted({self.default, *bound})]
 

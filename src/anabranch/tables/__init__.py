@@ -1,5 +1,5 @@
-"""Outputs that are tables rather than streams. Each batch of a lane is one commit, and its mark makes it happen
-once.
+"""Outputs that are tables rather than streams. Each batch of a lane is one commit; its marker ensures that the batch is
+committed only once.
 """
 
 from anabranch.tables import marks

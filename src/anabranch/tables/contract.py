@@ -32,7 +32,7 @@ class Owner:
 class RowWriter(Protocol):
     """Takes the rows of one Spark task, in a Python worker. It is not used after :meth:`close` or :meth:`abort`.
 
-    Spark may run a task twice, even at the same time: each writer must write under names of its own.
+    Spark may run a task twice, even at the same time, so each writer must write under its own names.
     """
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -40,7 +40,7 @@ class RowWriter(Protocol):
         ...
 
     def close(self) -> list[bytes]:
-        """Make the rows durable where no reader sees them.
+        """Make the rows durable, but not yet visible to readers.
 
         Returns:
             Bytes by which :meth:`Table.commit` finds the rows.
@@ -56,11 +56,12 @@ class Table(Protocol):
     """A table that one output writes to: a class that is created with the output's name and settings, ``Class("orders",
     settings)``.
 
-    The constructor raises ConfigError for a setting that is not allowed, and connects to nothing. An instance can be
-    pickled: it travels to Python workers.
+    The constructor raises ConfigError for a setting that is not allowed, and doesn't connect to anything. An instance
+    must support pickling, because it is sent to Python workers.
 
-    The heart of a table is a *mark* for each lane: the highest epoch that has owned the lane, and its last committed
-    batch. The mark is kept in the table itself, is read and changed atomically with the rows, and outlives any process.
+    The heart of a table is a *marker* for each lane (:class:`Mark`): the highest epoch that has owned the lane, and its
+    last committed batch. The marker is kept in the table itself, is read and changed atomically with the rows, and
+    outlives any process.
     """
 
     def id(self) -> str:
@@ -85,18 +86,19 @@ class Table(Protocol):
         ...
 
     def fence(self, owner: Owner, new: bool | None) -> None:
-        """Put the owner's epoch into the lane's mark. When this returns, nobody with a lower epoch can commit any more.
+        """Put the owner's epoch into the lane's marker. When this returns, no process with a lower epoch can commit any
+        more.
 
-        Idempotent, and called again after an error. What a former owner committed must be complete afterwards.
-        Processes other than the owner call it too, at any time.
+        This is idempotent, and called again after an error. Everything that a former owner has committed must be
+        complete afterwards. Processes other than the owner call it, too, at any time.
 
         Args:
             owner: the new owner of the lane.
             new: whether the lane has never run a batch; None if that is not known.
 
         Raises:
-            FencedError: the mark has a higher epoch.
-            StateError: the lane is new but its mark has a batch, or the lane is not new and has no mark.
+            FencedError: the marker has a higher epoch.
+            StateError: the lane is new but its marker has a batch, or the lane is not new and has no marker.
         """
         ...
 
@@ -105,7 +107,7 @@ class Table(Protocol):
 
         Args:
             job: the job's name.
-            lane: the lane's id, which is part of the mark.
+            lane: the lane's id, which is part of the marker.
         """
         ...
 
@@ -123,10 +125,10 @@ class Table(Protocol):
         ...
 
     def commit(self, owner: Owner, batch: int, parts: Sequence[bytes]) -> None:
-        """Add what the tasks wrote to the table, in this order, and record the batch as the lane's last one: both or
-        neither.
+        """Add what the tasks wrote to the table, in this order, and record the batch as the lane's last one. Either
+        both happen or neither does.
 
-        A batch with the number of the last committed one, or a lower one, is a replay: change nothing then. Its parts
+        If the batch has the number of the last committed one, or a lower one, it is a replay: change nothing. Its parts
         may differ from those of the first time.
 
         Args:
@@ -135,12 +137,12 @@ class Table(Protocol):
             parts: what the writers' ``close`` returned.
 
         Raises:
-            FencedError: the mark has a higher epoch. Nothing was changed.
+            FencedError: the marker has a higher epoch. Nothing was changed.
         """
         ...
 
     def leave(self, owner: Owner) -> None:
-        """Remove what only this owner needed, including what a failed batch left. Keep the mark.
+        """Remove what only this owner needed, including what a failed batch left. Keep the marker.
 
         Called when none of the owner's tasks is running.
         """

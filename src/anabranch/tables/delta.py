@@ -1,4 +1,4 @@
-"""A Delta Lake table. A lane's mark is kept in the protocol's own transaction identifiers."""
+"""A Delta Lake table. A lane's marker is kept in the protocol's own transaction identifiers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ except ModuleNotFoundError as error:
 __all__ = ["DeltaFolder"]
 
 _ATTEMPTS = 20
-"""How often a commit is tried while others commit. Commits of other lanes don't conflict, and don't count."""
+"""How many times a commit is tried when other programs commit at the same time. Commits of other lanes don't conflict,
+and don't count."""
 
 
 class DeltaOptions(options.FolderOptions):
@@ -37,9 +38,9 @@ class DeltaOptions(options.FolderOptions):
 
 
 class DeltaFolder:
-    """A lane has two application ids: the version of one is its last batch, the version of the other its epoch. Each
-    commit and each fence names the second one. Of two concurrent commits that name the same id, the protocol accepts
-    only one, so a commit that hasn't seen a fence fails.
+    """A lane has two application ids: the version of the first is its last batch, the version of the second its epoch.
+    Each commit and each fence names the second one. Of two concurrent commits that name the same id, the protocol
+    accepts only one, so a commit that hasn't seen a fence fails.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -78,7 +79,7 @@ class DeltaFolder:
         return NOTHING if mark is None else mark.batch
 
     def writers(self, job: str) -> list[str]:
-        """None: a Delta table can only be asked about application ids that are known."""
+        """Always empty: a Delta table can only be asked about application ids that are known."""
         return []
 
     def writer(self, owner: Owner, schema: pa.Schema) -> Rows:

@@ -32,7 +32,7 @@ __all__ = [
 
 _GROUP_BYTES = 64 << 20
 GROUP_ROWS = 1 << 20
-"""The rows of a row group, which a worker holds in memory."""
+"""The number of rows in a row group, which a worker holds in memory."""
 
 
 class FileRef(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ _read = msgspec.msgpack.Decoder(FileRef).decode
 
 
 class FileStore(Protocol):
-    """A store for files, each of which is written once."""
+    """A store for files, each of which is written only once."""
 
     def new(self) -> str:
         """A name that nobody else uses."""
@@ -62,13 +62,13 @@ class FileStore(Protocol):
         ...
 
     def remove(self, name: str) -> None:
-        """Also if it isn't there."""
+        """Remove a file. It need not exist."""
         ...
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A place on a disk."""
+    """A folder on a disk."""
 
     path: Path
     suffix: str = ".parquet"
@@ -123,7 +123,7 @@ class FileWriter:
             self._write_group()
 
     def close(self) -> list[FileRef]:
-        """Make them durable."""
+        """Make the files durable, and return references to them."""
         with told(str(self.store)):
             self._write_group()
             self._close_file()
@@ -166,7 +166,7 @@ class FileWriter:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of one task, in files that readers don't see before a commit names them."""
+    """The rows of one task, in files that readers don't see until a commit names them."""
 
     files: FileWriter
 
@@ -186,7 +186,7 @@ def named(parts: Sequence[bytes]) -> list[FileRef]:
 
 
 def columns(store: FileStore, ref: FileRef) -> pa.Schema:
-    """Those of a file."""
+    """The columns of a file."""
     with store.read(ref.name) as source:
         return pq.read_schema(source)
 
@@ -240,7 +240,7 @@ def _joined(store: FileStore, refs: Sequence[FileRef], target: int) -> list[File
 
 @contextmanager
 def told(where: str) -> Iterator[None]:
-    """Raises errors of the disk as an AnabranchError."""
+    """Raises disk errors as an AnabranchError."""
     try:
         yield
     except OSError as error:

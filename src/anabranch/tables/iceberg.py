@@ -1,4 +1,4 @@
-"""An Iceberg table. A lane's mark is a property of the table, set in the commit of its snapshot."""
+"""An Iceberg table. A lane's marker is a property of the table, set in the commit of its snapshot."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ __all__ = ["LONGEST_WAIT", "IcebergTable"]
 
 _ATTEMPTS = 20
 _FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
-"""Seconds. Any two commits conflict, so the one that loses waits: longer each time, by a random time."""
+"""In seconds. Any two commits conflict, so the one that loses waits: longer each time, and for a random time."""
 _MADE = {
     "commit.manifest-merge.enabled": "true",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
 }
-"""Properties of the tables that a job creates, because a stream makes many small commits."""
+"""The properties of tables that a job creates. They suit a stream, which makes many small commits."""
 
 
 class IcebergOptions(options.Options):
@@ -86,7 +86,8 @@ class _OneCommit(Transaction):
 
     @property
     def table_metadata(self) -> TableMetadata:
-        """Copied only when there are changes: with a hundred snapshots, copying takes nine tenths of a commit."""
+        """The metadata, copied only when there are changes: with a hundred snapshots, copying takes nine tenths of a
+        commit's time."""
         return super().table_metadata if self._updates else self._table.metadata
 
     def commit_transaction(self) -> Table:
@@ -154,7 +155,7 @@ class _Rows(Rows):
 
 
 class IcebergTable:
-    """Each commit and each fence makes a snapshot on top of the current one and sets the lane's mark, a property, in
+    """Each commit and each fence makes a snapshot on top of the current one and sets the lane's marker, a property, in
     the same commit. So a commit that hasn't seen a fence fails. A snapshot names its writer, too, but snapshots expire.
     """
 
@@ -226,7 +227,8 @@ class IcebergTable:
         """Nothing to do: maintenance of the table removes files that no snapshot names."""
 
     def _catalog(self) -> Catalog:
-        """References are resolved each time; the catalog is reused as long as their values are the same."""
+        """The catalog. References are resolved each time; the catalog is reused as long as their values don't
+        change."""
         setting = f"outputs.{self._name}.catalog"
         given = {key: resolved(f"{setting}.{key}", text) for key, text in self._given.items()}
         try:
@@ -242,7 +244,7 @@ class IcebergTable:
             return self._catalog().load_table(self._table)
 
     def _looks(self) -> Iterator[Table]:
-        """The table as it is now, and again, after a pause, whenever another commit came first."""
+        """Yields the table as it is now, and again, after a pause, whenever another commit came first."""
         for attempt in range(_ATTEMPTS):
             yield self._loaded()
             time.sleep(random.uniform(0, min(_FIRST_WAIT * 2**attempt, LONGEST_WAIT)))
@@ -291,7 +293,7 @@ class IcebergTable:
 
     @staticmethod
     def _kind(column: pa.Field, table: Table) -> Any:
-        """The type of this column in a table that has a column of this name; None: the types don't match."""
+        """The type of this column in a table that has a column with this name; None: the types don't match."""
         try:
             return io.pyarrow_to_schema(pa.schema([column]), table.schema().name_mapping).fields[0].field_type
         except (ValueError, UnsupportedPyArrowTypeException):
@@ -324,7 +326,7 @@ class IcebergTable:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Raises whatever goes wrong as one of our errors."""
+        """Raises whatever goes wrong as one of anabranch's errors."""
         try:
             yield
         except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError):

@@ -1,4 +1,4 @@
-"""The mark of a lane in a table, and the rules that every kind of table follows for it."""
+"""The marker of a lane in a table, and the rules for it that every kind of table follows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOTHING = -1
 
 @dataclass(frozen=True)
 class Mark:
-    """The state of a lane in a table.
+    """The marker of a lane: its state in a table.
 
     Attributes:
         epoch: the highest epoch that has owned the lane.
@@ -26,16 +26,16 @@ class Mark:
 
 
 def check(mark: Mark | None, owner: Owner, where: str) -> Mark:
-    """The mark of a lane for which the owner may commit.
+    """The marker of a lane for which the owner may commit.
 
     Args:
-        mark: what the table holds; None if it holds none.
+        mark: the marker in the table; None if there is none.
         owner: who wants to commit.
         where: the table, for error messages.
 
     Raises:
-        FencedError: the mark has a higher epoch.
-        StateError: there is no mark, although fencing creates one.
+        FencedError: the marker has a higher epoch.
+        StateError: there is no marker, although fencing creates one.
     """
     if mark is None:
         raise _unmarked(owner, where)
@@ -48,7 +48,7 @@ def check(mark: Mark | None, owner: Owner, where: str) -> Mark:
 
 
 def fenced(mark: Mark | None, owner: Owner, where: str, new: bool | None) -> Mark | None:
-    """The mark that fencing must leave, or None if it is there already.
+    """The marker that fencing must leave, or None if it is there already.
 
     Args and errors are the same as for :meth:`Table.fence`.
     """

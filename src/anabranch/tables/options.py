@@ -14,7 +14,7 @@ __all__ = ["FolderOptions", "Options", "checked"]
 
 
 class Options(BaseModel):
-    """The settings that a kind of table accepts; others are refused."""
+    """The settings that a kind of table accepts; all others are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -42,7 +42,7 @@ Kind = TypeVar("Kind", bound=Options)
 
 
 def checked(kind: type[Kind], name: str, given: Mapping[str, Any]) -> Kind:
-    """The settings of an output. Raises ConfigError that names the first wrong one."""
+    """The settings of an output, checked. Raises ConfigError, which names the first wrong one."""
     try:
         return kind(**given)
     except ValidationError as error:

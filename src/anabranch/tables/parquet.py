@@ -1,4 +1,5 @@
-"""A folder of Parquet files. The files directly in it are committed; a log for each lane says which these are."""
+"""A folder of Parquet files. The files directly in it are committed; each lane's log lists the files that it has
+committed."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ class ParquetOptions(options.FolderOptions):
 
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True):
-    """The file that makes a folder a table. ``schema``: Arrow's, in base64."""
+    """The file that makes a folder a table. ``schema``: the Arrow schema, in base64."""
 
     format: int
     id: str
@@ -40,8 +41,8 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of a lane's log. ``files``: the files of the batch that it commits. A fence has none; it is written only
-    when the files of all previous batches are in place.
+    """An entry of a lane's log. ``files``: the files of the batch that it commits. The entry of a fence has none; it is
+    written only when the files of all previous batches are in place.
     """
 
     number: int
@@ -59,7 +60,7 @@ _read_entry = msgspec.json.Decoder(Entry).decode
 
 
 class ParquetFolder:
-    """``<path>/*.parquet`` are the rows. A batch is committed when its entry is in its lane's log; then the lane's
+    """The rows are in ``<path>/*.parquet``. A batch is committed when its entry is in its lane's log; then the lane's
     owner moves its files from ``_anabranch/staged`` to where readers see them. An entry is a new file with the next
     number, which only one writer can create. A writer that comes second finds the entry, and in it an epoch that is
     higher than its own.

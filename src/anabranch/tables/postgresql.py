@@ -1,5 +1,5 @@
-"""A table in PostgreSQL. Tasks fill a staging table, and one transaction takes over their rows together with the lane's
-mark.
+"""A table in PostgreSQL. Tasks fill a staging table, and one transaction moves their rows from there and sets the
+lane's marker.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ __all__ = ["PostgresqlTable"]
 
 _MARKS = "anabranch_marks"
 _CLEARS_WITHIN = "2s"
-"""A frozen worker may hold a lock on the table that it was filling."""
+"""The time limit for clearing a staging table: a frozen worker may hold a lock on the table that it was filling."""
 
 
 class PostgresqlOptions(options.Options):
-    """``url``: such as ``postgresql://user:${env:PASSWORD}@host:5432/database``; ``table``: optionally with its schema.
+    """``url`` is, for example, ``postgresql://user:${env:PASSWORD}@host:5432/database``. ``table`` may include its
+    schema.
 
     ``mode``: ``append``, or ``upsert`` by the columns ``key``, which keeps the last row of each key.
     """
@@ -59,7 +60,7 @@ class PostgresqlOptions(options.Options):
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """What one task wrote."""
+    """The rows that one task wrote."""
 
     attempt: str
     rows: int
@@ -106,9 +107,9 @@ class _Rows:
 
 
 class PostgresqlTable:
-    """The marks are in the table ``anabranch_marks`` in the same schema, by the table's name. Each commit and fence
-    first locks the row of the lane's mark. So a fence waits for a commit that is under way, and nothing is committed
-    after it.
+    """The markers are in the table ``anabranch_marks`` in the same schema, by the table's name. Each commit and fence
+    first locks the row of the lane's marker. So a fence waits for a commit that is under way, and nothing is committed
+    after the fence.
 
     Rows are staged in an unlogged table of each incarnation.
     """
@@ -291,7 +292,7 @@ class PostgresqlTable:
         connection.execute(query.format(self._at(_MARKS)), [self._table, owner.job, owner.lane, mark.epoch, mark.batch])
 
     def _lock(self, connection: psycopg.Connection[Any], owner: Owner) -> None:
-        """Until the transaction ends, nobody else can read the lane's mark, even if there is none yet."""
+        """Until the transaction ends, no other transaction can read the lane's marker, even if there is none yet."""
         name = f"{self._given.table} {owner.job} {owner.lane}"
         connection.execute("select pg_advisory_xact_lock(%s)", [_number(name)])
 
@@ -303,7 +304,7 @@ class PostgresqlTable:
         return f"anabranch_{hashlib.sha256(f'{self._table} {owner.job} {owner.lane}'.encode()).hexdigest()[:16]}_"
 
     def _forget(self, owner: Owner) -> None:
-        """Remove what former owners have left."""
+        """Remove what former owners have left behind."""
         begins = self._stages(owner)
         with self._connected() as connection:
             query = "select relname from pg_class where relkind = 'r' and starts_with(relname, %s)"
@@ -313,8 +314,8 @@ class PostgresqlTable:
                 self._clear("drop table if exists {}", name)
 
     def _clear(self, statement: str, stage: str) -> None:
-        """Delete rows that nobody needs any more. They may also stay, because only named attempts are ever taken over.
-        If the lane was fenced meanwhile, its new owner has removed them.
+        """Delete rows that are no longer needed. They may also stay, because only rows of named attempts are ever
+        moved. If the lane was fenced meanwhile, its new owner has removed them.
         """
         with (
             session.told(str(self)),
@@ -338,20 +339,20 @@ class PostgresqlTable:
 
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection[Any]]:
-        """One transaction."""
+        """A connection with one transaction."""
         with session.told(str(self)), self._connect() as connection:
             yield connection
 
     def _connect(self, autocommit: bool = False) -> psycopg.Connection[Any]:
-        """References are resolved for every connection."""
+        """A connection. References are resolved for every connection."""
         return session.connect(f"outputs.{self._name}.url", self._given.url, str(self), autocommit)
 
 
 def _column(name: str) -> sql.Identifier:
-    """The name of a column in the staging table, which also has columns of its own."""
+    """The name of a column in the staging table, which also has its own columns."""
     return sql.Identifier(f"c_{name}")
 
 
 def _number(name: str) -> int:
-    """Of an advisory lock."""
+    """The number of an advisory lock."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)

@@ -35,19 +35,19 @@ _ALSO = {
     "text": ("character", "uuid"),
     "jsonb": ("json",),
 }
-"""Type names, or their beginnings, that accept what we write, in addition to the type that we would create."""
+"""Further type names, or their beginnings, that can hold what we write, besides the type that we would create."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table. ``needed``: it may not be null and has no default."""
+    """A column of the table. ``needed``: whether it must be written, because it may not be null and has no default."""
 
     type: str
     needed: bool
 
 
 def check(held: Mapping[str, Column], wanted: Mapping[str, sql.SQL], shown: str, table: str) -> None:
-    """Check that a table, called ``shown`` in messages, accepts rows with other columns.
+    """Check that a table, called ``shown`` in messages, accepts rows with the wanted columns.
 
     Raises:
         ConflictError: names the first column that doesn't fit, and how to fix it.
@@ -90,7 +90,7 @@ def type_of(column: pa.Field, shown: str) -> sql.SQL:
 
 
 def text(column: pa.Array) -> pa.Array:
-    """As COPY reads it."""
+    """A column as text, as COPY reads it."""
     if pa.types.is_binary(column.type):
         return pa.array([None if each is None else f"\\x{each.hex()}" for each in column.to_pylist()], pa.string())
     if pa.types.is_nested(column.type):

@@ -10,7 +10,8 @@ __all__ = ["check"]
 
 
 def check(held: pa.Schema, written: pa.Schema, where: str, cure: str) -> None:
-    """Raises ConflictError that names the first difference: a column with another type, or one that only one side has.
+    """Raises ConflictError, which names the first difference: a column with another type, or one that only one side
+    has.
 
     Order and nullability don't matter.
     """

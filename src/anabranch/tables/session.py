@@ -1,4 +1,4 @@
-"""Connections to a PostgreSQL server with tables, and the meaning of its errors."""
+"""Connections to a PostgreSQL server for tables, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["LIMITS", "connect", "told"]
 
 _CONNECTS_WITHIN = 5
 _PATIENCE, _STEP = 60.0, 0.5
-"""Seconds for which connecting is retried, and between two attempts."""
+"""Seconds for which a connection is retried, and seconds between two attempts."""
 LIMITS = {
     "lock_timeout": "30s",
     "idle_in_transaction_session_timeout": "10s",  # a process that froze while it wrote holds up nobody for longer
@@ -63,7 +63,7 @@ def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psy
 
 @contextmanager
 def told(where: str) -> Iterator[None]:
-    """Raises PostgreSQL's errors as ours."""
+    """Raises PostgreSQL's errors as anabranch's."""
     try:
         yield
     except psycopg.Error as error:

@@ -18,11 +18,12 @@ __all__ = [
 ]
 
 READING, PUBLISHING = "reading", "publishing"
-"""Labels that aren't operators of the job: reading a stream of the embedded log, and writing outputs exactly once."""
+"""Labels for work that isn't an operator of the job: reading a stream of the embedded log, and writing outputs exactly
+once."""
 
 
 class ReportAddress(msgspec.Struct, frozen=True):
-    """Where the driver listens; it ignores senders that don't know the ``token``."""
+    """Where the driver listens. It ignores senders that don't know the ``token``."""
 
     host: str
     port: int
@@ -30,7 +31,7 @@ class ReportAddress(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The form for an option of a data source; see :func:`of_text`."""
+        """The form in which it is an option of a data source; see :func:`of_text`."""
         return msgspec.json.encode(self).decode()
 
 
@@ -48,7 +49,8 @@ class Greeting(msgspec.Struct, frozen=True):
 class Work(msgspec.Struct, frozen=True):
     """A message that a function has been working on for this many ``seconds``.
 
-    ``source``: the node that read it; ``partition`` and ``offset``: its place there; ``bucket``: at the lane's factor.
+    ``source``: the node that read the message; ``partition`` and ``offset``: where it was read; ``bucket``: its bucket
+    at the lane's factor.
     """
 
     label: str
@@ -62,9 +64,9 @@ class Work(msgspec.Struct, frozen=True):
 class Count(msgspec.Struct, frozen=True):
     """The finished rows of a bucket of a partition, and the seconds that they took.
 
-    ``task``: its number at factor 1; ``offset``: that of the last row's record, None if rows don't come in the order of
-    their records; ``received``: the rows that have arrived, 0 if that isn't counted by bucket. Rows that are published
-    have no bucket, and their slot as ``partition``.
+    ``task``: the number of the task at factor 1. ``offset``: the offset of the last row's record, None if rows don't
+    come in the order of their records. ``received``: the rows that have arrived, 0 if they aren't counted by bucket.
+    Rows that are published have no bucket, and have their slot as ``partition``.
     """
 
     task: int
@@ -89,10 +91,10 @@ class Received(msgspec.Struct, frozen=True):
 class TaskReport(msgspec.Struct, frozen=True):
     """What a Spark task has done so far for an operator (``label``) in a batch of the query run ``run``.
 
-    ``partition``: the number of the Spark task in its stage; ``attempt``: the number of its attempt, of which the
-    greatest is the newest. ``alive``: the seconds that it has lived; ``seconds``: those in which it worked on anything
-    for the operator. ``counts``: those that have changed since the last line; all are totals of the attempt. ``work``:
-    the message that a function has been working on longest.
+    ``partition``: the number of the Spark task in its stage. ``attempt``: the number of its attempt, of which the
+    highest is the newest. ``alive``: the seconds for which it has existed. ``seconds``: those in which it worked for
+    the operator. ``counts``: the counts that have changed since the last line; all are totals of the attempt. ``work``:
+    the message on which a function has been working longest.
     """
 
     run: str
@@ -111,7 +113,7 @@ class TaskReport(msgspec.Struct, frozen=True):
 
 class TaskCounts(msgspec.Struct, frozen=True):
     """The newest line of a Spark task, with all of its counts. ``at``: when it was received, in seconds on the driver's
-    monotonic clock; ``fresh``: the task is under way, as far as is known.
+    monotonic clock. ``fresh``: whether the task is running, as far as is known.
     """
 
     told: TaskReport

@@ -1,4 +1,4 @@
-"""The names under which Spark tells a task, and the thread of a query, their purpose."""
+"""The names under which Spark passes on their purpose to a task and to the thread of a query."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The progress of a Python worker with its Spark task: counted while it works, reported to the driver twice a second.
 
-Whatever goes wrong on the way, the task doesn't notice: counts are totals of an attempt, so the next line makes up for
-a lost one; and if nobody listens, nothing is reported.
+If anything goes wrong on the way, the task doesn't notice: counts are totals of an attempt, so the next line makes up
+for a lost one; and if no driver listens, nothing is reported.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ __all__ = ["LONG_WORK", "REPORT_EVERY", "Message", "Meter", "Tally", "meter"]
 REPORT_EVERY = 0.5
 _CONNECTS_WITHIN = 1.0
 _AGAIN_AFTER, _AT_MOST = 0.5, 30.0
-"""Seconds until the driver is tried again if it can't be reached, doubled each time up to the second number."""
+"""Seconds until a driver that couldn't be reached is tried again, doubled each time up to the second number."""
 LONG_WORK = 1.0
-"""A message that a function has been working on for this many seconds is reported."""
+"""A message on which a function has been working for this many seconds is reported."""
 
 T = TypeVar("T")
 
@@ -41,8 +41,8 @@ _NO_MORE = _NoMore()
 
 
 class Message:
-    """The row, of several, that a function is working on; :meth:`place` says where it comes from. ``since``: in seconds
-    on a monotonic clock.
+    """The row, of several, on which a function is working. :meth:`place` says where it comes from. ``since``: in
+    seconds on a monotonic clock.
     """
 
     def __init__(self, label: str, offset: Callable[[int], int], place: Callable[[int], Work]) -> None:
@@ -55,7 +55,7 @@ class Message:
 
 @dataclass
 class Tally:
-    """The count of a bucket. One message at a time is being worked on."""
+    """The count of a bucket. Only one message of the bucket is worked on at a time."""
 
     task: int
     source: int
@@ -83,7 +83,7 @@ class Tally:
 class Meter:
     """Counts what a Spark task does for an operator, from when it is made until it is closed.
 
-    ``ordered``: its rows come in the order of their records.
+    ``ordered``: whether its rows come in the order of their records.
     """
 
     line: ReportAddress | None
@@ -99,7 +99,7 @@ class Meter:
     _seconds: float = 0.0
     ended: bool = False
     sent: int = 0
-    """The number of the connection through which it was last reported."""
+    """The number of the connection through which the meter was last reported."""
 
     def tally(self, task: int, source: int, partition: int, bucket: int = WHOLE) -> Tally:
         """The count of a bucket."""
@@ -118,7 +118,7 @@ class Meter:
             self._received[source, partition] = Received(source, partition, total, offset)
 
     def enter(self, tally: Tally, message: Message | None = None) -> None:
-        """Work on rows of a bucket begins."""
+        """Record that work on rows of a bucket begins."""
         now = time.monotonic()
         with self._lock:
             tally.entered, tally.message = now, message
@@ -140,7 +140,7 @@ class Meter:
 
     @contextmanager
     def on(self, tally: Tally, rows: int, offset: int | None = None) -> Iterator[None]:
-        """Inside ``with``, rows of a bucket are worked on."""
+        """Count the time inside ``with`` as work on rows of a bucket."""
         self.enter(tally)
         done, at = 0, None
         try:
@@ -150,7 +150,7 @@ class Meter:
             self.leave(tally, done, at)
 
     def timed(self, tally: Tally, given: Iterable[T]) -> Iterator[T]:
-        """The same, where the time that each takes to arrive counts for a bucket."""
+        """The same for several items: the time that each takes to arrive counts as work on a bucket."""
         waiting = iter(given)
         while True:
             with self.on(tally, 0):
@@ -160,11 +160,11 @@ class Meter:
             yield found
 
     def close(self) -> None:
-        """The Spark task has finished this work."""
+        """Record that the Spark task has finished this work."""
         self.ended = True
 
     def now(self, everything: bool) -> TaskReport:
-        """What there is to report. ``everything``: including what was reported before."""
+        """The report that is due. ``everything``: including what was reported before."""
         now = time.monotonic()
         with self._lock:
             counts = {key: each.count(now, self.ordered) for key, each in self._tallies.items()}
@@ -183,7 +183,7 @@ class Meter:
 
 
 def meter(line: ReportAddress | None, label: str, *, ordered: bool = True) -> Meter:
-    """The meter of an operator in the present Spark task. ``line`` None: nobody listens."""
+    """The meter of an operator in the present Spark task. ``line`` None: no driver listens."""
     context = TaskContext.get()
     if context is None:
         told = TaskReport(run="", batch=-1, stage=0, partition=0, attempt=0, label=label)
@@ -203,7 +203,7 @@ def meter(line: ReportAddress | None, label: str, *, ordered: bool = True) -> Me
 
 
 class _Teller:
-    """Reports from its own thread, one for each worker process."""
+    """Sends reports from its own thread. Each worker process has one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -239,7 +239,7 @@ class _Teller:
 
 
 class _Connection:
-    """``number``: that of the present connection to the same driver."""
+    """``number``: the number of the present connection to the same driver."""
 
     def __init__(self, line: ReportAddress) -> None:
         self._line = line

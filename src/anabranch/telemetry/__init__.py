@@ -1,1 +1,2 @@
-"""Traces and metrics by OpenTelemetry, as its environment variables say. Nothing of it is imported unless they ask."""
+"""Traces and metrics through OpenTelemetry, as its environment variables say. OpenTelemetry isn't imported unless they
+ask for it."""

@@ -1,4 +1,4 @@
-"""Where the lanes of this process report their batches, for whoever wants to follow them."""
+"""Where the lanes of this process report their batches, for observers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["Observer", "committed", "failed", "observed_by"]
 
 
 class Observer(Protocol):
-    """Called in the threads of lanes: it must neither wait nor raise."""
+    """Called in the threads of lanes, so it must neither block nor raise."""
 
     def committed(self, lane: Lane, report: LaneReport, rows: int) -> None:
-        """A lane has committed a batch of so many records."""
+        """A lane has committed a batch with this many records."""
 
     def failed(self, lane: Lane, report: LaneReport) -> None:
         """A lane has failed."""
@@ -24,7 +24,7 @@ _observers: list[Observer] = []
 
 
 def observed_by(observer: Observer | None) -> None:
-    """From now on, this one is told; None: nobody is."""
+    """Set the observer of this process; None: there is none."""
     _observers[:] = [] if observer is None else [observer]
 
 

@@ -1,4 +1,5 @@
-"""What a job reads and writes, under the names that OpenLineage gives it: https://openlineage.io/docs/spec/naming/."""
+"""The inputs and outputs of a job, under the names that OpenLineage gives them:
+https://openlineage.io/docs/spec/naming/."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Datasets:
-    """What a job reads and writes; without the streams between its stages, and those for dead letters."""
+    """The inputs and outputs of a job, without the streams between its stages and those for dead letters."""
 
     inputs: tuple[Dataset, ...]
     outputs: tuple[Dataset, ...]
@@ -37,7 +38,7 @@ def of_job(graph: Graph, settings: Settings, seen: Iterable[str] = ()) -> Datase
     """The datasets of a job.
 
     Args:
-        seen: streams, as ``system/stream``, that the job is known to read: those that match its patterns.
+        seen: streams, as ``system/stream``, that the job is known to read because they match its patterns.
     """
     systems = Systems(settings, graph.job)
     of = stages.systems(graph, systems.bound(), settings.systems.default)

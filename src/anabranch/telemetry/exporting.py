@@ -23,7 +23,7 @@ __all__ = ["metrics", "traces"]
 _SERVICE = "anabranch"
 _INSTALL = "pip install 'anabranch[opentelemetry]', or unset OTEL_{}_EXPORTER and OTEL_EXPORTER_OTLP_ENDPOINT"
 _ENDS_WITHIN = 5.0
-"""Seconds that the last figures have to be exported."""
+"""The seconds within which the last figures must be exported."""
 
 
 @contextmanager
@@ -31,8 +31,8 @@ def traces(service: str, say: Callable[[str], None]) -> Iterator[None]:
     """Export a span of each batch of this process's lanes.
 
     Args:
-        service: the name of the service that the spans are from, unless OTEL_SERVICE_NAME is set.
-        say: told why nothing is exported although the variables ask for it. The job goes on.
+        service: the name of the service from which the spans come, unless OTEL_SERVICE_NAME is set.
+        say: called with the reason if nothing is exported although the variables ask for it. The job continues.
     """
     with ExitStack() as until:
         _started("traces", say, lambda wanted: _trace(wanted, service, until))
@@ -45,10 +45,10 @@ def metrics(
     collect: Callable[[], Sequence[Metric]],
     say: Callable[[str], None],
 ) -> Iterator[None]:
-    """Export metrics, every OTEL_METRIC_EXPORT_INTERVAL milliseconds. ``service`` and ``say`` as above.
+    """Export metrics, every OTEL_METRIC_EXPORT_INTERVAL milliseconds. ``service`` and ``say``: as above.
 
     Args:
-        collect: computes the present metrics, of :func:`anabranch.metrics.families`.
+        collect: computes the present metrics, in the form of :func:`anabranch.metrics.families`.
     """
     with ExitStack() as until:
         _started("metrics", say, lambda wanted: _measure(wanted, service, collect, until))
@@ -56,7 +56,7 @@ def metrics(
 
 
 class _Troubles(logging.Handler):
-    """Says what keeps OpenTelemetry from exporting, but not each time that it tries."""
+    """Says what keeps OpenTelemetry from exporting, but not at every attempt."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
@@ -67,7 +67,8 @@ class _Troubles(logging.Handler):
 
 
 def _hear(say: Callable[[str], None]) -> None:
-    """Say what OpenTelemetry logs from now on, unless somebody has set up Python's logging, or hears it already."""
+    """Pass on what OpenTelemetry logs from now on, unless Python's logging has been set up, or its messages are already
+    passed on."""
     logger = logging.getLogger("opentelemetry")
     if not logger.hasHandlers():
         logger.addHandler(_Troubles(say))
@@ -149,7 +150,7 @@ def _resource(service: str) -> Resource:
 
 
 def _end(provider: Any) -> None:
-    """Export what is left. A collector that is away is no reason to wait long, or to fail."""
+    """Export what is left. If the collector can't be reached, that is no reason to wait long, or to fail."""
     ending = threading.Thread(target=provider.shutdown, name="exports the last figures", daemon=True)
     ending.start()
     ending.join(_ENDS_WITHIN)

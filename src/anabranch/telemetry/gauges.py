@@ -1,4 +1,4 @@
-"""OpenTelemetry instruments for the metrics that a coordinator also gives to Prometheus, under the same names."""
+"""OpenTelemetry instruments for the metrics that a coordinator also provides to Prometheus, under the same names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 __all__ = ["observe"]
 
 _FRESH = 1.0
-"""Seconds for which all instruments see the same figures."""
+"""The seconds for which all instruments get the same figures."""
 
 
 def observe(meter: Meter, collect: Callable[[], Sequence[Metric]], names: Sequence[Metric]) -> None:
@@ -20,7 +20,7 @@ def observe(meter: Meter, collect: Callable[[], Sequence[Metric]], names: Sequen
 
     Args:
         collect: computes the present metrics. If it raises, nothing is reported this time.
-        names: all families that it may return; their samples don't matter.
+        names: all families that ``collect`` may return; their samples don't matter.
     """
     present = _Present(collect)
     for family in names:

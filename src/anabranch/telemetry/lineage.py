@@ -1,4 +1,4 @@
-"""OpenLineage events: when a job runs, what it reads and writes, and how it ended."""
+"""OpenLineage events: when a job runs, its inputs and outputs, and how it ended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Jobs", "is_wanted", "reported"]
 
 EVERY = 2.0
-"""Seconds between two looks at the jobs."""
+"""Seconds between two checks of the jobs."""
 _ENDS_WITHIN = 5.0
 _MOST_PENDING = 1_000
 _PRODUCER = "https://pypi.org/project/anabranch"
@@ -33,18 +33,18 @@ _INSTALL = f"pip install 'anabranch[openlineage]', or unset {_ELSEWHERE[0]}"
 
 
 class Jobs(Protocol):
-    """Where jobs are looked up."""
+    """Provides the jobs."""
 
     def jobs(self, also: Collection[str]) -> list[JobStatus] | None:
-        """The jobs that are served here, and those in ``also``. None: they are somebody else's to report.
+        """The jobs that are served here, and those in ``also``. None: another process reports them.
 
         Raises:
-            AnabranchError: they aren't known now.
+            AnabranchError: they can't be determined at the moment.
         """
         ...
 
     def datasets(self, status: JobStatus) -> Datasets:
-        """What a served job reads and writes. Raises AnabranchError."""
+        """The inputs and outputs of a served job. Raises AnabranchError."""
         ...
 
 
@@ -59,7 +59,7 @@ def reported(jobs: Jobs, say: Callable[[str], None]) -> Iterator[None]:
     """Report the runs of jobs in a thread, if OpenLineage's variables ask for it.
 
     Args:
-        say: told why nothing is reported although it is wanted. The jobs go on.
+        say: called with the reason if nothing is reported although the variables ask for it. The jobs continue.
     """
     if not is_wanted(os.environ):
         yield
@@ -97,7 +97,7 @@ class _Run:
 
 
 class _Reporter:
-    """Compares the states of jobs with those that it saw before."""
+    """Compares the states of jobs with those of the previous check."""
 
     def __init__(self, jobs: Jobs, emit: Callable[[RunEvent], None], say: Callable[[str], None]) -> None:
         self._jobs = jobs

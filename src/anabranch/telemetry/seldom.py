@@ -1,4 +1,4 @@
-"""Warnings that would otherwise come each time that something is tried."""
+"""Warnings that would otherwise be repeated with every attempt at something."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _QUIET_FOR = 600.0
 
 
 class Seldom:
-    """Says one line, and then none for ten minutes. For one thread at a time."""
+    """Prints one line, and then none for ten minutes. For one thread at a time."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say

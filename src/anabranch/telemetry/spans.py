@@ -18,10 +18,10 @@ _NS = 1_000_000_000
 
 
 class BatchSpans:
-    """Makes spans of the batches of lanes.
+    """Makes spans from the batches of lanes.
 
-    Where the time of a batch is known by phase, each phase is a span of that duration. They follow each other in the
-    order in which records pass through the phases; in truth, phases overlap or take turns.
+    If it is known how the time of a batch is divided into phases, each phase becomes a span of that duration. The spans
+    follow one another in the order in which records pass through the phases; in reality, phases overlap or take turns.
 
     Args:
         now: seconds since 1970.

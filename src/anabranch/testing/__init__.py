@@ -1,4 +1,4 @@
-"""What users test their jobs with: :func:`run` runs a job on lists of rows and returns what it wrote."""
+"""Tools for users to test their jobs: :func:`run` runs a job on lists of rows and returns what it wrote."""
 
 from anabranch.testing.messages import Message
 from anabranch.testing.parts import BATCH, DRAIN, EXPAND, KILL, REWIND, SCALE

@@ -1,4 +1,5 @@
-"""A small Kafka cluster on this machine, for the tour and for tests: KRaft, loopback, data in a folder."""
+"""A small Kafka cluster on this machine, for the tour and for tests: in KRaft mode, on loopback, with its data in a
+folder."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ from anabranch.testing.broker_properties import ADDRESS, SCRAM, Ports, Tls, logi
 __all__ = ["ADDRESS", "QUICK", "SCRAM", "Cluster", "Tls", "start"]
 
 PORTS = range(20_000, 32_000)
-"""Below the range that Linux and macOS use for outgoing connections, so that a broker that is down finds its port free
-again.
+"""These ports are below the range that Linux and macOS use for outgoing connections, so that a broker that was down
+finds its port still free.
 """
 
 READY_SECONDS = 120.0
@@ -43,7 +44,8 @@ QUICK = (
     "-XX:+UnlockDiagnosticVMOptions",
     "-XX:-BytecodeVerificationRemote",
 )
-"""A quick start: the fast compiler, and no verification of classes, whose jars are pinned, make it 3 s instead of 4."""
+"""Java options for a quick start: with only the fast compiler, and without verification of classes (the jars are
+pinned), a start takes 3 s instead of 4."""
 
 LOGGING = """\
 rootLogger.level = warn
@@ -75,9 +77,10 @@ class _AddressInUseError(AnabranchError):
 
 
 class Cluster:
-    """Brokers that live until ``close``, and no longer than the process that started them. Use it from one thread.
+    """Brokers that live until ``close``, but no longer than the process that started them. Use it from one thread.
 
-    A broker's index is its node id in Kafka. Each is also a controller: a cluster works while most of them run.
+    A broker's index is its node id in Kafka. Each broker is also a controller, so a cluster works while most of them
+    run.
     """
 
     def __init__(
@@ -118,7 +121,7 @@ class Cluster:
         self.close()
 
     def pid(self, index: int = 0) -> int:
-        """The process id of a broker's JVM, to freeze it or to see that it has ended."""
+        """The process id of a broker's JVM, for example to freeze it or to see that it has ended."""
         return self._brokers[index].pid
 
     def log(self, index: int = 0) -> Path:
@@ -126,7 +129,7 @@ class Cluster:
         return self._brokers[index].log
 
     def stop(self, index: int = 0) -> None:
-        """Shut a broker down cleanly, with SIGTERM. Its data are kept.
+        """Shut a broker down cleanly, with SIGTERM. Its data is kept.
 
         Raises:
             AnabranchError: it didn't end within a minute, for example because too few controllers are left to release
@@ -135,11 +138,11 @@ class Cluster:
         self._brokers[index].end(signal.SIGTERM)
 
     def kill(self, index: int = 0) -> None:
-        """Kill a broker with SIGKILL. Its data are kept as they are."""
+        """Kill a broker with SIGKILL. Its data stays as it is."""
         self._brokers[index].end(signal.SIGKILL)
 
     def start_again(self, index: int = 0) -> None:
-        """Start a broker that was stopped or killed, on the same ports and data; returns when it serves."""
+        """Start a broker that was stopped or killed, on the same ports and data. Returns when it serves requests."""
         broker = self._brokers[index]
         if broker.runs:
             raise AnabranchError(f"broker {index} runs already", "stop or kill it first")
@@ -147,7 +150,8 @@ class Cluster:
         _wait(broker, [broker])
 
     def close(self) -> None:
-        """Kill all brokers at once, with SIGKILL. What they acknowledged stays in the folder, for another ``start``."""
+        """Kill all brokers at once, with SIGKILL. Everything that they acknowledged stays in the folder, for another
+        ``start``."""
         with ExitStack() as stack:
             for broker in self._brokers:
                 stack.callback(broker.end, signal.SIGKILL)
@@ -163,16 +167,18 @@ def start(
     flags: Sequence[str] = QUICK,
     tls: Tls | None = None,
 ) -> Cluster:
-    """Start brokers on free ports of the loopback address; returns when they serve. Use it as a context manager.
+    """Start brokers on free ports of the loopback address, and return when they serve requests. Use it as a context
+    manager.
 
     Args:
-        folder: holds their data and logs. If an earlier cluster of the same count left its data there, they are used.
+        folder: holds their data and logs. If an earlier cluster with as many brokers left its data there, that data is
+            used.
         jars: a folder with the broker's jars, as ``jars.broker_folder()`` gives it.
-        count: how many; an odd number, if one of them may be lost.
-        racks: ``broker.rack`` of each, in turn.
+        count: how many brokers; an odd number, if one of them may be lost.
+        racks: the ``broker.rack`` of each broker, in turn.
         properties: further settings of each broker; they take precedence.
         sasl: user → password. If given, clients must log in, with PLAIN or SCRAM-SHA-512.
-        flags: Java options. The default makes brokers start quickly and stay slow.
+        flags: Java options. With the default, brokers start quickly but stay slow.
         tls: if given, traffic between clients and brokers is encrypted.
 
     Raises:
@@ -217,7 +223,8 @@ class _Broker:
         self.config.write_text("".join(f"{name}={json.dumps(value)[1:-1]}\n" for name, value in lines.items()))
 
     def is_of(self, cluster_id: str) -> bool:
-        """Whether the broker on our port belongs to that cluster: another one may have taken the port."""
+        """Whether the broker on our port belongs to that cluster. (Another cluster's broker may have taken the
+        port.)"""
         return f"cluster.id={cluster_id}\n" in self._meta.read_text()
 
     def format(self, cluster_id: str, sasl: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
@@ -268,7 +275,7 @@ class _Broker:
         self._process = None
 
     def tail(self) -> str:
-        """The end of its log since it was started, without the frames of Java's stack traces."""
+        """The end of the log since the broker was started, without the frames of Java's stack traces."""
         lines = [line for line in self._said().splitlines() if not line.startswith("\tat ")]
         return "\n".join(lines[-15:])
 
@@ -294,7 +301,7 @@ def _format(brokers: Iterable[_Broker], sasl: Mapping[str, str]) -> None:
 
 
 def _wait(witness: _Broker, wanted: Sequence[_Broker]) -> None:
-    """Return when one broker sees the wanted brokers in the cluster."""
+    """Return when the broker ``witness`` sees the wanted brokers in the cluster."""
     admin = AdminClient(
         {**witness.client, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100},
         logger=logging.Logger("quiet", logging.CRITICAL),

@@ -15,7 +15,7 @@ SCRAM = "SCRAM-SHA-512"
 
 @dataclass(frozen=True)
 class Ports:
-    """Where a broker listens."""
+    """The ports on which a broker listens."""
 
     client: int
     controller: int
@@ -33,7 +33,8 @@ class Tls:
 def of_broker(
     index: int, ports: Sequence[Ports], racks: Sequence[str], sasl: Mapping[str, str] | None, tls: Tls | None
 ) -> dict[str, str]:
-    """The settings of the broker with this index, one of as many as there are ports; all but its folder."""
+    """The settings of the broker with this index, except its folder. The cluster has as many brokers as there are
+    ports."""
     client = f"CLIENT://{ADDRESS}:{ports[index].client}"
     replicas = min(3, len(ports))
     properties = {
@@ -86,7 +87,7 @@ def of_broker(
 
 
 def login(sasl: Mapping[str, str] | None, tls: Tls | None) -> dict[str, str]:
-    """What confluent-kafka's clients need to log in as the first user."""
+    """The settings that confluent-kafka's clients need to log in as the first user."""
     properties = {"security.protocol": _protocol(sasl, tls)}
     if tls is not None:
         properties["ssl.ca.location"] = str(tls.ca)

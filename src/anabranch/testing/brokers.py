@@ -1,4 +1,5 @@
-"""Runs on a broker that others also use: unique names for everything that a run creates there, and cleaning up."""
+"""Runs tests on a broker that others use, too: with unique names for everything that a run creates there, and cleaning
+up."""
 
 from __future__ import annotations
 
@@ -37,15 +38,15 @@ class Names:
         return cls(f"{_BEGIN}-{secrets.token_hex(4)}")
 
     def there(self, name: str) -> str:
-        """The name of a job or a topic on the broker."""
+        """The name that a job or a topic has on the broker."""
         return f"{self.run}-{name}"
 
     def here(self, text: str) -> str:
-        """A name, or a message with names in it, in the test's terms."""
+        """A name, or a message with names in it, with the names that the test uses."""
         return text.replace(f"{self.run}-", "")
 
     def job(self, graph: Graph) -> Graph:
-        """The job under its name on the broker."""
+        """The job with the names that it has on the broker."""
         return msgspec.structs.replace(graph, job=self.there(graph.job))
 
     def streams(self, graph: Graph) -> dict[str, str]:
@@ -81,7 +82,7 @@ def _without_servers(properties: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def opened(settings: Settings, names: Names) -> Iterator[KafkaStreams]:
-    """The run's streams. Everything that the run has left on the broker is deleted at the end."""
+    """The run's streams. At the end, everything that the run has left on the broker is deleted."""
     topics = {stream: bound.topic for stream, bound in settings.streams.items() if bound.topic is not None}
     streams = KafkaStreams(settings.systems.kafka, topics)
     try:
@@ -95,7 +96,7 @@ def opened(settings: Settings, names: Names) -> Iterator[KafkaStreams]:
 
 @contextmanager
 def names_back(names: Names) -> Iterator[None]:
-    """Errors name the job and its streams as the test does."""
+    """In errors, replaces the names on the broker with those that the test uses."""
     try:
         yield
     except AnabranchError as error:

@@ -37,7 +37,7 @@ _PERIOD = 0.03
 
 
 class Incarnation:
-    """The parts of a process that aren't in its files. Created anew for each life.
+    """The parts of the process that aren't stored in its files. They are created anew for each life.
 
     Raises:
         AnabranchError: the job can't be started, as with ``anabranch run``.
@@ -57,14 +57,14 @@ class Incarnation:
 
         Raises:
             JobFailedError: a lane failed.
-            OutOfTimeError: the deadline came first.
+            OutOfTimeError: it didn't catch up before the deadline.
         """
         with closing(self._store):
             self._container(until_caught_up=True).run(self._registration())
             self._check()
 
     def run_and_kill(self) -> tuple[Pending, ...]:
-        """Run the job up to the moment that :class:`Kill` waits for, and kill it there.
+        """Run the job up to the moment for which :class:`Kill` waits, and kill it there.
 
         Raises:
             JobFailedError, OutOfTimeError: as :meth:`run`.
@@ -96,7 +96,7 @@ class Incarnation:
             self._run_and_change(lambda: self._coordinator.rewind(self._job, wish))
 
     def run_and_drain(self) -> None:
-        """Run the job, and drain it once it is running, with everything that there is to read.
+        """Run the job and, once it is running, drain it with everything that there is to read.
 
         Raises:
             JobFailedError, OutOfTimeError: as :meth:`run`.
@@ -110,11 +110,12 @@ class Incarnation:
         self._run_and_change(drain)
 
     def run_and_expand(self, widen: Callable[[], None]) -> None:
-        """Run the job, call ``widen`` on some of its inputs once it is running, and stop it when it reads all of them.
+        """Run the job and, once it is running, call ``widen`` on some of its inputs. Stop it when it reads all of their
+        partitions.
 
         Raises:
             UsageError: a stream can't have this many partitions.
-            ConflictError: the job can't adapt to it.
+            ConflictError: the job can't adapt to the new partitions.
             JobFailedError, OutOfTimeError: as :meth:`run`.
         """
 
@@ -202,7 +203,8 @@ class _Watched:
         return self._coordinator.heartbeat(beat, wait)
 
     def _make(self, change: Callable[[], object]) -> None:
-        """Change the job when it has run a batch or has nothing to run; stop it when the change is complete."""
+        """Make the change when the job has run a batch or has nothing to run; stop the job when the change is
+        complete."""
         status = self._coordinator.status(self._job)
         if status.state != DeploymentState.RUNNING:
             return

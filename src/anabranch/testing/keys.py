@@ -1,4 +1,5 @@
-"""The key bytes of a row, as Spark makes them (docs/reference/operators.md, "Key bytes"), for keys that tests put."""
+"""The key bytes of a row, as Spark makes them (docs/reference/operators.md, "Key bytes"), for the keys of test
+inputs."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from anabranch.errors import UsageError
 __all__ = ["Field", "encode"]
 
 Field = tuple[str, str]
-"""A key column: its name, and Spark's name of its type."""
+"""A key column: its name, and Spark's name for its type."""
 
 _WIDTHS = {"int": 4, "bigint": 8}
 

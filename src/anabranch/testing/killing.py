@@ -1,4 +1,4 @@
-"""Kills a job in this process: finds the moment when every lane has published its last batch, and prevents all
+"""Kills a job within this process: finds the moment when every lane has published its last batch, and prevents all
 commits.
 """
 
@@ -26,7 +26,7 @@ _POLL = 0.02
 
 
 class KilledError(Exception):
-    """Simulates the end of the process: only the test's next incarnation may catch it."""
+    """Simulates the end of the process. Only the test's next incarnation may catch it."""
 
 
 def _is_news(record: logging.LogRecord) -> bool:
@@ -39,7 +39,7 @@ logging.getLogger("py4j.clientserver").addFilter(_is_news)
 class Kill:
     """Holds each lane in the batch that reaches the end of its inputs, after publishing and before committing.
 
-    The job can die when each lane is held, or has nothing to do and waits for no lane before it.
+    The job can be killed when each lane is held, or has nothing to do and isn't waiting for an earlier lane.
     """
 
     def __init__(self, spark: SparkSession, systems: Systems, root: str, lanes: Mapping[str, Lane]) -> None:
@@ -55,7 +55,7 @@ class Kill:
         self.pending: tuple[Pending, ...] = ()
 
     def reached(self, step: str, lane: str, batch: int) -> None:
-        """Callback of :func:`crash_points.watched`, on the lane's own thread.
+        """A callback for :func:`crash_points.watched`, called on the lane's own thread.
 
         Raises:
             KilledError: the job has died.
@@ -71,7 +71,7 @@ class Kill:
             time.sleep(_POLL)
 
     def due(self, reports: Sequence[LaneReport]) -> bool:
-        """Whether every lane is where it should die. A lane that fails cancels the kill."""
+        """Whether every lane has reached the point at which it should die. A lane that fails cancels the kill."""
         self._reports = {report.lane: report for report in reports}
         if any(report.phase == LanePhase.FAILED for report in reports):
             self._off.set()
@@ -100,7 +100,7 @@ class Kill:
         raise KilledError("the test killed the job")
 
     def call_off(self) -> None:
-        """Hold no lane any more."""
+        """Hold no lane any longer."""
         self._off.set()
 
     def _nothing_comes(self, lane: Lane) -> bool:

@@ -26,7 +26,8 @@ Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | N
 
 @dataclass(frozen=True)
 class Message:
-    """A row together with its key, headers, timestamp or partition. What is left out is as for a plain row.
+    """A row together with its key, headers, timestamp or partition. Anything that is left out is the same as for a
+    plain row.
 
     Args:
         value: a dict (a JSON value), bytes or str (the value as it is), or None (no value).
@@ -45,7 +46,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Encoded:
-    """A message in the form that a system takes."""
+    """A message in the form that a system accepts."""
 
     partition: int
     key: bytes | None
@@ -68,7 +69,7 @@ class Encoder:
         """A row as a message. ``place``: its index in the input's list, for errors.
 
         Raises:
-            UsageError: it isn't a row, or its key, time or partition isn't valid.
+            UsageError: it isn't a row, or its key, time or partition is invalid.
         """
         try:
             return self._encoded(row if isinstance(row, Message) else Message(row))

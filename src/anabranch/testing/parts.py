@@ -1,6 +1,5 @@
 """Cuts the inputs of a test at their sentinels into parts: the rows that are put together, and what happens after
-them.
-"""
+them."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ class Sentinel:
 
 
 BATCH = Sentinel("BATCH")
-"""Rows before it are processed until the job is idle; only then are the rest added."""
+"""The rows before it are processed until the job is idle; only then are the rest added."""
 
 KILL = Sentinel("KILL")
 """The job dies here, as with ``kill -9``, and a new incarnation continues. See :func:`anabranch.testing.run`."""
@@ -36,7 +35,7 @@ DRAIN = Sentinel("DRAIN")
 
 @dataclass(frozen=True)
 class SCALE(Sentinel):
-    """The job's factor changes while the job runs, after the first batches of what comes before: ``SCALE(4)``.
+    """The job's factor changes while it runs, after the first batches of the preceding rows: ``SCALE(4)``.
 
     Args:
         factor: the new factor, a power of two.
@@ -58,7 +57,7 @@ class REWIND(Sentinel):
     Args:
         to: ``"earliest"``, a time with its zone as text, or offsets by stream and partition:
             ``REWIND({"flights": {0: 12}})``.
-        state: ``"keep"`` or ``"clear"``; required if the job has state behind what is rewound.
+        state: ``"keep"`` or ``"clear"``; required if the job has state downstream of the rewound streams.
     """
 
     to: str | Mapping[str, Mapping[int, int]] = field(compare=False)
@@ -76,7 +75,7 @@ class REWIND(Sentinel):
 class EXPAND(Sentinel):
     """The stream gets more partitions while the job runs: ``EXPAND(8)``.
 
-    Rows before it are put by the old partition count, rows after it by the new one.
+    Rows before it are distributed by the old partition count, rows after it by the new one.
 
     Args:
         partitions: the new count, a multiple of the old one.
@@ -93,7 +92,8 @@ class EXPAND(Sentinel):
 
 @dataclass(frozen=True)
 class Part:
-    """Rows that are put together, by stream, each with its index in the list; then ``ends`` happens (None: the end).
+    """Rows that are put together, by stream, each with its index in the list. Then ``ends`` happens (None: the input
+    ends).
 
     ``among``: the streams that have this part.
     """
@@ -104,7 +104,7 @@ class Part:
 
 
 def cut(inputs: Mapping[str, Iterable[Any]]) -> list[Part]:
-    """The parts of a test: the first of every input together, then the second, and so on.
+    """The parts of a test: the first part of every input together, then the second, and so on.
 
     An input with fewer sentinels than another has no more rows to add.
 

@@ -53,7 +53,7 @@ class Pending:
 class Result:
     """Everything in the streams that a job wrote: its outputs, the streams between its stages, and dead letters.
 
-    Rows come partition by partition. Rows of one key are in order; with ``partitions=1`` all rows are.
+    Rows are listed partition by partition. Rows of one key are in order; with ``partitions=1`` all rows are.
 
     Attributes:
         kills: for each KILL, the batches that it left pending.
@@ -121,7 +121,7 @@ class Result:
 def decoded(value: bytes | None, format_: str, stream: str = "") -> Any:
     """A value, decoded by its stream's format. Fields that are null are left out of JSON values.
 
-    A dead letter's value that isn't in that format is returned as bytes: it may be a dead letter for that reason.
+    A dead letter's value that doesn't have that format is returned as bytes: that may be why it is a dead letter.
     """
     if value is None or format_ not in ("json", "string"):
         return value

@@ -48,7 +48,7 @@ _FAILING = ("on_error", "on_null_key")
 
 @dataclass(frozen=True)
 class _Site:
-    """What a run works with. ``here`` translates the names of the job and its streams into the test's names."""
+    """The resources of a run. ``here`` translates the names of the job and its streams into the test's names."""
 
     file: JobFile
     settings: Settings
@@ -69,8 +69,9 @@ def run(
 ) -> Result:
     """Run a job on lists of rows until it is idle, and return what it wrote.
 
-    Nothing is imitated except the process: planner, coordinator, container, Spark, and the embedded log or Kafka broker
-    are real. The first call starts a small Spark session, or uses the one that this process has; later calls reuse it.
+    Nothing is simulated except the process: planner, coordinator, container, Spark, and the embedded log or Kafka
+    broker are real. The first call starts a small Spark session, or uses the one that this process has; later calls
+    reuse it.
 
     Sentinels between the rows of an input make something happen at that point. The first sentinels of all inputs happen
     together, then the second ones, and so on:
@@ -78,13 +79,14 @@ def run(
     - ``BATCH``: run what comes before until the job is idle, then add the rest.
     - ``KILL``: run what comes before. Once every lane has published the batch that reaches the end of its inputs, and
       before any lane commits it, abort all lanes without telling the coordinator. A new coordinator and a new container
-      with a higher epoch continue in the same folders and repeat those batches. Python and the JVM live on, and with
-      them your module's variables; queries, state in memory and writers do not.
-    - ``SCALE(4)``: when the job has run a batch of the rows before it, change its factor as ``anabranch scale`` does. A
+      with a higher epoch continue in the same folders and repeat those batches. The Python and Java processes stay
+      alive, so your module's variables keep their values; queries, state in memory and writers are gone.
+    - ``SCALE(4)``: when the job has run a batch of the preceding rows, change its factor as ``anabranch scale`` does. A
       small ``max_rows_per_batch`` makes this happen in the middle of the rows.
-    - ``REWIND("earliest", state="clear")``: at such a moment, rewind the job as ``anabranch rewind`` does.
-    - ``EXPAND(8)``: at such a moment, give the stream 8 partitions. The rows that follow are put by the new count.
-    - ``DRAIN``: at such a moment, drain the job as ``anabranch drain --up-to latest`` does. A new deployment, which
+    - ``REWIND("earliest", state="clear")``: at the same point, rewind the job as ``anabranch rewind`` does.
+    - ``EXPAND(8)``: at the same point, give the stream 8 partitions. The rows that follow are distributed by the new
+      count.
+    - ``DRAIN``: at the same point, drain the job as ``anabranch drain --up-to latest`` does. A new deployment, which
       keeps running aggregates, reads what comes after.
 
     Args:
@@ -92,12 +94,12 @@ def run(
         inputs: the rows of each stream that the job reads, in order. A row is a dict (a JSON value; columns that
             ``read(key=...)`` declares become the message key), bytes or str (the value as it is), None, or a
             :class:`Message`. Values in Avro, protocol buffers or a registry's format are bytes, in results too.
-        broker: ``"host:port"`` of a Kafka broker. All streams become topics with names of this run's own, which are
+        broker: ``"host:port"`` of a Kafka broker. All streams become topics with names unique to this run, which are
             deleted at the end together with the run's consumer groups. Credentials come from ``[systems.kafka]``.
             Default: the embedded log, whatever the configuration says.
         partitions: the partition count of the inputs, or of each by name (2 for those not named).
-        config: the path of an ``anabranch.toml``; its sections ``[job]``, ``[streams]`` and ``[systems.kafka]`` count.
-            Default: found as by ``anabranch run``; for a Job, in the working folder.
+        config: the path of an ``anabranch.toml``; only its sections ``[job]``, ``[streams]`` and ``[systems.kafka]``
+            are used. Default: found as by ``anabranch run``; for a Job, in the working folder.
         folder: a new or empty folder to keep streams, store and lanes in. Default: a temporary one.
         timeout: seconds for the whole run, not counting the start of Spark.
         settings: settings of ``[job]`` that override the file's, such as ``max_rows_per_batch=100``. Unless set,

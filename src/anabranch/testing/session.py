@@ -1,4 +1,5 @@
-"""The only Spark session of a test process: the one that is already running, else a small one of ours."""
+"""The only Spark session of a test process: the one that is already running, otherwise a small one that anabranch
+starts."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ _SHORT_LIVED = {
         "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseParallelGC -Xms256m"
     )
 }
-"""Most of these JVMs live for a minute, which the fast compiler alone shortens by a quarter. Its default code cache is
-small, and longer-lived JVMs would stop compiling.
+"""Most of these JVMs live for a minute, which is a quarter shorter with only the fast compiler. Its default code cache
+is small, so JVMs that live longer would stop compiling.
 """
 _SMALL = SparkSettings(master="local[2,4]", memory="1g", conf=_SHORT_LIVED)
 
@@ -31,8 +32,8 @@ _SMALL = SparkSettings(master="local[2,4]", memory="1g", conf=_SHORT_LIVED)
 def shared(settings: Settings) -> SparkSession:
     """The session of this process, started at the first call. It ends with the process.
 
-    A session that somebody else has started gets the settings that lanes need. Our own has Spark's Kafka connector if
-    its jars are on this machine, otherwise only if the first call is for a job on Kafka.
+    If the session was started by other code, it gets the settings that lanes need. A session that anabranch starts has
+    Spark's Kafka connector if its jars are on this machine, otherwise only if the first call is for a job on Kafka.
 
     Raises:
         AnabranchError: the job is on Kafka, but the running session has no connector.

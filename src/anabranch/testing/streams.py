@@ -41,7 +41,7 @@ _GONE = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.NOT_COORDINATOR,
 }
-"""Errors that don't stop the deletion: the topic is gone already, or can be deleted in a moment."""
+"""Errors that don't stop the deletion: the topic is already gone, or can be deleted in a moment."""
 
 
 class Streams(Protocol):
@@ -60,7 +60,7 @@ class Streams(Protocol):
         ...
 
     def records(self, stream: str) -> Found:
-        """All records that are visible now."""
+        """All records that are visible at the moment."""
         ...
 
 
@@ -101,7 +101,7 @@ class EmbeddedStreams:
 
 
 class KafkaStreams:
-    """Streams as topics of a broker; ``topics`` has their names. It knows no other streams."""
+    """Streams as topics of a broker. ``topics`` has their names; other topics are ignored."""
 
     def __init__(self, settings: KafkaSettings, topics: Mapping[str, str]) -> None:
         self._settings = settings
@@ -113,7 +113,7 @@ class KafkaStreams:
         return [stream for stream in self._system.streams() if stream in self._topics]
 
     def create(self, stream: str, partitions: int) -> None:
-        """Create a topic that keeps records of any age: brokers compute the age from timestamps."""
+        """Create a topic that keeps records of any age. (Brokers compute the age from timestamps.)"""
         self._system.create(stream, partitions, internal=True)
 
     def expand(self, stream: str, partitions: int) -> None:

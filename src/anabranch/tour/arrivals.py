@@ -1,4 +1,4 @@
-"""Flights that arrive during the tour, written into a stream by a thread."""
+"""Flights that arrive during the tour. A thread writes them into a stream."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Arrivals:
 
     Args:
         rate: flights per second; may be changed. The rate falls as fewer flights are left, so that there are always
-            some: by a fifth after the first fifth of them.
+            some: by a fifth after the first fifth of the flights.
     """
 
     def __init__(self, system: System, stream: str, rate: float) -> None:
         self.rate = rate
         self.count = 0
-        """How many flights are in the stream."""
+        """How many flights have been written to the stream."""
         self._all = flights.read()
         self._system = system
         self._stream = stream
@@ -48,7 +48,7 @@ class Arrivals:
 
     @property
     def written(self) -> pa.Table:
-        """The flights that are in the stream."""
+        """The flights that have been written to the stream."""
         return self._all.slice(0, self.count)
 
     def start(self) -> None:
@@ -56,7 +56,7 @@ class Arrivals:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let no more flights arrive; returns when the last one is in the stream."""
+        """Let no more flights arrive. Returns when the last one has been written."""
         self._over.set()
         self._thread.join()
         self.check()

@@ -19,7 +19,7 @@ from anabranch.systems.records import RECORD_SCHEMA
 __all__ = ["LATE_FROM", "Flight", "Windows", "late", "read", "records", "windows"]
 
 LATE_FROM = 15
-"""Minutes: a flight is late if it departs this long after its scheduled time."""
+"""In minutes: a flight is late if it departs this long after its scheduled time."""
 
 Flight = tuple[str, int, str, str]
 """Carrier, number, destination, and scheduled departure as ISO 8601: unique for each flight."""
@@ -32,7 +32,7 @@ _TIME = "%Y-%m-%dT%H:%M:00Z"
 
 
 def read() -> pa.Table:
-    """All flights. ``tailnum`` and ``dep_delay`` are null where they are unknown."""
+    """All flights. ``tailnum`` and ``dep_delay`` are null if they are unknown."""
     return pq.read_table(_FILE)
 
 
@@ -53,7 +53,7 @@ def records(flights: pa.Table) -> pa.RecordBatch:
 
 
 def late(flights: pa.Table) -> Counter[Flight]:
-    """The late ones."""
+    """The late flights."""
     some = flights.filter(pc.greater_equal(flights.column("dep_delay"), LATE_FROM))
     columns = (some.column(name).to_pylist() for name in ("carrier", "flight", "dest"))
     return Counter(zip(*columns, _text(some).to_pylist(), strict=True))

@@ -1,4 +1,4 @@
-"""What the tour's job has written, compared with the flights themselves."""
+"""Compares what the tour's job has written with the flights themselves."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Comparison:
     windows_repeated: int
     """Records of destination hours beyond the first."""
     windows_wrong: int
-    """Destination hours that are missing, or whose count or mean is another one."""
+    """Destination hours that are missing, or whose count or mean is different."""
     flights: int
     """The flights in those hours."""
 

@@ -1,4 +1,4 @@
-"""The processes of the tour: verbs that it starts, kills and freezes, and none of which it leaves behind."""
+"""The processes of the tour: verbs that it starts, kills and freezes, and of which it leaves none behind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOOK = 0.05
 
 
 class Interruptions:
-    """SIGINT, SIGTERM and SIGHUP end the body of ``with`` by KeyboardInterrupt, but only once, and not during
+    """SIGINT, SIGTERM and SIGHUP end the body of ``with`` by a KeyboardInterrupt, but only once, and not during
     ``undisturbed``. Signals that were ignored before stay ignored.
     """
 
@@ -50,12 +50,12 @@ class Interruptions:
                 signal.signal(number, handler)
 
     def at_end(self, clear_away: Callable[[], object]) -> None:
-        """Call this at the end, the last one first, when no signal can interrupt it."""
+        """Call this at the end, when no signal can interrupt it. The last function that was added is called first."""
         self._at_end.append(clear_away)
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """A signal that arrives inside this context takes effect at its end."""
+        """A context in which signals have no effect until its end."""
         self._deferring += 1
         try:
             yield
@@ -65,7 +65,7 @@ class Interruptions:
                 self._heed()
 
     def close(self) -> None:
-        """Ignore signals from now on: the rest is cleaning up."""
+        """Ignore signals from now on, because only cleaning up is left."""
         self._has_raised = True
 
     def _take(self, _number: int, _frame: FrameType | None) -> None:
@@ -80,8 +80,8 @@ class Interruptions:
 
 
 class Process:
-    """A running verb, in its own session: so the terminal's Ctrl-C doesn't reach it, and everything that it starts can
-    be told from other processes.
+    """A running verb, in its own session. So the terminal's Ctrl-C doesn't reach it, and everything that it starts can
+    be distinguished from other processes.
     """
 
     def __init__(self, popen: subprocess.Popen[bytes], name: str, log: Path) -> None:
@@ -95,7 +95,7 @@ class Process:
 
     @property
     def code(self) -> int | None:
-        """The exit code; None: it is running."""
+        """The exit code; None while it is running."""
         return self.popen.poll()
 
     @property
@@ -104,7 +104,7 @@ class Process:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def kill(self) -> None:
-        """Send SIGKILL to this process only: processes that it has started must end on their own."""
+        """Send SIGKILL to this process only; processes that it has started must end on their own."""
         os.kill(self.pid, signal.SIGKILL)
         self.popen.wait()
 
@@ -116,7 +116,7 @@ class Process:
             stopped |= new
 
     def wake(self) -> None:
-        """SIGCONT to all of them."""
+        """Send SIGCONT to all of them."""
         _send({self.pid, *_members(self.pid)}, signal.SIGCONT)
 
 
@@ -125,7 +125,7 @@ class Processes:
     running.
 
     Args:
-        folder: where they run.
+        folder: the folder in which they run.
         temporary: a folder for temporary files, theirs and those of everything that they start.
     """
 
@@ -171,7 +171,7 @@ class Processes:
         """Run a verb to its end, and return its output. ``meanwhile`` is called repeatedly until then.
 
         Raises:
-            AnabranchError: it failed; the message has its output.
+            AnabranchError: the verb failed; the message has its output.
         """
         process = self.start(*words)
         while process.code is None:
@@ -183,7 +183,7 @@ class Processes:
 
 
 def _members(session: int) -> set[int]:
-    """The processes of a session, without those that have ended and are waiting for their parent to collect them."""
+    """The processes of a session, without those that have ended and that their parent hasn't collected yet."""
     members = set()
     for pid in _pids():
         with contextlib.suppress(OSError):

@@ -19,7 +19,7 @@ _BAR = 28
 
 
 class Screen:
-    """Prints the tour. ``step``: each command waits for Enter, until standard input ends."""
+    """Prints the tour. ``step``: whether each command waits for Enter, until standard input ends."""
 
     def __init__(self, step: bool = False) -> None:
         console = Console(highlight=False)
@@ -42,12 +42,12 @@ class Screen:
             self._print(f"   {line}")
 
     def link(self, text: str, address: str) -> None:
-        """An address, on its own line, which isn't wrapped."""
+        """Print an address, on its own line, which isn't wrapped."""
         self.say(text)
         self._console.print(Text(f"   {address}", "cyan"), soft_wrap=True)
 
     def command(self, command: str) -> None:
-        """A command that is about to be run, which may wait for Enter."""
+        """Show a command that is about to be run. This may wait for Enter."""
         for number, line in enumerate(textwrap.wrap(command, self._width - 6, subsequent_indent="  ")):
             self._print(f"   {'$' if not number else ' '} {line}", "bold green")
         if self._step:
@@ -59,7 +59,7 @@ class Screen:
                 self._console.print()  # no terminal has shown an Enter
 
     def output(self, text: str) -> None:
-        """The output of a command, without lines that contain no words; long lines are cut."""
+        """Print the output of a command, without lines that contain no words; long lines are cut."""
         lines = [line.rstrip() for line in text.splitlines() if any(map(str.isalnum, line))]
         if len(lines) > _FIRST + _LAST + 1:
             left_out = len(lines) - _FIRST - _LAST
@@ -68,12 +68,12 @@ class Screen:
             self._print(f"     {line}", "dim")
 
     def gauge(self, lag: int, most: int, text: str) -> None:
-        """How many records wait: in figures, and as a bar relative to the most that have waited so far."""
+        """Show how many records are waiting: as a number, and as a bar relative to the most that have waited so far."""
         bar = "#" * round(_BAR * lag / max(most, 1))
         self._print(f"     lag {lag:>6,} {bar:<{_BAR}} {text}")
 
     def table(self, rows: Sequence[tuple[str, str, bool]]) -> None:
-        """A table of promises and measurements, with whether they agree."""
+        """Print a table of promises and measurements, with whether they agree."""
         table = Table(width=self._width, show_lines=True)
         table.add_column("promised", ratio=4)
         table.add_column("measured", ratio=5)

@@ -27,11 +27,11 @@ _LOOK = 0.1
 _SHOW_EVERY = 1.0
 _KEEP = "to look at the logs, keep them: anabranch demo --folder FOLDER"
 _LATER = 80.0
-"""Flights per second once the job has been scaled: enough that some arrive during every later step, and few enough that
-the drain is short.
+"""Flights per second once the job has been scaled. It is high enough that some arrive during every later step, and low
+enough that the drain is short.
 """
 _WATCHED = 5
-"""Seconds for which the lag is watched before anything is done about it."""
+"""The seconds for which the lag is watched before anything is done about it."""
 
 T = TypeVar("T")
 
@@ -60,13 +60,13 @@ class Tour:
         self._link = link
         self._containers: list[Process] = []
         self._victims: list[Process] = []
-        """Those that may have ended."""
+        """Containers that may have ended."""
         self._coordinator: Process | None = None
         self._rows: list[tuple[str, str, bool]] = []
         self._most = 0
 
     def run(self) -> bool:
-        """The whole tour. Returns whether everything that was promised was measured."""
+        """Run the whole tour. Returns whether everything that was promised was measured."""
         self._start()
         slow = self._fall_behind()
         self._scale(slow)
@@ -93,7 +93,7 @@ class Tour:
         self._until("the first flights are read", lambda: self._read() > 0 or None)
 
     def _fall_behind(self) -> float:
-        """Returns how many flights a second were read."""
+        """Let the job fall behind. Returns how many flights per second were read."""
         self._screen.chapter("It falls behind", "More flights arrive than can be looked up one after another.")
         begin, read = time.monotonic(), self._read()
         while time.monotonic() < begin + _WATCHED or self._read() == read:
@@ -232,8 +232,8 @@ class Tour:
         self._run(*words)
 
     def _announce(self, *words: str) -> None:
-        """Show a verb, which is about to be run. With ``--step`` this waits, for however long somebody takes to read,
-        so whatever is measured begins only afterwards.
+        """Show a verb that is about to be run. With ``--step`` this waits for as long as the user reads, so
+        measurements begin only afterwards.
         """
         self._screen.command(f"anabranch {' '.join(words)}")
 
@@ -246,7 +246,7 @@ class Tour:
         return self._processes.start(*words)
 
     def _victim(self) -> Process:
-        """The working container, once another one is ready to follow it: to be killed, or frozen."""
+        """The working container, once another one is ready to follow it. It is to be killed, or frozen."""
 
         def ready() -> Process | None:
             status = self._status()
@@ -324,8 +324,8 @@ class Tour:
         return wait_until(checked, _WITHIN, late, _LOOK)
 
     def _check(self) -> None:
-        """Check that everything is running. A container whose lease ran out because the machine was too busy is
-        replaced.
+        """Check that everything is running. If a container's lease ran out because the machine was too busy, the
+        container is replaced.
 
         Raises:
             AnabranchError: flights can't be written, or a process has failed.

@@ -1,1 +1,1 @@
-"""What a page or a verb reads about jobs: partial answers, small enough to be requested again and again."""
+"""What a page or a verb reads about jobs: partial answers, small enough to be requested repeatedly."""

@@ -1,4 +1,4 @@
-"""What a coordinator says about itself, about deployments, and about the graph of a job."""
+"""What a coordinator reports about itself, about deployments, and about the graph of a job."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["CoordinatorInfo", "DeploymentInfo", "GraphEdge", "GraphStage", "Grap
 
 
 class CoordinatorInfo(Document, frozen=True, kw_only=True):
-    """``at``: seconds since 1970, by the coordinator's clock. ``leader``: the URL of the coordinator that leads; None:
-    none does, or this is the only one. ``lease`` and ``grace``: how many seconds a container may be silent (``grace``
-    None: it keeps its seat). ``store``: its URL, without a password.
+    """``at``: seconds since 1970, on the coordinator's clock. ``leader``: the URL of the coordinator that leads; None:
+    none leads, or this is the only one. ``lease`` and ``grace``: how many seconds a container may be silent (``grace``
+    None: it keeps its seat). ``store``: the store's URL, without a password.
     """
 
     at: float
@@ -24,7 +24,7 @@ class CoordinatorInfo(Document, frozen=True, kw_only=True):
     invalid_heartbeats: int
     store: str
     links: dict[str, str] = {}
-    """What there is to see of a container elsewhere, by name: addresses with ``{host}``, ``{pid}`` and the like."""
+    """Links to other places for a container, by name: addresses with ``{host}``, ``{pid}`` and the like."""
 
 
 class DeploymentInfo(Document, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ class DeploymentInfo(Document, frozen=True, kw_only=True):
 
 
 class GraphStage(Document, frozen=True, kw_only=True):
-    """A stage: the ids of its ``nodes``, what it reads and writes by ``system/stream``, and how many tasks it has."""
+    """A stage: the ids of its ``nodes``, its inputs and outputs by ``system/stream``, and its number of tasks."""
 
     stage: str
     nodes: tuple[int, ...]
@@ -56,7 +56,7 @@ class GraphStage(Document, frozen=True, kw_only=True):
 
 
 class GraphEdge(Document, frozen=True, kw_only=True):
-    """One stage writes a stream that another one reads."""
+    """A stream that one stage writes and another one reads."""
 
     from_stage: str
     to_stage: str
@@ -76,8 +76,9 @@ class GraphView(Document, frozen=True, kw_only=True):
 class Placement(Document, frozen=True, kw_only=True):
     """How much of each partition of a stage each seat has.
 
-    ``partitions``: the names of tasks at factor 1, from index ``start`` on, of ``total``. ``rows`` of ``cells``: the
-    partition's index in that list, the seat's index in ``seats``, and how many of its buckets are there.
+    ``partitions``: the names of tasks at factor 1, from index ``start`` on, out of ``total``. ``rows`` of ``cells``:
+    the partition's index in that list, the seat's index in ``seats``, and how many of the partition's buckets are
+    there.
     """
 
     at: float
@@ -96,10 +97,10 @@ class Placement(Document, frozen=True, kw_only=True):
 
 
 class Partitions(Document, frozen=True, kw_only=True):
-    """The partitions that a job reads, with their lanes: those from index ``start`` on, of ``total``.
+    """The partitions that a job reads, with their lanes: those from index ``start`` on, out of ``total``.
 
     ``totals`` and ``quantiles``: of the lag of all partitions, in offsets. ``watermarks``: by lane, in Unix ms, with
-    the partition that holds each back. ``served`` false: only the store was asked, which knows no positions.
+    the partition that holds each one back. ``served`` is False if only the store was asked, which knows no positions.
     """
 
     at: float

@@ -1,4 +1,4 @@
-"""What a change was expected to do, and what it did."""
+"""The expected and the actual effects of a change."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Outcome = Literal["open", "done", "undone", "failed"]
 
 
 class ChangeRecord(Document, frozen=True, kw_only=True):
-    """A change to a job: ``who`` requested it, and ``why``. ``id``: that of its event.
+    """A change to a job: ``who`` requested it, and ``why``. ``id``: the id of its event.
 
-    ``generation``: the one that it began; 1 for the first one of a ``deployment`` that followed another; 0: unknown.
-    ``began`` and ``ended``: seconds since 1970. ``seconds``: how long it took until all lanes were running. ``closing``
-    and ``starting``: numbers of lanes. ``predicted_pause`` and ``measured_pause``: for how many seconds output paused;
-    0.0: nothing arrived. None: unknown, or not known yet. ``reason``: why it failed, or was undone.
+    ``generation``: the generation that it began; 1 for the first one of a ``deployment`` that followed another; 0:
+    unknown. ``began`` and ``ended``: seconds since 1970. ``seconds``: how long it took until all lanes were running.
+    ``closing`` and ``starting``: numbers of lanes. ``predicted_pause`` and ``measured_pause``: for how many seconds
+    output paused; 0.0: nothing arrived; None: unknown, or not known yet. ``reason``: why it failed, or was undone.
     """
 
     id: int
@@ -40,7 +40,7 @@ class ChangeRecord(Document, frozen=True, kw_only=True):
 
 
 class Moves(Document, frozen=True, kw_only=True):
-    """Which buckets got another seat when a ``generation`` began. ``at``: seconds since 1970, by the coordinator's
+    """Which buckets got another seat when a ``generation`` began. ``at``: seconds since 1970, on the coordinator's
     clock. ``former``: the deployment and generation before it.
     """
 

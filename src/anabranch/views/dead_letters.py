@@ -1,4 +1,4 @@
-"""Dead letters as a page and the command line show them."""
+"""Dead letters as shown by a page and the command line."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ __all__ = ["Content", "DeadLetter", "DeadLetters", "Origin"]
 
 
 class Content(Document, frozen=True, kw_only=True):
-    """The bytes of a key or a value, as ``text`` if they are UTF-8, else as ``base64``."""
+    """The bytes of a key or a value: as ``text`` if they are UTF-8, otherwise as ``base64``."""
 
     bytes: int
-    """How many bytes there are."""
+    """The number of bytes."""
     cut: bool = False
     """Whether this is only the beginning."""
     text: str | None = None
@@ -38,7 +38,7 @@ class DeadLetter(Document, frozen=True, kw_only=True):
     operator: str = ""
     """The operator that rejected it."""
     origin: Origin | None = None
-    """None: it was made from several records, or from state."""
+    """Where the record was read; None if it was made from several records, or from state."""
     key: Content | None = None
     value: Content | None = None
     headers: dict[str, str] = {}
@@ -49,14 +49,15 @@ class DeadLetters(Document, frozen=True, kw_only=True):
     """The newest dead letters of one of a job's streams, newest first."""
 
     at: float
-    """Seconds since 1970, by the coordinator's clock."""
+    """Seconds since 1970, on the coordinator's clock."""
     job: str
     streams: tuple[str, ...]
     """All dead-letter streams of the job."""
     stream: str
-    """The stream of these letters; empty: the job has none."""
+    """The stream of these letters; empty if the job has none."""
     letters: tuple[DeadLetter, ...]
     before: dict[str, int] = {}
-    """The offset before which earlier letters are, by partition; partitions without any are left out."""
+    """By partition, the offset before which there are earlier letters; partitions without any are left out."""
     partly: bool = False
-    """Whether reading was stopped because it took too long or there was too much: there are more before ``before``."""
+    """Whether reading was stopped because it took too long or because there was too much. There are then more letters
+    before ``before``."""

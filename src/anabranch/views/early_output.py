@@ -1,4 +1,4 @@
-"""Rows that came out before their windows were complete, as a page and the command line show them."""
+"""Rows that were emitted before their windows were complete, as shown by a page and the command line."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class EarlyOutput(Document, frozen=True, kw_only=True):
     """The rows of cut windows among the newest records of one of a job's output streams, newest first."""
 
     at: float
-    """Seconds since 1970, by the coordinator's clock."""
+    """Seconds since 1970, on the coordinator's clock."""
     job: str
     streams: tuple[str, ...]
     """All output streams of the job that it doesn't read itself."""
     stream: str
-    """The stream of these rows; empty: the job has none."""
+    """The stream of these rows; empty if the job has none."""
     rows: tuple[EarlyRow, ...]
     total: int
-    """How many such rows there are among the records that were looked at."""
+    """How many such rows there are among the records that were examined."""
     looked_at: int
-    """How many records were looked at: the newest ones of each partition."""
+    """How many records were examined: the newest ones of each partition."""
     partly: bool = False
-    """Whether there are older records that weren't looked at."""
+    """Whether there are older records that weren't examined."""

@@ -1,4 +1,4 @@
-"""What holds a job up, in the form in which it is shown."""
+"""What holds a job back, in the form in which it is shown."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["SEVERITIES", "Finding", "Severity"]
 
 Severity = Literal["failed", "attention", "notice"]
 SEVERITIES: tuple[Severity, ...] = ("failed", "attention", "notice")
-"""The worst first."""
+"""The severities, the worst first."""
 
 
 class Finding(Document, frozen=True, kw_only=True):
     """Something that needs attention.
 
-    ``rule``: the one that found it. ``subject``: what it is about, by kind (``lane``, ``ssp``, ``container``, ``seat``,
-    ``stream`` or ``job``). ``summary``: the problem in a sentence; ``why``: its cause. ``figures``: the evidence.
-    ``cure``: what to do. ``since``: seconds since 1970; None: unknown.
+    ``rule``: the rule that found it. ``subject``: what it is about, by kind (``lane``, ``ssp``, ``container``,
+    ``seat``, ``stream`` or ``job``). ``summary``: the problem in one sentence; ``why``: its cause. ``figures``: the
+    evidence. ``cure``: what to do. ``since``: seconds since 1970; None: unknown.
     """
 
     severity: Severity

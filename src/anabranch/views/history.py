@@ -9,8 +9,8 @@ __all__ = ["History"]
 
 class History(Document, frozen=True, kw_only=True):
     """For each series and name, one value per ``step`` seconds, beginning at ``t0`` (seconds since 1970); None: not
-    known. ``by``: whether the figures are those of the ``job``, of each ``stage`` or of each ``lane``. ``since``: from
-    when on this coordinator has figures.
+    known. ``by``: whether the figures are those of the ``job``, of each ``stage`` or of each ``lane``. ``since``: when
+    this coordinator's figures begin.
     """
 
     at: float

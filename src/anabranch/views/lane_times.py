@@ -17,16 +17,16 @@ class LaneTimes(Document, frozen=True, kw_only=True):
     """
 
     at: float
-    """Now, by the coordinator's clock."""
+    """The present time, on the coordinator's clock."""
     job: str
     since: float
     until: float
     known_since: float | None
-    """Before this moment, nothing is known: the oldest event that is kept and was looked at is of then. None: the job's
-    first event is kept."""
+    """Nothing is known about the time before this moment, from which the oldest existing event comes that was examined.
+    None: the job's first event still exists."""
     lanes: Table
-    """``runs``: [from, to] of each process's run of the lane; "to" is null while it runs."""
+    """``runs``: pairs [from, to], one for each process's run of the lane; "to" is null while it is running."""
     marks: Table
-    """``kind``: ``started``, ``ended``, ``failed``, ``retried``, ``fenced`` or ``other``."""
+    """``kind`` is ``started``, ``ended``, ``failed``, ``retried``, ``fenced`` or ``other``."""
     omitted: int = 0
     """How many closed lanes are left out because there are too many."""

@@ -57,7 +57,7 @@ COPIES = ("lane", "number", "container", "rack", "batch", "behind", "error")
 
 class ChangeProgress(Document, frozen=True, kw_only=True):
     """A change that is under way. ``began``: seconds since 1970. ``predicted``: the predicted pause of output, in
-    seconds. ``closed``: how many of the closing lanes have closed; ``running``: how many of the new lanes run.
+    seconds. ``closed``: how many of the closing lanes have closed; ``running``: how many of the new lanes are running.
     """
 
     generation: int
@@ -72,12 +72,13 @@ class ChangeProgress(Document, frozen=True, kw_only=True):
 class Live(Document, frozen=True, kw_only=True):
     """Open lanes, the containers and their work. All times except event times are seconds since 1970.
 
-    ``rev``: changes whenever the job has another generation or other orders. ``served`` false: this coordinator doesn't
-    serve the job: what only its leader knows is None, and it isn't known which containers live.
+    ``rev`` changes whenever the job has another generation or other orders. ``served`` is False if this coordinator
+    doesn't serve the job. Facts that only its leader knows are then None, and it isn't known which containers are
+    alive.
 
-    Of lanes: ``phase`` None: there was no report; ``watermark`` in Unix ms; ``lag`` in offsets; ``progress``: the
-    finished share of its batch, from 0 to 1. Of containers: ``lease``: seconds left; ``gone``: why it lost its seat,
-    for the last few.
+    Of lanes: ``phase`` is None if there was no report; ``watermark`` is in Unix ms; ``lag`` is in offsets; ``progress``
+    is the finished share of its batch, from 0 to 1. Of containers: ``lease``: seconds left; ``gone``: why it lost its
+    seat, for the last few.
     """
 
     at: float

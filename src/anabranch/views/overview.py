@@ -11,9 +11,10 @@ __all__ = ["JobOverview", "Overview"]
 class JobOverview(Document, frozen=True, kw_only=True):
     """A job in one line.
 
-    ``seats``: how many containers it needs; ``containers``: how many are alive (None: unknown here). ``lag`` is in
-    offsets, ``lag_trend`` its change per second over the last minute; ``rows`` and ``arriving`` are records per second;
-    None: unknown. ``changed_at``: since when it is in its state. ``worst``: the finding that needs attention first.
+    ``seats``: how many containers the job needs; ``containers``: how many are alive (None: unknown here). ``lag`` is in
+    offsets, and ``lag_trend`` is its change per second over the last minute; ``rows`` and ``arriving`` are records per
+    second; None: unknown. ``changed_at``: since when the job has been in its state. ``worst``: the finding that most
+    needs attention.
     """
 
     job: str
@@ -36,7 +37,7 @@ class JobOverview(Document, frozen=True, kw_only=True):
 
 
 class Overview(Document, frozen=True, kw_only=True):
-    """``at``: seconds since 1970, by the coordinator's clock. ``leader``: the URL of the coordinator that leads; None:
+    """``at``: seconds since 1970, on the coordinator's clock. ``leader``: the URL of the coordinator that leads; None:
     there is none, or only this one."""
 
     at: float

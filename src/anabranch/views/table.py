@@ -1,4 +1,4 @@
-"""Many records of one kind: the column names once, then a row for each record."""
+"""Many records of one kind: the column names once, and then a row for each record."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ class Table(Document, frozen=True, kw_only=True):
         return cls(columns=tuple(columns), rows=tuple(rows))
 
     def records(self) -> list[dict[str, Any]]:
-        """The rows by the names of the columns."""
+        """The rows as dicts, by the names of the columns."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]

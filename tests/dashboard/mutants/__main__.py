@@ -8,9 +8,11 @@ import time
 from pathlib import Path
 
 from tests.dashboard.mutants import MUTANTS, seen
+from tests.support.interruption import interruptible
 
 
 def main(words: list[str]) -> None:
+    interruptible()
     chosen = [each for each in MUTANTS if not words or any(word in each.name for word in words)]
     passed = 0
     for mutant in chosen:

@@ -130,6 +130,7 @@ def test_there_is_a_call_of_each_verb() -> None:
     assert set(VERBS) == set(typer.main.get_command(app).list_commands(None))
 
 
+@pytest.mark.long
 def test_no_verb_tells_or_leaves_a_secret(place: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)  # with what a browser is started, everybody sees

@@ -8,11 +8,14 @@ import os
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.config import KafkaSettings
 from anabranch.container import surroundings, waiting
 from anabranch.container.waiting import Wait
+from anabranch.systems.kafka.cluster import Cluster
 from tests.support.disks import mounted
 
 
@@ -30,6 +33,8 @@ from tests.support.disks import mounted
         ("org.apache.kafka.common.errors.TopicAuthorizationException: Not", "the rights of its user in Kafka"),
         ("KafkaError{code=_AUTHENTICATION,val=-169}", "credentials that Kafka accepts"),
         ("org.apache.kafka.common.errors.SaslAuthenticationException: x", "credentials that Kafka accepts"),
+        ("KafkaError{code=INVALID_TIMESTAMP,val=32,str=...}", "timestamps that Kafka accepts"),
+        ("org.apache.kafka.common.errors.InvalidTimestampException: One", "timestamps that Kafka accepts"),
         ("socket.gaierror: [Errno -3] Temporary failure in name resolution", "a host name that is known"),
         ("java.net.UnknownHostException: broker-1", "a host name that is known"),
         ("AmazonS3Exception: Please reduce your request rate (SlowDown)", "the object store"),
@@ -41,6 +46,24 @@ def test_a_failure_of_the_surroundings_is_waited_out(text: str, name: str) -> No
     assert found is not None
     assert found.name == name
     assert "without intervention" in found.cure
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (KafkaError._TRANSPORT, "the brokers of Kafka"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "the rights of its user in Kafka"),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, "the rights of its user in Kafka"),
+        (KafkaError.SASL_AUTHENTICATION_FAILED, "credentials that Kafka accepts"),
+        (KafkaError._SSL, "credentials that Kafka accepts"),
+    ],
+)
+def test_so_is_what_anabranch_says_of_an_error_of_kafka(code: int, name: str) -> None:
+    settings = KafkaSettings(bootstrap_servers="broker-1:9092", security_protocol="SASL_SSL", sasl_username="me")
+    said = Cluster(settings).explained(KafkaError(code), "reading flights/0")
+    found = surroundings.awaited(f"anabranch.errors.AnabranchError: {said}")
+    assert found is not None
+    assert found.name == name
 
 
 @pytest.mark.parametrize(

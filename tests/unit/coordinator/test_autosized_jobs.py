@@ -30,7 +30,10 @@ def test_a_job_is_scaled_by_itself(store: Store, clock: Clock) -> None:
     worker.working = 1.0
     passed(worker, clock, 8)
     assert decisions(coordinator) == []
-    assert "this must be so for 10 s" in coordinator.sizing(JOB).autoscale
+    sizing = coordinator.sizing(JOB)
+    assert "this must be so for 10 s" in sizing.autoscale
+    assert sizing.verdict is not None
+    assert (sizing.verdict.factor, sizing.verdict.why) == (None, sizing.autoscale), "it keeps its factor for now"
     passed(worker, clock, 32)
     assert (coordinator.status(JOB).factor, coordinator.status(JOB).state) == (2, "running")
     (event,) = decisions(coordinator)
@@ -106,6 +109,12 @@ def test_a_backlog_at_the_start_raises_it_at_once_without_a_batch_having_ended(s
     assert slow.then is not None
     assert slow.then < 10 < slow.catch_up
     assert (sizing.target_lag_seconds, sizing.advice) == (10, ())
+    assert sizing.limits is not None
+    assert (sizing.limits.min, sizing.limits.max, sizing.limits.cooldown_seconds) == (1, 64, 120)
+    assert sizing.verdict is not None
+    assert (sizing.verdict.lane, sizing.verdict.why) == (slow.lane, sizing.autoscale)
+    assert sizing.verdict.factor == sizing.proposed
+    assert sizing.verdict.load == pytest.approx(slow.needed_rate / slow.true_rate)
 
 
 def test_sizing_says_so_without_an_autosizer_too(store: Store, clock: Clock) -> None:
@@ -115,6 +124,7 @@ def test_sizing_says_so_without_an_autosizer_too(store: Store, clock: Clock) -> 
     worker.turns(4)
     sizing = coordinator.sizing(JOB)
     assert (sizing.autoscale, sizing.factor) == ("", 1)
+    assert (sizing.limits, sizing.verdict) == (None, None)
     assert sizing.proposed > 1
     assert max(lane.needed_rate for lane in sizing.lanes) > max(lane.true_rate for lane in sizing.lanes) > 0
 

@@ -9,6 +9,7 @@ from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError, NotFoundError, UsageError
 from anabranch.model.lane import LaneState
 from anabranch.protocol.deployment import DeployRequest, DeployResult, RollbackRequest
+from anabranch.protocol.lane_report import LanePhase
 from anabranch.protocol.status import LaunchStatus
 from tests.unit.coordinator.helpers import Clock
 from tests.unit.coordinator.versions import Process, coordinator_on, deploy, job, lanes_of, relieved, running, start
@@ -158,6 +159,26 @@ def test_what_cannot_follow_is_refused_and_nothing_happens(store: Store) -> None
     assert deploy(coordinator, job(more=True), dry=True).deployment == 2
     assert store.events("j", 100) == before
     assert coordinator.status("j").deployment == 1
+
+
+def test_a_job_that_ran_in_one_process_goes_on_on_a_coordinator_and_takes_another_version(store: Store) -> None:
+    coordinator = coordinator_on(store)
+    coordinator.start(msgspec.structs.replace(start(job()), program=None))
+    only = Process(coordinator, 1)
+    only.work()
+    with pytest.raises(ConflictError, match="runs in one process"):
+        deploy(coordinator, job(more=True))
+    coordinator.stop("j")
+    for lane in only.reports:
+        only.reports[lane] = msgspec.structs.replace(only.reports[lane], phase=LanePhase.ENDED)
+    only.leave()
+    assert coordinator.status("j").state == "stopped"
+    assert coordinator.start(start(job())) == 1
+    old = Process(coordinator, 1)
+    old.work()
+    assert deploy(coordinator, job(more=True)).deployment == 2
+    relieved(old, 2).work()
+    assert coordinator.status("j").state == "running"
 
 
 def test_the_same_request_twice_is_one_deployment(store: Store) -> None:

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from anabranch.cli import progress, tables
+from anabranch.config import AutoscaleSettings
 from anabranch.coordinator import sizing
 from anabranch.coordinator.api import listening
 from anabranch.coordinator.autosizing import Assessment
@@ -69,7 +70,9 @@ def test_there_is_an_event_of_it(expels: bool) -> None:
 
 
 def sized(coordinator: Coordinator) -> LaneSizing:
-    return sizing.of(coordinator.status("delays"), scalable=True, autoscale="", look=Assessment(4), lag=60.0).lanes[0]
+    limits = AutoscaleSettings(max=4)
+    found = sizing.of(coordinator.status("delays"), scalable=True, verdict=None, look=Assessment(4), limits=limits)
+    return found.lanes[0]
 
 
 def test_who_looks_sees_it_in_status_sizing_and_metrics(coordinator: Coordinator) -> None:

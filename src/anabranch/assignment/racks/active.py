@@ -1,8 +1,8 @@
 """Assigns active tasks to containers: balanced, and at the least cost of all balanced placements.
 
-A task has an arc to each rack that has a replica of something it reads, one to its stage's "anywhere", and one to the
-container it runs in; racks have arcs to their containers. Containers of a rack differ only for the tasks that run in
-them, so this has the same least cost as a network with an arc from each task to each container.
+A task has an arc to each rack that has a replica of a partition that the task reads, one to its stage's "anywhere", and
+one to the container that it runs in; racks have arcs to their containers. The containers of a rack differ only for the
+tasks that run in them, so the least cost is the same as in a network with an arc from each task to each container.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Placement:
-    """Each task's container, and the least cost, which is that of the network."""
+    """Each task's container, and the least cost, which is the cost of the network's flow."""
 
     containers: Whole
     cost: int
 
 
 def place(it: Instance, *, moves_first: bool = False) -> Placement:
-    """Stateful tasks first, in a way that allows balancing the others; then the others.
+    """Place stateful tasks first, in a way that allows balancing the others, and then the others.
 
-    At the least cost and then with the fewest moves, or with ``moves_first`` the other way round.
+    The plan has the least cost and, among such plans, the fewest moves; with ``moves_first`` the other way round.
     """
     return complete(it, stateful(it, moves_first=moves_first), moves_first=moves_first)
 
 
 def stateful(it: Instance, *, moves_first: bool = False) -> Placement:
-    """The stateful tasks alone: the others are at -1."""
+    """Place only the stateful tasks; the others are at -1."""
     own, total = counts(it)
     tasks = np.flatnonzero(it.stateful)
     found = np.full(len(it.tasks), -1, np.int64)
@@ -50,7 +50,7 @@ def stateful(it: Instance, *, moves_first: bool = False) -> Placement:
 
 
 def complete(it: Instance, placed: Placement, *, moves_first: bool = False) -> Placement:
-    """The stateless tasks, given the stateful ones, which are ``placed``."""
+    """Place the stateless tasks, given the stateful ones, which are ``placed``."""
     stateless = np.flatnonzero(~it.stateful)
     if not len(stateless):
         return placed
@@ -62,7 +62,7 @@ def complete(it: Instance, placed: Placement, *, moves_first: bool = False) -> P
 
 
 def counts(it: Instance) -> tuple[Bounds, Bounds]:
-    """How many stateful tasks a container may have, and how many in all."""
+    """How many stateful tasks, and how many tasks in all, a container may have."""
     if it.problem.loads == "flexible":
         return between(int(it.stateful.sum()), it.slots), between(len(it.tasks), it.slots)
     sizes = [Counter(it.stage_of[kind].tolist()) for kind in (it.stateful, ~it.stateful)]
@@ -71,7 +71,7 @@ def counts(it: Instance) -> tuple[Bounds, Bounds]:
 
 
 def counted(it: Instance, containers: Whole) -> tuple[int, int]:
-    """Traffic, in scaled weight, and moves."""
+    """The traffic, in scaled weight, and the number of moves."""
     traffic = it.active_traffic.of(np.arange(len(it.tasks)), it.rack_of[containers])
     return int(traffic.sum()), int(((it.on != -1) & (it.on != containers)).sum())
 
@@ -79,8 +79,8 @@ def counted(it: Instance, containers: Whole) -> tuple[int, int]:
 def _solve(
     it: Instance, tasks: Whole, own: Bounds, total: Bounds, later: Whole, moves_first: bool
 ) -> tuple[Whole, int]:
-    """The containers of ``tasks``: ``own`` of them in each, such that the ones that come ``later`` can fill it up to
-    ``total``.
+    """The containers of ``tasks``: ``own`` of them in each container, such that the tasks that come ``later`` can fill
+    it up to ``total``.
     """
     count, racks = len(it.slots), len(it.racks)
     numbers = np.zeros(len(it.tasks), np.int64)
@@ -141,9 +141,7 @@ def _solve(
 
 
 def _seats(net: Network, it: Instance, sizes: Whole, containers: Whole) -> Whole:
-    """A node for each stage in each container, by stage, through which at most the stage's even share of tasks
-    flows.
-    """
+    """Nodes for each stage in each container, by stage. At most the stage's even share of tasks flows through one."""
     seats = net.nodes(len(sizes) * len(containers)).reshape(len(sizes), len(containers))
     for number, size in enumerate(sizes.tolist()):
         share = between(size, it.slots)
@@ -154,7 +152,7 @@ def _seats(net: Network, it: Instance, sizes: Whole, containers: Whole) -> Whole
 def _limit(
     net: Network, it: Instance, containers: Whole, sink: Whole, own: Bounds, total: Bounds, later: Whole
 ) -> None:
-    """Let ``own`` tasks end in each container, such that the ones that come ``later`` can fill it up to ``total``."""
+    """Let ``own`` tasks end in each container, such that the tasks that come ``later`` can fill it up to ``total``."""
     if not len(later):
         net.arcs(containers, sink, own.upper, own.lower)
         return

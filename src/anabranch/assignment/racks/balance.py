@@ -1,7 +1,8 @@
 """How close to their shares the containers' standbys can be, and which loads are that close.
 
 The distance is the sum over containers of d * d / slots, where d is how far a load is outside its share's floor and
-ceiling. Each container's part is convex, so one more standby costs more than the one before: its slopes.
+ceiling. Each container's part is convex, so one more standby costs more than the previous one. These costs are the
+container's slopes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _FINEST = 720_720
 class Slopes:
     """The cost of the next standby in each container, by how many it already has beyond ``prior``.
 
-    ``lower`` and ``upper``: between them it costs nothing; ``most``: the limit.
+    Between ``lower`` and ``upper`` a standby costs nothing; ``most`` is the limit.
     """
 
     lower: Whole
@@ -57,7 +58,7 @@ class Slopes:
         return int(((short**2 + over**2 - self.beyond**2) * self.weight).sum())
 
     def least(self, count: int) -> int:
-        """The least slope up to which there are this many in total."""
+        """The smallest slope up to which there are this many standbys in total."""
         low, high = -1, 1
         while self.up_to(low).sum() >= count:
             low *= 2
@@ -72,7 +73,7 @@ class Slopes:
         return Slopes(*(each[containers] for each in (self.lower, self.upper, self.beyond, self.most, self.weight)))
 
     def steps(self, highest: int) -> tuple[Whole, Whole, Whole]:
-        """(container, slope, how many with that slope) up to the slope ``highest``."""
+        """Triples (container, slope, how many standbys have that slope), up to the slope ``highest``."""
         containers, slopes, counts = [], [], []
         for number in range(len(self.weight)):
             weight, lower, upper = int(self.weight[number]), int(self.lower[number]), int(self.upper[number])
@@ -90,7 +91,7 @@ class Slopes:
 
 
 def nearest(slopes: Slopes, count: int) -> Bounds:
-    """The bounds of all loads that are closest, if only ``slopes.most`` limits the standbys of a container."""
+    """The bounds of all closest loads, if the standbys of a container are limited only by ``slopes.most``."""
     slope = slopes.least(count)
     return Bounds(slopes.up_to(slope - 1), slopes.up_to(slope))
 
@@ -98,12 +99,12 @@ def nearest(slopes: Slopes, count: int) -> Bounds:
 def groups_nearest(
     slopes: Slopes, place_of: Whole, sizes: Whole, open_: Whole, copies: int
 ) -> tuple[Bounds, Whole, Whole]:
-    """The same for groups of tasks, if each task has at most one standby in a place, and a group has standbys only in
-    places that are ``open_`` (group, place) to it.
+    """Like :func:`nearest`, for groups of tasks: each task has at most one standby in a place, and a group has standbys
+    only in places that are ``open_`` (group, place) to it.
 
     Returns:
         The bounds of loads, and of a group's tasks in a place. Loads are closest if and only if they satisfy all of
-        these.
+        these bounds.
     """
     groups, places = open_.shape
     count = int(sizes.sum())

@@ -1,9 +1,9 @@
-"""Assigns copies of tasks to places and containers, for given loads: a flow, and the fitting that follows it.
+"""Assigns copies of tasks to places and containers, for given loads, by a flow and a fitting that follows it.
 
-A place is what containers of a rack have in common, or with tags, containers that share all of them. A task has arcs to
-places, and places have arcs to containers. If a task can have several copies in a place, that network may put two in
-one container; then the containers are fitted afterwards, and if that fails, the network gets an arc for each task and
-container.
+A place is what the containers of a rack have in common; with tags, it is the containers that share all tags as well. A
+task has arcs to places, and places have arcs to containers. If a task can have several copies in a place, that network
+may put two copies in one container. The containers are therefore fitted afterwards; if that fails, the network gets an
+arc for each task and container.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ MOST_PAIRS = 8_000_000
 
 @dataclass(frozen=True)
 class Question:
-    """``copies`` of each task, in addition to the containers that are ``taken`` (its active first, then earlier
-    copies).
+    """``copies`` of each task must be placed, in addition to the containers that are ``taken`` (its active task's
+    first, then those of earlier copies).
 
     ``lower`` and ``upper``: how many copies a task may have in each place. ``new``: by how many racks and tag values a
-    first copy there increases the spread, if that counts. ``warm``: pairs (row, container) that have a copy now, with
-    the value of keeping each: keeping many comes first.
+    first copy there increases the spread, if that counts. ``warm``: pairs (row, container) that now have a copy, with
+    the value of keeping each; keeping many takes precedence.
     """
 
     it: Instance
@@ -46,8 +46,8 @@ class Question:
 
 
 def answered(ask: Question, loads: Bounds | Slopes, dense: bool = False) -> tuple[Whole, int] | None:
-    """The containers of the copies, and their cost minus that of copies that stay; None when no flow, or no fitting,
-    satisfies these loads. ``dense``: with an arc for each task and container, so that nothing has to be fitted.
+    """The containers of the copies, and their cost minus that of copies that stay; None if no flow, or no fitting,
+    satisfies these loads. ``dense``: use an arc for each task and container, so that nothing has to be fitted.
 
     Raises:
         ConfigError: that would be too many arcs.

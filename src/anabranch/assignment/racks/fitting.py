@@ -1,5 +1,5 @@
-"""Fits copies of tasks into the containers of a rack: given numbers for each task and for each container, all
-different.
+"""Fits copies of tasks into the containers of a rack, given numbers for each task and for each container. A task's
+containers all differ.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def fit(
     Args:
         copies: how many containers each task needs.
         barred: containers that a task can't have.
-        loads: how many tasks each container takes; the sum equals that of ``copies``.
+        loads: how many tasks each container takes; their sum equals the sum of ``copies``.
     """
     room = dict(loads)
     fullest = [(-left, container) for container, left in room.items() if left]
@@ -49,7 +49,7 @@ def fit(
 
 
 def _make_room(task: int, found: dict[int, list[int]], barred: Mapping[int, Set[int]], room: dict[int, int]) -> bool:
-    """Give a task one more container, while others exchange theirs for containers that have room."""
+    """Give a task one more container; other tasks exchange theirs for containers that have room."""
     runs: dict[int, list[int]] = {container: [] for container in room}
     for other, containers in found.items():
         for container in containers:
@@ -78,7 +78,7 @@ def _make_room(task: int, found: dict[int, list[int]], barred: Mapping[int, Set[
 
 
 def _shift(at: int | None, came: Mapping[int, tuple[int, int | None]], found: dict[int, list[int]]) -> None:
-    """Each task on the path moves on by one container."""
+    """Move each task on the path on by one container."""
     while at is not None:
         mover, left = came[at]
         if left is not None:

@@ -1,4 +1,4 @@
-"""A problem in numbers: containers by id, tasks by name, racks and stages, and what each task reads where."""
+"""A problem in numbers: containers by id, tasks by name, racks and stages, and how much each task reads where."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Traffic:
         self.tasks, self.racks = np.divmod(self._keys, self._racks)
 
     def of(self, tasks: Whole, racks: Whole) -> Whole:
-        """What these tasks read from other racks when they are in these racks, pair by pair."""
+        """What these tasks read from other racks if they are in these racks, pair by pair."""
         tasks, racks = np.broadcast_arrays(tasks, racks)
         traffic = self.total[tasks]
         if len(self._keys):
@@ -64,9 +64,9 @@ class Instance:
 
     Attributes:
         scale: the factor that makes weights whole numbers.
-        by_traffic: whether traffic counts: racks are known, and the strategy requires it.
-        spread_by: for the rack, if racks are known, and for each tag: the number of each container's value.
-        place_of: each container's place: containers in one place have all of these in common.
+        by_traffic: whether traffic counts, because racks are known and the strategy requires it.
+        spread_by: for the rack, if racks are known, and for each tag: each container's value, as a number.
+        place_of: each container's place. Containers in the same place have all these values in common.
         on: each task's container: -1 if it is new, -2 if its container is gone.
     """
 
@@ -111,16 +111,16 @@ class Instance:
 
     @property
     def move_cost(self) -> int:
-        """In the same unit."""
+        """The cost of a move, in the same unit."""
         return self.problem.non_overlap_cost * self.scale
 
     @property
     def most(self) -> int:
-        """More than any assignment of active tasks costs."""
+        """A number above the cost of any assignment of active tasks."""
         return self.active_traffic.sum * self.traffic_cost + len(self.tasks) * self.move_cost
 
     def standby_on(self, task: Task) -> list[int]:
-        """Those of the containers that still exist, in order."""
+        """The containers with a standby of the task that still exist, in order."""
         found = (self.container_numbers.get(one) for one in task.standby_on)
         return list(dict.fromkeys(number for number in found if number is not None))
 
@@ -152,7 +152,7 @@ def unknown(problem: Problem) -> str | None:
 
 
 def _dimensions(containers: Sequence[Container], racks: Sequence[str]) -> list[Whole]:
-    """The numbers of values, in the order of their names."""
+    """The values as numbers, in the order of their names."""
     numbers = {name: number for number, name in enumerate(racks)}
     found = [np.array([numbers[container.rack or ""] for container in containers])] if racks else []
     for tag in sorted({tag for container in containers for tag in container.tags}):

@@ -1,8 +1,9 @@
-"""Actives and standbys in one problem: the best place for an active may leave its standbys only expensive ones.
+"""Active tasks and standbys as one problem. (The best place for an active task may leave only expensive places for its
+standbys.)
 
-The plan costs least among those that are balanced as actives must be, and whose standbys are spread at least as widely
-and balanced at least as well as when actives are placed first. A task's copies exclude each other from containers and
-racks, so this isn't a flow: a branch and bound finds the plan, and a bound if it ends early.
+The plan has the least cost among those that are balanced as active tasks must be, and whose standbys are spread at
+least as widely and balanced at least as well as when active tasks are placed first. A task's copies exclude each other
+from containers and racks, so this isn't a flow: a branch and bound finds the plan, and a bound if it ends early.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class _Plan:
     copies: Standbys
 
     def cost(self, it: Instance) -> tuple[int, int]:
-        """Of the stateful tasks: the total, and how many move."""
+        """The total cost of the stateful tasks, and how many of them move."""
         tasks, containers, where = self.copies.tasks, self.placed.containers, self.copies.containers
         reads = int(it.active_traffic.of(tasks, it.rack_of[containers[tasks]]).sum())
         reads += int(it.standby_traffic.of(tasks[:, None], it.rack_of[where]).sum())
@@ -45,8 +46,8 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Rules:
-    """How far from their shares standbys may be, and in how many racks and tag values all tasks must be: as if actives
-    were placed first, in a job where nothing runs yet. So these rules don't depend on what runs where.
+    """How far from their shares standbys may be, and in how many racks and tag values all tasks must be: as if active
+    tasks were placed first, in a job in which nothing runs yet. So these rules don't depend on where tasks run now.
     """
 
     slopes: Slopes
@@ -58,7 +59,8 @@ class _Rules:
 
 
 def place(it: Instance) -> tuple[Placement, Standbys]:
-    """Stateful tasks with their standbys, then stateless tasks. The two bounds add up to a bound of the whole."""
+    """Place stateful tasks with their standbys, then stateless tasks. The sum of the two bounds is a bound of the
+    whole."""
     plan = _sequential(it)
     tasks, copies = plan.copies.tasks, plan.copies.containers.shape[1]
     if not plan.copies.containers.size:

@@ -1,4 +1,4 @@
-"""Which rack reads how much from which rack, as numbers and as a picture."""
+"""How much each rack reads from each other rack, as numbers and as a picture."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CELL, _LEFT, _TOP = 56, 120, 72
 
 @dataclass(frozen=True)
 class Matrix:
-    """``weights``: by the rack that is read from, and the one that reads; missing pairs have none."""
+    """``weights``: by the rack that is read from, and the rack that reads. Missing pairs have none."""
 
     sources: list[str]
     readers: list[str]
@@ -23,7 +23,7 @@ class Matrix:
 
 
 def matrix(problem: Problem, answer: Answer) -> Matrix | None:
-    """For actives and standbys; None when racks aren't known.
+    """The matrix for active tasks and standbys; None if racks aren't known.
 
     A partition is read from the reader's own rack if it has a replica there; otherwise from the rack of its first
     replica, which is Kafka's preferred leader.
@@ -47,7 +47,8 @@ def matrix(problem: Problem, answer: Answer) -> Matrix | None:
 
 
 def svg(found: Matrix) -> str:
-    """A picture with a row for each rack that reads; the darker, the more. Traffic across racks is orange."""
+    """A picture with a row for each rack that reads. The more it reads, the darker the cell; traffic across racks is
+    orange."""
     most = max(found.weights.values(), default=0) or 1
     width, height = _LEFT + _CELL * len(found.sources) + 8, _TOP + _CELL * len(found.readers) + 8
     parts = [

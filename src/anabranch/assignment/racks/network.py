@@ -1,4 +1,4 @@
-"""A network for integer flows of least cost: bounds on arcs, several costs in order of importance."""
+"""A network for integer flows of least cost, with bounds on arcs, and several costs in order of importance."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Network:
     """Nodes with supply or demand, and arcs with bounds and costs.
 
     Args:
-        spreads: for each cost, the most by which its total can differ between two flows. A cost only counts among flows
+        spreads: for each cost, the most by which its total can differ between two flows. A cost counts only among flows
             for which the preceding costs are least.
     """
 
@@ -46,7 +46,7 @@ class Network:
         lower: ArrayLike = 0,
         costs: Sequence[ArrayLike] = (),
     ) -> slice:
-        """New arcs, and where to find their flows; ``costs`` as in ``spreads``, missing ones are 0."""
+        """New arcs, and where to find their flows. ``costs``: as in ``spreads``; missing ones are 0."""
         full = [*costs, *[0] * (len(self._spreads) - len(costs))]
         columns = np.broadcast_arrays(*(np.asarray(each, np.int64) for each in (tails, heads, lower, upper, *full)))
         self._arcs.append([column.ravel() for column in columns])
@@ -70,7 +70,7 @@ class Network:
         return _flow(tails, heads, lower, upper, cost, np.concatenate(self._supply))
 
     def tight(self) -> tuple[Whole, Whole] | None:
-        """Bounds of arcs that exactly the flows of least cost satisfy; None when no flow satisfies the given ones."""
+        """Bounds of arcs that exactly the flows of least cost satisfy; None if no flow satisfies the given bounds."""
         lower, upper, flow = self._in_turn()
         return None if flow is None else (lower, upper)
 
@@ -78,7 +78,8 @@ class Network:
         return [np.concatenate(column) for column in zip(*self._arcs, strict=True)]
 
     def _in_turn(self) -> tuple[Whole, Whole, Whole | None]:
-        """One cost after the other, each among the flows that are best so far: the last flow, and what fixes it."""
+        """Minimize one cost after another, each among the flows that are best so far. Returns the last flow, and what
+        fixes it."""
         tails, heads, lower, upper, *costs = self._columns()
         flow = None
         for cost in costs:
@@ -116,8 +117,8 @@ def _flow(tails: Whole, heads: Whole, lower: Whole, upper: Whole, cost: Whole, s
 
 
 def _reduced(tails: Whole, heads: Whole, lower: Whole, upper: Whole, cost: Whole, flow: Whole, nodes: int) -> Whole:
-    """What one more unit on each arc would cost: a flow has the least cost if and only if it is at the lower bound
-    where this is positive, and at the upper bound where it is negative.
+    """What one more unit on each arc would cost. A flow has the least cost if and only if it is at the lower bound
+    wherever this is positive, and at the upper bound wherever it is negative.
     """
     onward, back = flow < upper, flow > lower
     start = np.concatenate([tails[onward], heads[back]])

@@ -1,4 +1,4 @@
-"""An assignment problem and its answer, in the form of PROBLEM.json: containers in racks, tasks and where their data
+"""An assignment problem and its answer, in the form of PROBLEM.json: containers in racks, tasks, and where their data
 is.
 """
 
@@ -24,7 +24,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Container(_Record, frozen=True, kw_only=True):
-    """Where tasks can run. ``tags`` are further properties over which to spread standbys, such as a zone or a
+    """A place where tasks can run. ``tags`` are further properties over which to spread standbys, such as a zone or a
     cluster.
     """
 
@@ -35,7 +35,8 @@ class Container(_Record, frozen=True, kw_only=True):
 
 
 class Partition(_Record, frozen=True, kw_only=True):
-    """What a task reads. ``racks``: those of its replicas; None in it: a broker without a rack; empty: unknown."""
+    """A partition that a task reads. ``racks``: the racks of its replicas; None among them: a broker without a rack;
+    empty: unknown."""
 
     stream: str
     partition: int
@@ -44,7 +45,7 @@ class Partition(_Record, frozen=True, kw_only=True):
 
 
 class Task(_Record, frozen=True, kw_only=True):
-    """``on``: where it runs; ``standby_on``: where copies of its state are, which ``state_partitions`` feed."""
+    """``on``: where the task runs. ``standby_on``: where copies of its state are, which ``state_partitions`` feed."""
 
     name: str
     stage: str = "0"
@@ -56,7 +57,7 @@ class Task(_Record, frozen=True, kw_only=True):
 
 
 class Problem(_Record, frozen=True, kw_only=True):
-    """What to assign, and by which rules. Raises ConfigError when a name occurs twice, or something can't be placed."""
+    """What to assign, and by which rules. Raises ConfigError if a name occurs twice, or something can't be placed."""
 
     containers: tuple[Container, ...]
     tasks: tuple[Task, ...]
@@ -95,16 +96,17 @@ class ByRole(_Record, frozen=True, kw_only=True):
 
 
 class Answer(_Record, frozen=True, kw_only=True):
-    """What runs where, what it costs, and the proof that nothing costs less.
+    """Where everything runs, what it costs, and the proof that nothing costs less.
 
     Attributes:
         cost: what the strategy minimizes: ``traffic_cost`` * traffic + ``non_overlap_cost`` * moved; without racks, and
             with strategy none, moves only.
-        traffic: the weight of partitions that are read from another rack; None when racks aren't known.
+        traffic: the weight of partitions that are read from another rack; None if racks aren't known.
         lower_bound: no assignment by the same rules costs less than this. ``gap`` is the difference.
-        moved: tasks that will run elsewhere, and standbys where there was none.
-        needed_moves: the moves of actives that balance requires. ``saved_by_moves``: how much more the actives would
-            cost at least with only these moves. See :func:`~anabranch.assignment.racks.reasons.compared`.
+        moved: tasks that will run elsewhere, and standbys in containers that had none.
+        needed_moves: the moves of active tasks that balance requires. ``saved_by_moves``: how much more the active
+            tasks would cost, at the least, with only these moves. See
+            :func:`~anabranch.assignment.racks.reasons.compared`.
         loads: active tasks by container.
         spread: the number of racks (and tag values) that have a copy of a task, summed over the tasks with standbys;
             ``most_spread``: no assignment has more.
@@ -133,11 +135,11 @@ class Answer(_Record, frozen=True, kw_only=True):
 
 
 def read(raw: bytes, name: str = "this") -> Problem:
-    """The problem in the bytes of a file with this name.
+    """Parse the content of a file with this name as a problem.
 
     Raises:
-        UsageError: it isn't JSON, or has fields that a problem doesn't have. The message names the place.
-        ConfigError: it can't be solved as it is.
+        UsageError: the content isn't JSON, or has fields that a problem doesn't have. The message names the place.
+        ConfigError: the problem can't be solved as it is.
     """
     try:
         return msgspec.json.decode(raw, type=Problem)

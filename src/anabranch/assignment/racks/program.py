@@ -1,4 +1,4 @@
-"""A linear program in whole numbers: variables, rows, and the best solution with a bound."""
+"""A linear program in whole numbers: its variables, its rows, and the best solution with a bound."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _EXACT = 2**46
 
 
 class Program:
-    """Built row by row. Costs are whole numbers; the solver's bound is rounded up to one."""
+    """A program that is built row by row. Costs are whole numbers; the solver's bound is rounded up to a whole
+    number."""
 
     def __init__(self) -> None:
         from ortools.math_opt.python import mathopt
@@ -31,13 +32,13 @@ class Program:
         return range(begin, begin + count)
 
     def row(self, lower: float, upper: float, terms: Iterable[tuple[int, int]]) -> None:
-        """``terms``: (variable, factor); their sum is between ``lower`` and ``upper``."""
+        """Add a row. ``terms``: pairs (variable, factor), whose sum is between ``lower`` and ``upper``."""
         row = self._model.add_linear_constraint(lb=lower, ub=upper)
         for variable, factor in terms:
             row.set_coefficient(self._variables[variable], factor)
 
     def least(self) -> tuple[list[int] | None, int | None]:
-        """The best values that were found, and a bound of their cost; None if there is none."""
+        """The best values that were found, and a bound on their cost; None if there is none."""
         from ortools.math_opt.python import mathopt
 
         if sum(map(abs, self.costs)) > _EXACT:

@@ -17,8 +17,8 @@ __all__ = ["compared", "explained"]
 
 
 def explained(problem: Problem, answer: Answer) -> dict[str, str]:
-    """For each task: where it was, what it reads across racks, why it isn't where it would cost less; and its
-    standbys.
+    """For each task: where it was, what it reads across racks, why it isn't where it would cost less; and the same for
+    its standbys.
     """
     it = Instance(problem)
     found = {}
@@ -29,8 +29,8 @@ def explained(problem: Problem, answer: Answer) -> dict[str, str]:
 
 
 def compared(problem: Problem, answer: Answer) -> Answer:
-    """The answer with its ``needed_moves`` and ``saved_by_moves``; unchanged in joint mode, where actives also move for
-    their standbys.
+    """The answer with its ``needed_moves`` and ``saved_by_moves``; unchanged in joint mode, in which active tasks also
+    move for their standbys.
     """
     if problem.mode == "joint":
         return answer

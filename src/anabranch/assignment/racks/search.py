@@ -1,4 +1,5 @@
-"""The program for actives with their standbys: what may be where, what excludes what, how much each container takes."""
+"""The program for active tasks with their standbys: what may be where, what excludes what, and how much each container
+takes."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def is_collapsed(it: Instance) -> bool:
 
 class Search:
     """``far``: how far standbys may be from the shares of ``slopes``. ``spread``: in how many racks and tag values all
-    tasks must be; if containers of a rack are equivalent, they are in as many as possible.
+    tasks must be. If the containers of a rack are equivalent, they are in as many as possible.
     """
 
     def __init__(self, it: Instance, slopes: Slopes, far: int, spread: int) -> None:
@@ -51,7 +52,7 @@ class Search:
             self._spread(spread)
 
     def result(self) -> tuple[Whole | None, int]:
-        """The containers of each task, the active's first, or None; and a lower bound on the cost."""
+        """The containers of each task, the active task's first, or None; and a lower bound on the cost."""
         values, bound = self.program.least()
         least = 0 if bound is None else -((self.weight // 2 - bound - self.constant) // self.weight)
         if values is None:
@@ -72,7 +73,7 @@ class Search:
         return np.hstack([actives, rest]), least
 
     def _options(self, row: int, task: int) -> None:
-        """Where the task's active and its standbys can be, all separate from each other."""
+        """Where the active task and its standbys can be, all separate from each other."""
         it, on = self.it, int(self.it.on[task])
         old = set(it.standby_on(it.tasks[task]))
         self.constant += min(len(old), self.copies) * self._value(0, 1)
@@ -93,7 +94,7 @@ class Search:
         homes: set[int],
         apart: dict[int, list[int]],
     ) -> None:
-        """``moves``: the cost of being anywhere other than in ``homes``; there it is one less."""
+        """``moves``: the cost of being anywhere other than in ``homes``, where it is one less."""
         it = self.it
         racks = np.arange(len(it.racks))
         reads = traffic.of(np.full(len(racks), task), racks)
@@ -117,7 +118,7 @@ class Search:
         return (traffic * self.it.traffic_cost + moves * self.it.move_cost) * self.weight + moves
 
     def _places(self) -> None:
-        """From racks on to containers."""
+        """Add the part of the program from racks to containers."""
         for (role, place), tasks in self.in_place.items():
             inside = np.flatnonzero(self.it.place_of == place).tolist()
             variables = self.program.variables(len(inside), len(self.tasks))

@@ -14,7 +14,7 @@ __all__ = ["Bounds", "between", "first_counts"]
 
 @dataclass(frozen=True)
 class Bounds:
-    """The least and the most for each container."""
+    """The least and the most load for each container."""
 
     lower: Whole
     upper: Whole
@@ -24,7 +24,7 @@ class Bounds:
         return cls(counts, counts)
 
     def less(self, loads: Whole) -> Bounds:
-        """What is left when these loads are already there."""
+        """The bounds that are left if these loads are already there."""
         return Bounds(np.maximum(self.lower - loads, 0), self.upper - loads)
 
 
@@ -38,7 +38,7 @@ def first_counts(
     stateful: Mapping[int, int], stateless: Mapping[int, int], slots: Whole, by_stage: bool
 ) -> list[Whole]:
     """The numbers of stateful tasks and of all tasks according to the KIP: the remainder goes to the first containers,
-    as far as all shares can be satisfied at once. ``stateful`` and ``stateless`` are tasks by stage.
+    as far as all shares can be satisfied at once. ``stateful`` and ``stateless`` are numbers of tasks by stage.
     """
     count = len(slots)
     net = Network(count * count, count * count)

@@ -1,4 +1,5 @@
-"""Assigns standbys to containers: never with their active or another copy, spread, balanced, near, and with few moves.
+"""Assigns standbys to containers: never together with their active task or another copy, spread, balanced, near, and
+with few moves.
 
 The order of these criteria is ``reliability`` or ``cost``.
 """
@@ -28,9 +29,9 @@ class Standbys:
 
 
 def place(it: Instance, active: Whole) -> Standbys:
-    """As many copies of each stateful task as requested, or as there are containers for.
+    """As many copies of each stateful task as requested, or as there are containers for them.
 
-    With several tags, reliable copies are placed one after the other, and the bound says how far the result may be from
+    With several tags, reliable copies are placed one after another, and the bound says how far the result may be from
     the optimum.
     """
     tasks = np.flatnonzero(it.stateful)
@@ -64,7 +65,7 @@ def crosses(it: Instance) -> bool:
 
 
 def spread(it: Instance, tasks: Whole, active: Whole, copies: Whole) -> int:
-    """The racks and tag values in which a task is, summed over the tasks; 0 when there are no standbys."""
+    """The number of racks and tag values in which a task is, summed over the tasks; 0 if there are no standbys."""
     held = np.hstack([active[tasks][:, None], copies])
     found = 0
     for values in it.spread_by if copies.size else ():
@@ -75,7 +76,7 @@ def spread(it: Instance, tasks: Whole, active: Whole, copies: Whole) -> int:
 
 
 def rebuilt(it: Instance, tasks: Whole, copies: Whole) -> int:
-    """Copies where there was none."""
+    """The number of copies in containers that had none."""
     stay = sum(
         len(set(it.standby_on(it.tasks[task])).intersection(where))
         for task, where in zip(tasks.tolist(), copies.tolist(), strict=True)
@@ -85,20 +86,20 @@ def rebuilt(it: Instance, tasks: Whole, copies: Whole) -> int:
 
 
 def most_spread(it: Instance, tasks: int, copies: int) -> int:
-    """The most racks and tag values that standbys can be in."""
+    """The largest number of racks and tag values in which standbys can be."""
     if not copies:
         return 0
     return tasks * sum(min(1 + copies, len(np.unique(values))) for values in it.spread_by)
 
 
 def _shape(values: Whole) -> tuple[int, ...]:
-    """Which containers are together."""
+    """Which containers have the same value."""
     seen: dict[int, int] = {}
     return tuple(seen.setdefault(value, len(seen)) for value in values.tolist())
 
 
 def at_least(it: Instance, tasks: Whole, copies: int, active: Whole | None = None) -> int:
-    """The cost of the copies if each task had the nearest containers to itself, except for its active's."""
+    """The cost of the copies if each task had the nearest containers to itself, except for its active task's."""
     sizes = np.tile(np.bincount(it.rack_of, minlength=len(it.racks)), (len(tasks), 1))
     if active is not None:
         np.subtract.at(sizes, (np.arange(len(tasks)), it.rack_of[active]), 1)
@@ -116,7 +117,7 @@ def movable(it: Instance, tasks: Whole, copies: int) -> int:
 
 def _warm(it: Instance, tasks: Whole, taken: Whole, copies: int) -> tuple[Whole, Whole, Whole]:
     """Pairs (row, container) of existing copies that could stay. Of two that could, the one among the first ``copies``
-    stays: an answer names reliable copies first, so nothing moves when it is applied again.
+    stays: an answer names reliable copies first, so nothing moves when the answer is applied again.
     """
     pairs = [
         (row, container, len(tasks) * copies + 1 + (place < copies))

@@ -1,4 +1,4 @@
-"""Large orders, and for each product how many orders there were and what they came to."""
+"""Large orders, and the number of orders and the revenue for each product."""
 
 from anabranch import Job
 

@@ -18,7 +18,7 @@ def name_of(file: str) -> str:
 
 
 def agrees(content: bytes, checksum: bytes) -> bool:
-    """Whether a file has the content of which its checksum was made. As in Hadoop, a checksum file without a complete
+    """Whether a file has the content for which its checksum was made. As in Hadoop, a checksum file without a complete
     header proves nothing.
     """
     if len(checksum) < _HEADER.size:

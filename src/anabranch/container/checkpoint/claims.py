@@ -32,7 +32,7 @@ _STATE, _STARTED = 0, 19
 """Indices in ``/proc/PID/stat``, counted after the name of the program."""
 
 _owners: dict[tuple[int, str], Ownership] = {}
-"""By JVM and folder of the job."""
+"""The owners, by JVM and by folder of the job."""
 _lock = threading.Lock()
 
 
@@ -54,17 +54,17 @@ def take(spark: SparkSession, folder: str, unless: Callable[[], bool]) -> None:
 
 
 def check(spark: SparkSession, folder: str) -> None:
-    """As :meth:`Ownership.check`."""
+    """See :meth:`Ownership.check`."""
     _owner(spark, folder).check(folder)
 
 
 def release(spark: SparkSession, folder: str) -> None:
-    """As :meth:`Ownership.release`."""
+    """See :meth:`Ownership.release`."""
     _owner(spark, folder).release(folder)
 
 
 def end() -> None:
-    """Release all folders: nothing of this process writes to them any more."""
+    """Release all folders, because nothing in this process writes to them any more."""
     for owner in tuple(_owners.values()):
         try:
             owner.end()
@@ -115,7 +115,7 @@ def _has_ended(claim: Claim) -> bool:
 
 
 def _stat(pid: int) -> list[str]:
-    """The data about a process on this machine; []: there is no such process."""
+    """The data about a process on this machine; [] if the process doesn't exist."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

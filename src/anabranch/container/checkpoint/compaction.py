@@ -1,4 +1,4 @@
-"""Rewrites the folder of a stopped lane without the state of tasks that belong to other lanes by now. The new folder is
+"""Rewrites the folder of a stopped lane without the state of tasks that now belong to other lanes. The new folder is
 made next to the old one.
 """
 
@@ -32,11 +32,11 @@ class StoredState:
 
 
 def look(spark: SparkSession, lane: Lane, uri: str, keys: int) -> StoredState:
-    """Read the folder of a stopped lane, and keep all other processes here from taking it.
+    """Read the folder of a stopped lane, and prevent all other processes on this machine from taking it.
 
     Raises:
         ConflictError: another process has it.
-        StateError: it is gone, or contains a batch that was begun and not finished.
+        StateError: the folder is gone, or contains a batch that was begun but not finished.
     """
     folder = Folder(spark, uri)
     if not folder.exists():
@@ -57,11 +57,11 @@ def look(spark: SparkSession, lane: Lane, uri: str, keys: int) -> StoredState:
 def rewrite(spark: SparkSession, found: StoredState, target: str) -> StateSize:
     """Make a copy of a folder without foreign state, and return the size of the copy's state.
 
-    Nothing refers to the copy yet, and the original stays as it is.
+    Nothing refers to the copy yet, and the original isn't changed.
 
     Raises:
         ConflictError: the target exists.
-        StateError: the result isn't what it should be.
+        StateError: the copy isn't what it should be.
     """
     lane, batch, keys = found.lane, found.batch, found.keys
     made = copying.bare(found.folder, target)

@@ -1,4 +1,4 @@
-"""Copies of a checkpoint folder: the folder of a lane that follows another one, and standbys."""
+"""Copies of a checkpoint folder: for a lane that follows another one, and as standbys."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def clone(
     adding: Mapping[str, Mapping[int, int]] | None = None,
     new: Iterable[NewStream] = (),
 ) -> Folder:
-    """A copy with another query id; it starts from one of the folder's standbys, if there is one. Raises ConflictError
+    """A copy with another query id; it is made from one of the folder's standbys, if there is one. Raises ConflictError
     if the target exists.
 
     ``keeping``: only these partitions of each stream; None: all. ``adding``: partitions that weren't read before, each
@@ -47,7 +47,7 @@ def clone(
 
 
 def bare(folder: Folder, target: str) -> Folder:
-    """Like :func:`clone`, but with only the schemas of the state."""
+    """Like :func:`clone`, but only with the schemas of the state."""
     names = [name for name in (*ORDER, PROGRESS) if name != _STATE]
     with _copied(folder, target, [*names, *_schemas(folder)]) as copy:
         return copy
@@ -69,13 +69,13 @@ def standbys(folder: Folder) -> list[Folder]:
 
 
 def _beside(folder: Folder) -> str:
-    """The prefix of the names of its standbys."""
+    """The prefix of the names of the folder's standbys."""
     lane, _, epoch = folder.uri.rpartition("/")
     return f"{lane}/{_STANDBY}-{epoch}-"
 
 
 def refresh(folder: Folder, standby: Folder) -> int:
-    """Bring a standby of the folder up to date, even while the folder's lane runs. Returns the last batch in the
+    """Bring a standby of the folder up to date, even while the folder's lane is running. Returns the last batch in the
     standby.
     """
     filesystem.update(folder.tree, standby.tree, ORDER, lives=True)
@@ -105,7 +105,7 @@ def _copied(folder: Folder, target: str, names: Iterable[str], standbys: Iterabl
 
 
 def _becomes(folder: Folder, copy: Folder) -> bool:
-    """Turn a standby into another folder. Returns whether it worked."""
+    """Turn a standby into another folder. Returns whether that was possible."""
     try:
         return folder.tree.move(copy.tree)
     except Exception as error:
@@ -135,7 +135,7 @@ def _schemas(folder: Folder) -> list[str]:
 
 
 def _found(folder: Folder, pattern: str) -> list[str]:
-    """The existing files that match a pattern, by their names in the folder."""
+    """The existing files whose names in the folder match a pattern."""
     begin = f"{folder.tree.fs.makeQualified(folder.tree.path).toString()}/"
     found = folder.tree.fs.globStatus(folder.tree.at(pattern))
     return [str(each.getPath().toString()).removeprefix(begin) for each in found or ()]

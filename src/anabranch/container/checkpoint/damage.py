@@ -1,4 +1,4 @@
-"""Checks and repairs a lane's folder before Spark looks at it: an incomplete batch is forgotten if nothing is lost by
+"""Checks and repairs a lane's folder before Spark looks at it. An incomplete batch is forgotten if nothing is lost by
 that; otherwise the lane fails permanently, and says which file is damaged and what each remedy costs.
 """
 
@@ -19,12 +19,12 @@ log = logs.get_logger()
 
 
 def checkpoint(folder: Folder, lane: Lane, *, thorough: bool = False) -> Checkpoint:
-    """The files of a lane's folder, as they are now."""
+    """The files of a lane's folder, as they are at the moment."""
     return folder.checkpoint(lane.state_partitions if lane.stateful else 0, thorough=thorough)
 
 
 def check(folder: Folder, lane: Lane) -> None:
-    """Raises DamagedError if a lane can't continue from its folder as it is. No query may be running there."""
+    """Raises DamagedError if a lane can't continue from its folder as it is. No query may be running in the folder."""
     faults = soundness.faults(checkpoint(folder, lane))
     if faults:
         raise damaged(lane, folder.uri, faults)
@@ -32,13 +32,13 @@ def check(folder: Folder, lane: Lane) -> None:
 
 def mend(folder: Folder, lane: Lane, published: int) -> Resumption | None:
     """Forget the last batches if they are incomplete in the folder, as after a power cut, and can be run again. Returns
-    where the lane continues from then, or None if there was nothing to do. No query may be running there.
+    where the lane then continues, or None if there was nothing to do. No query may be running in the folder.
 
     Args:
         published: the last batch that is in an output, at least in part, -1 if none.
 
     Raises:
-        DamagedError: that would lose or repeat something.
+        DamagedError: forgetting them would lose or repeat something.
     """
     files = checkpoint(folder, lane)
     faults = soundness.faults(files)

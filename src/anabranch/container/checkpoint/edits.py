@@ -1,6 +1,6 @@
-"""Edits of a checkpoint folder's plan: where its next batch begins.
+"""Edits of the plan in a checkpoint folder: where its next batch begins.
 
-The folder is a copy in which nothing has run yet, unless a function says otherwise.
+Unless a function says otherwise, the folder is a copy in which nothing has run yet.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ __all__ = ["NewStream", "add_stream", "keep", "mend_time", "reset_time", "rewind
 
 @dataclass(frozen=True)
 class NewStream:
-    """A stream that a lane begins to read, with its present ``id``. Its source follows that of the stream ``after``;
-    ``offset`` is in Spark's form, without partitions yet.
+    """A stream that a lane begins to read, with its present ``id``. Its source comes after that of the stream
+    ``after``; ``offset`` is in Spark's form, without partitions yet.
     """
 
     name: str
@@ -31,7 +31,7 @@ class NewStream:
 
 
 def reset_time(folder: Folder, now: Progress) -> None:
-    """Give the next batch the event time of a new lane that knows ``now``."""
+    """Give the next batch the event time of a new lane whose event time is ``now``."""
     last = folder.planned()
     entry, (version, told, rest) = folder.entry(last), folder.commit(last)
     time = entry.metadata["batchTimestampMs"]
@@ -69,7 +69,7 @@ def rewind(folder: Folder, positions: Mapping[str, Mapping[int, int]]) -> None:
 
 
 def add_stream(folder: Folder, stream: NewStream) -> None:
-    """Make the next batch read one more stream; if it reads the stream already, nothing changes."""
+    """Make the next batch read one more stream. If it already reads the stream, nothing changes."""
     last = folder.planned()
     if last < 0 or stream.name in folder.sources(last):
         return

@@ -26,25 +26,26 @@ __all__ = ["File", "Tree", "update"]
 
 _LOCAL = "file:///"
 _AT_ONCE = 8
-"""How many files are copied at once: most are small, and the time goes into the request for each."""
+"""How many files are copied at once. Most are small, so the time is spent on the request for each."""
 
 
 @dataclass(frozen=True)
 class File:
-    """``size`` in bytes; ``changed``: when it was written, by the clock of its storage."""
+    """``size`` in bytes; ``changed``: when the file was written, by the clock of its storage."""
 
     size: int
     changed: float
 
     def is_copy_of(self, other: File) -> bool:
-        """Whether it has the same content as another file of the same storage and name: files of a checkpoint are
-        written once, or replaced as a whole, so a copy made after the last change has the present content.
+        """Whether this file has the same content as another file of the same name in the same storage. Files of a
+        checkpoint are written once, or replaced as a whole, so a copy made after the last change has the present
+        content.
         """
         return self.size == other.size and self.changed > other.changed
 
 
 class Tree:
-    """What is below a path."""
+    """The files and folders below a path."""
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
         self._spark = spark
@@ -57,23 +58,24 @@ class Tree:
 
     @functools.cached_property
     def local(self) -> Path | None:
-        """Its path on a local disk: there, Hadoop would start two processes for each file that it creates."""
+        """The tree's path on a local disk. (On a local disk, Hadoop would start two processes for each file that it
+        creates.)"""
         return Path(self.path.toUri().getPath()) if str(self.fs.getUri()) == _LOCAL else None
 
     @functools.cached_property
     def far(self) -> FarFiles:
-        """Its files, if they aren't on a local disk."""
+        """The tree's files, if they aren't on a local disk."""
         return FarFiles(self._spark, self.fs)
 
     @property
     def uri(self) -> str:
-        """Its full location: ``hdfs:///lanes`` with the name node from Hadoop's configuration. Spark doesn't fill that
-        in.
+        """The tree's full location: for ``hdfs:///lanes``, with the name node from Hadoop's configuration, which Spark
+        doesn't fill in.
         """
         return str(self.fs.makeQualified(self.path).toString())
 
     def other(self, uri: str) -> Tree:
-        """What is below another path."""
+        """The tree below another path."""
         return Tree(self._spark, uri)
 
     def at(self, name: str) -> Any:
@@ -84,8 +86,8 @@ class Tree:
         return self._local_files(self.local, name) if self.local is not None else self._far_files(name)
 
     def copy(self, name: str, target: Tree, *, lives: bool) -> None:
-        """Copy a file to the same name in another tree. ``lives``: other processes use both trees. So the target file
-        appears completely or not at all, and the source file may have disappeared.
+        """Copy a file to the same name in another tree. ``lives``: other processes use both trees, so the target file
+        must appear completely or not at all, and the source file may have disappeared.
         """
         try:
             if not lives:
@@ -98,7 +100,7 @@ class Tree:
                 raise
 
     def has(self, name: str) -> bool:
-        """Whether there is such a file or folder."""
+        """Whether a file or folder of this name exists."""
         return self.local.joinpath(name).exists() if self.local is not None else bool(self.fs.exists(self.at(name)))
 
     def numbers(self, name: str) -> list[int]:
@@ -121,7 +123,8 @@ class Tree:
             stream.close()
 
     def read_entry(self, name: str) -> str:
-        """The text of an entry of a log: from memory, once, if this process has just written it to an object store."""
+        """The text of an entry of a log. If this process has just written it to an object store, the text comes once
+        from memory."""
         known = None if self.local is not None else self.far.just_written(self.at(name))
         return self.read(name) if known is None else known
 
@@ -136,7 +139,8 @@ class Tree:
             stream.close()
 
     def sha256(self, name: str, *, durable: bool = False) -> str:
-        """The sum of a file's content. ``durable``: no power cut takes the file back, if it is on a local disk."""
+        """The checksum of a file's content. With ``durable``, no power cut can undo the file any more, if it is on a
+        local disk."""
         if self.local is None:
             return self._hadoop.sha256(self.fs, self.at(name))
         with self.local.joinpath(name).open("rb") as file:
@@ -145,12 +149,13 @@ class Tree:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def write(self, name: str, text: str, *, new: bool = False, durable: bool = True) -> None:
-        """Write a file so that it appears completely or not at all. ``new``: it must not replace a file. ``durable``:
-        no power cut can undo it once it is written.
+        """Write a file so that it appears completely or not at all. With ``new``, it must not replace a file. With
+        ``durable``, no power cut can undo it once it is written.
 
         Raises:
             StateError: it can't be written.
-            ConflictError: it was meant to be new, and another process has written it; not on a local disk.
+            ConflictError: the file was meant to be new, and another process has written it; this isn't raised on a
+                local disk.
         """
         if self.local is None:
             self._write_far(name, text, new=new)
@@ -174,7 +179,7 @@ class Tree:
             self.fs.delete(self.at(name), False)
 
     def clear(self, name: str = "") -> None:
-        """Delete all that is below a name, if there is anything."""
+        """Delete everything below a name, if there is anything."""
         self.fs.delete(self.at(name), True)
 
     def all_files(self) -> list[str]:
@@ -186,7 +191,7 @@ class Tree:
         return {name: file.size for name, file in self.files("").items()}
 
     def move(self, target: Tree) -> bool:
-        """Move all of it to another place in the same storage. Returns whether it existed."""
+        """Move the whole tree to another path in the same storage. Returns whether it existed."""
         if not self.has(""):
             return False
         if self.local is None or target.local is None:
@@ -207,8 +212,8 @@ class Tree:
 
     @contextlib.contextmanager
     def _put(self, name: str) -> Iterator[str]:
-        """A temporary name for writing a file, which gets its own name at the end of the block: it appears completely
-        or not at all, and a file that it replaces stays until then.
+        """A temporary name for writing a file. At the end of the block the file gets its own name. So it appears
+        completely or not at all, and a file that it replaces stays until then.
         """
         if self.local is None and self.far.is_object_store:
             yield name  # a file appears there when it is whole
@@ -253,7 +258,7 @@ class Tree:
 
 
 def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> int:
-    """Make the target equal to the source below each of the names, in their order, and return how many files were
+    """Make the target equal to the source below each of the names, in this order, and return how many files were
     copied. ``lives``: other processes use both meanwhile.
 
     Raises:
@@ -276,7 +281,7 @@ def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> 
 
 
 def _write(at: Path, text: str, *, durable: bool) -> None:
-    """Write a file on a local disk; ``durable``: wait until it is on the disk."""
+    """Write a file on a local disk. With ``durable``, wait until it is on the disk."""
     at.parent.mkdir(parents=True, exist_ok=True)
     with at.open("wb") as file:
         file.write(text.encode())

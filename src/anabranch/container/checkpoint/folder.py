@@ -1,4 +1,4 @@
-"""A lane's checkpoint folder, and edits of it, on any storage root."""
+"""A lane's checkpoint folder, and edits of it, on any kind of storage root."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Folder:
     """A checkpoint folder of a lane that is stopped or held (or whose files are only read)."""
 
     def __init__(self, spark: SparkSession, uri: str, streams: Mapping[str, str] | None = None) -> None:
-        """``streams``: by topic, for streams in Kafka that have another name."""
+        """``streams``: streams by topic, for those whose topics in Kafka have another name."""
         checkpoint_layout.SURFACE.insist(spark)
         self.tree = Tree(spark, uri)
         self.uri = self.tree.uri if self.tree.local is None and urlsplit(uri).scheme else uri
@@ -76,7 +76,7 @@ class Folder:
 
     @property
     def pending(self) -> bool:
-        """Whether a batch was planned and not committed."""
+        """Whether a batch was planned but not committed."""
         return self.planned() > self.committed()
 
     def entry(self, batch: int) -> Entry:
@@ -84,7 +84,7 @@ class Folder:
         return offset_log.parse(self.tree.read(f"offsets/{batch}"), f"{self.uri}/offsets/{batch}")
 
     def planned_entry(self, batch: int) -> Entry:
-        """The plan of a batch that Spark has just made here, or has found here."""
+        """The plan of a batch that Spark has just made or found in this folder."""
         return offset_log.parse(self.tree.read_entry(f"offsets/{batch}"), f"{self.uri}/offsets/{batch}")
 
     def positions(self) -> dict[str, dict[int, int]]:
@@ -96,15 +96,15 @@ class Folder:
         return self._positions(entry)
 
     def batch(self, number: int) -> Batch:
-        """What was planned for a batch, with the positions that it begins from ({}: the lane's first)."""
+        """The plan of a batch, with the positions at which it begins ({} for the lane's first batch)."""
         return self.batch_of(number, self.entry(number), self.before(number))
 
     def before(self, number: int) -> Entry | None:
-        """What was planned for the batch before one, if it is known."""
+        """The plan of the batch before this one, if it is known."""
         return self.entry(number - 1) if self.exists(f"offsets/{number - 1}") else None
 
     def batch_of(self, number: int, entry: Entry, before: Entry | None) -> Batch:
-        """A batch, by the entry of it and that of the one before."""
+        """A batch, given its entry and that of the batch before it."""
         now = entry.progress() or Progress()
         return Batch(
             number=number,
@@ -127,11 +127,11 @@ class Folder:
         return self.next_watermark(last) <= self.entry(last).watermark
 
     def next_watermark(self, batch: int) -> int:
-        """Spark's watermark for the batch after one that was committed; in Unix ms."""
+        """Spark's watermark, in Unix ms, for the batch after a committed one."""
         return int(self.commit(batch)[1].get("nextBatchWatermarkMs", 0))
 
     def commit(self, batch: int) -> tuple[str, dict[str, Any], list[str]]:
-        """Version, Spark's data about a committed batch, and further lines."""
+        """The version, Spark's data about a committed batch, and further lines."""
         name = f"commits/{batch}"
         version, *rest = self.tree.read(name).split("\n")
         return version, self._parsed(name, rest[0] if rest else ""), rest[1:]
@@ -153,12 +153,12 @@ class Folder:
         return {self._streams.get(name, name): entry.positions(number) for name, number in entry.streams().items()}
 
     def planned_positions(self, batch: int) -> dict[str, dict[int, int]]:
-        """Stream → partition → where a batch ends."""
+        """Stream → partition → the offset at which a batch ends."""
         return self._positions(self.entry(batch))
 
     def stream_ids(self) -> dict[str, str]:
-        """The ids that the streams had when the folder was made: a stream that was deleted and created again has
-        another one.
+        """The ids that the streams had when the folder was made. A stream that was deleted and created again has
+        another id.
         """
         return self._document(STREAMS) if self.exists(STREAMS) else {}
 
@@ -186,7 +186,8 @@ class Folder:
 
     def note_starting(self, offsets: Mapping[str, int]) -> dict[str, int]:
         """Store the lane's start offsets, by whole SSP in text form, once, before its first batch is planned. Returns
-        what is stored. The ends of the inputs, at which a lane may start, will be different when it is started again.
+        the stored offsets. (The present ends of the inputs, at which a lane may start, will have changed when the lane
+        is started again.)
         """
         if not self.exists(STARTING):
             if self.planned() >= 0:
@@ -195,20 +196,20 @@ class Folder:
         return self._document(STARTING)
 
     def begin_at(self, offset: Mapping[str, Any]) -> None:
-        """Make the query's only source begin at this offset, whatever its options say, if it looks in this folder for
-        where it began: Spark's Kafka connector does.
+        """Make the query's only source begin at this offset, whatever its options say. This works if the source looks
+        in this folder for where it began, as Spark's Kafka connector does.
         """
         if not self.exists(_BEGIN):
             self.tree.fs.mkdirs(self.tree.at(_BEGIN.rpartition("/")[0]))
             self.tree.write(_BEGIN, f"\0v1\n{json.dumps(offset)}", new=True)
 
     def note_broken(self, batch: int) -> None:
-        """Record that a batch was broken off: it may have left state, and for a while more may appear."""
+        """Record that a batch was broken off: it may have left state, and more may appear for a while."""
         self.tree.write(_BROKEN, json.dumps({"batch": batch}))
 
     def take_back(self) -> None:
-        """Forget the pending batch, of which nothing was published and nothing can be any more. Its state may stay: it
-        is removed from a copy that continues.
+        """Forget the pending batch. Nothing of it was published, and nothing can be any more. Its state may stay: it is
+        removed from the copy that continues.
         """
         if self.pending:
             name = f"offsets/{self.planned()}"
@@ -216,7 +217,7 @@ class Folder:
             self.tree.remove(name.replace("/", "/.") + ".crc")
 
     def clear_broken(self, former: Folder) -> None:
-        """Remove from a copy what a batch has left that was broken off in the former folder. No query may have run on
+        """Remove from a copy what a batch that was broken off in the former folder has left. No query may have run on
         the copy.
         """
         if self.planned() < 0:
@@ -225,7 +226,7 @@ class Folder:
             self.clear_leftovers(anew=False)
 
     def begin_anew(self) -> None:
-        """Forget what was planned, and where the query began. Nothing may have been committed or published."""
+        """Forget the plans of all batches, and where the query began. Nothing may have been committed or published."""
         for name in (*leftovers.OF_BATCHES, "sources"):
             self.tree.fs.delete(self.tree.at(name), True)
 
@@ -234,8 +235,8 @@ class Folder:
         return Checkpoint(self.tree.sizes(), self.tree.read_bytes, partitions, thorough)
 
     def resume(self, at: Resumption) -> None:
-        """Forget all later batches, and the commit of a batch that must run again. Nothing of a later one may have been
-        published.
+        """Forget all later batches, and the commit of a batch that must run again. Nothing of a later batch may have
+        been published.
         """
         if at.batch < 0:
             self.begin_anew()
@@ -246,8 +247,8 @@ class Folder:
                 self.tree.remove(f"{log_name}/.{number}.crc")
 
     def mend_metadata(self) -> None:
-        """Give the query another id if the file with its id is unreadable; a copy of the folder has another id, too.
-        Spark refuses to start a query that has planned a batch and has no id.
+        """Give the query another id if the file with its id is unreadable. (A copy of the folder has another id, too.)
+        Spark refuses to start a query that has planned a batch but has no id.
         """
         if self.planned() < 0:
             return
@@ -264,9 +265,9 @@ class Folder:
         self.tree.write(METADATA, json.dumps({"id": str(uuid.uuid4())}))
 
     def clear_leftovers(self, *, anew: bool) -> None:
-        """Remove what killed processes have left, so that Spark starts a query here, and runs a pending batch as if it
-        had not been begun. No process may be working in the folder, and no query of this process. ``anew``: the lane
-        has written nothing, and may start afresh if no batch was planned.
+        """Remove what killed processes have left, so that Spark can start a query here, and runs a pending batch as if
+        it had not been begun. No process, and no query of this process, may be working in the folder. ``anew``: the
+        lane has written nothing, and may start over if no batch was planned.
         """
         found = leftovers.classify(self.tree.all_files())
         if not anew:
@@ -284,7 +285,7 @@ class Folder:
             log.info("leftovers were removed", folder=self.uri, files=dict(kinds))
 
     def note_progress(self, left: Progress, ssps: Iterable[str]) -> None:
-        """Store the lane's event time as it ends, and what it read, for lanes that may continue from it."""
+        """Store the lane's event time when it ends, and the SSPs that it read, for lanes that may continue from it."""
         self.tree.write(PROGRESS, json.dumps({"progress": left.to_builtins(), "ssps": sorted(ssps)}))
 
     def left(self) -> tuple[Progress, list[str]]:
@@ -299,8 +300,8 @@ class Folder:
         return progress.from_builtins(told["progress"]), told["ssps"]
 
     def plan(self, entry: Entry) -> int:
-        """Write the next batch's entry. That batch runs when the query is run ``once``, or when a held query is
-        released.
+        """Write the next batch's entry. That batch runs when the query is started with the trigger ``once``, or when a
+        held query is released.
 
         Raises:
             StateError: a batch is pending; finish it first.
@@ -329,16 +330,16 @@ class Folder:
         self.tree.write(f"offsets/{self.planned()}", offset_log.format(entry))
 
     def lock(self, unless: Callable[[], bool] = lambda: False) -> None:
-        """Take the folder for this process: a local one with an OS lock, for as long as this JVM lives; any other one
-        with a claim, until it is released. Idempotent.
+        """Take the folder for this process: a local folder with an OS lock, for as long as this JVM lives; any other
+        folder with a claim, until it is released. Idempotent.
 
-        The JVM of a killed driver may live on for a moment: it holds the lock until it can't write any more.
+        The JVM of a killed driver may stay alive for a moment: it holds the lock until it can't write any more.
 
         Args:
             unless: whether to stop waiting for an owner that may or may not be alive.
 
         Raises:
-            ConflictError: another process has it; FencedError, if that process certainly continues.
+            ConflictError: another process has the folder; it is a FencedError if that process certainly continues.
         """
         if self.tree.local is None:
             claims.take(self._spark, self.tree.uri, unless)
@@ -352,7 +353,7 @@ class Folder:
         _locked[path] = holder
 
     def check_owner(self) -> None:
-        """Check that this process still owns the folder. A local folder stays its own.
+        """Check that this process still owns the folder. A local folder can't be lost.
 
         Raises:
             FencedError: another process has taken it.
@@ -361,6 +362,6 @@ class Folder:
             claims.check(self._spark, self.tree.uri)
 
     def release(self) -> None:
-        """Let another process take it, unless it is local: nothing here writes to it any more."""
+        """Let another process take the folder, unless it is local: nothing here writes to it any more."""
         if self.tree.local is None:
             claims.release(self._spark, self.tree.uri)

@@ -31,7 +31,8 @@ _POLL = 0.1
 
 @dataclass(frozen=True)
 class LaneFolders:
-    """The session, the storage root, a local folder for clocks, and the systems."""
+    """The session, the storage root, a local folder for clocks, and the systems: all that is needed for lanes'
+    folders."""
 
     spark: SparkSession
     root: str
@@ -41,12 +42,12 @@ class LaneFolders:
     def folder(
         self, lane: Lane, epoch: int, unless: Callable[[], bool], checked: bool = False, ahead: bool = False
     ) -> Folder:
-        """Take a lane's folder: for a new lane, a new folder or a copy of the folder of the lane whose state it has;
-        otherwise the existing one, which must be there and be consistent, or a copy of it if it was abandoned.
-        Leftovers of killed processes are removed, so Spark accepts it.
+        """Take a lane's folder. A new lane gets a new folder, or a copy of the folder of the lane whose state it takes
+        over. Any other lane gets its existing folder, which must be there and be consistent, or a copy of it if it was
+        abandoned. Leftovers of killed processes are removed, so that Spark accepts the folder.
 
-        ``unless``: whether to stop waiting for a process that has it. ``checked``: if the lane is new, its outputs were
-        taken for it and contain nothing of it. ``ahead``: its query was already started there.
+        ``unless``: whether to stop waiting for a process that has the folder. ``checked``: if the lane is new, its
+        outputs were taken for it and contain nothing of it. ``ahead``: its query was already started in the folder.
         """
         folder = self.at(lane, lane.folder_epoch or epoch)
         if lane.folder_epoch:
@@ -90,7 +91,8 @@ class LaneFolders:
         return folder
 
     def explained(self, failed: Failure) -> Failure:
-        """A failure that waits for room on a disk, extended with the disks that are full: most errors name no file."""
+        """A failure that waits for room on a disk, extended with the names of the full disks, because most errors name
+        no file."""
         if failed.awaits != surroundings.DISK.name:
             return failed
         folders = (str(folder.path) for system in self.systems.all for folder in system.folders())
@@ -106,7 +108,7 @@ class LaneFolders:
             )
 
     def _split(self, lane: Lane, folder: Folder) -> Folder:
-        """A copy of the folder of the lane from which it continues, as its own."""
+        """A copy of the folder of the lane's predecessor, as the lane's own."""
         parent, epoch = _parent(lane)
         kept: dict[str, list[int]] = {}
         for ssp in (*lane.ssps, *lane.broadcast):
@@ -140,7 +142,7 @@ class LaneFolders:
         return copy
 
     def _new_streams(self, lane: Lane) -> list[NewStream]:
-        """The streams of inputs that are bound to patterns, except for the first ones; some of these may be new."""
+        """The streams of inputs that are bound to patterns, except the first ones. Some of these may be new."""
         systems = {ssp.stream: ssp.system for ssp in lane.ssps}
         found = []
         for streams in lane.matched.values():
@@ -151,7 +153,7 @@ class LaneFolders:
         return found
 
     def inherited(self, lane: Lane) -> Progress:
-        """The event time of the lanes from which a lane continues. Raises StateError if a folder is gone."""
+        """The event time of a lane's predecessors. Raises StateError if a folder is gone."""
         found = [self.of(lane.job, name, epoch).left() for name, epoch in lane.inherits.items()]
         before = progress.joined(found)
         if lane.drained is not None:
@@ -163,7 +165,7 @@ class LaneFolders:
         return progress.cleared(before, between, lane.rewind.after)
 
     def clock(self, lane: Lane) -> Path:
-        """The file of a lane's event time."""
+        """The file with a lane's event time."""
         return self.clocks / f"{lane.id}.clock"
 
     def at(self, lane: Lane, epoch: int) -> Folder:
@@ -182,7 +184,7 @@ class LaneFolders:
         return self.systems.withdraw(lane, epoch, new=False if began else None)
 
     def seen(self, lane: Lane) -> int:
-        """The last batch known to be in an output of a running lane, at least in part: there may be later ones
+        """The last batch that is known to be in an output of a running lane, at least in part; there may be later ones
         by now.
         """
         return self.systems.seen(lane)
@@ -200,7 +202,7 @@ def _has_former_state(lane: Lane) -> bool:
 
 
 def _parent(lane: Lane) -> tuple[str, int]:
-    """The lane whose state it takes over, and the epoch of that lane's folder."""
+    """The lane whose state this one takes over, and the epoch of that lane's folder."""
     if lane.drained is not None:
         return lane.drained.state, lane.inherits[lane.drained.state]
     ((parent, epoch),) = lane.inherits.items()

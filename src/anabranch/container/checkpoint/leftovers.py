@@ -1,5 +1,5 @@
-"""The files that a killed process may leave in a lane's folder, by name: pure decisions on what must be removed before
-a query starts.
+"""The files that a killed process may leave in a lane's folder. Pure functions of file names decide what must be
+removed before a query starts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CHECKSUM = re.compile(r"\.(?P<of>.+)\.crc")
 _VERSION = re.compile(r"state/\d+/\d+/(?:[^/]+/)?(\d+)(?:_[^/]+)?\.(?:changelog|zip|delta|snapshot)")
 """A state file after a batch; its number is that of the next batch."""
 _SCHEMA = re.compile(r"state/\d+/(?:_metadata/v2/(\d+)|_stateSchema/[^/]+/(\d+)_[^/]+)")
-"""A file with the schema of state, as a batch found it."""
+"""A file with the schema of the state, as a batch found it."""
 
 
 class Kind(enum.Enum):
@@ -36,13 +36,13 @@ class Kind(enum.Enum):
     CHECKSUM = "a checksum without its file"
     UNPLANNED = "a file of a batch that was never planned"
     UNCOMMITTED = "a file of a batch that was not committed"
-    """That batch is run again. Spark may keep such a file then, although the batch has other results."""
+    """The batch is run again. If the file stayed, Spark might keep it, although the batch has other results."""
 
 
 def classify(names: Collection[str]) -> dict[str, Kind]:
     """The leftovers among the files of a folder in which no process is working; all other files must be kept.
 
-    ``names``: those of all files below the folder, with "/" between their parts.
+    ``names``: the names of all files below the folder, with "/" between their parts.
     """
     there = set(names)
     planned, committed = _last("offsets", names), _last("commits", names)
@@ -66,13 +66,13 @@ def classify(names: Collection[str]) -> dict[str, Kind]:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file is being written, or was when a process was killed."""
+    """Whether a file is being written, or was being written when a process was killed."""
     file = name.rpartition("/")[2]
     return bool(_OURS.fullmatch(file) or _SPARKS.fullmatch(file))
 
 
 def _is_of_state_after(name: str, batch: int, *, whole: bool) -> bool:
-    """Whether a file belongs to the state that a batch after this one has made. ``whole``: all state is a complete
+    """Whether a file belongs to the state of a batch after this one. ``whole``: whether all state is a complete
     snapshot.
     """
     if whole:

@@ -23,10 +23,12 @@ Positions = Mapping[int, int]
 
 @dataclass(frozen=True)
 class Entry:
-    """``offsets/N``: metadata, and one offset per source, in the order of the query's plan (None: not yet read).
+    """The file ``offsets/N``: metadata, and one offset per source, in the order of the query's plan (None: not yet
+    read).
 
     An offset of the embedded log has the stream's name in ``stream``; that of event time has neither a stream nor
-    positions. One of Spark's Kafka source is ``{topic: {partition: offset}}``: there, a topic stands for its stream.
+    positions. An offset of Spark's Kafka source is ``{topic: {partition: offset}}``: there, a topic stands for its
+    stream.
     """
 
     metadata: dict[str, Any]
@@ -61,12 +63,12 @@ class Entry:
         return int(self.metadata.get("batchTimestampMs", 0))
 
     def planned_in_time(self) -> Entry:
-        """The same batch, as if planned at its watermark."""
+        """The same batch, as if it had been planned at its watermark."""
         return replace(self, metadata={**self.metadata, "batchTimestampMs": self.watermark})
 
     @property
     def drains(self) -> bool:
-        """Whether the batch takes the watermark to infinity."""
+        """Whether the batch sets the watermark to infinity."""
         return self.watermark >= INFINITY
 
     def with_positions(self, source: int, positions: Positions) -> Entry:
@@ -79,7 +81,7 @@ class Entry:
         return replace(self, sources=(*self.sources[:source], changed, *self.sources[source + 1 :]))
 
     def keeping(self, partitions: Mapping[str, Iterable[int]]) -> Entry:
-        """Only these partitions of each stream."""
+        """The same entry with only these partitions of each stream."""
         entry = self
         for stream, number in self.streams().items():
             kept = set(partitions.get(stream, ()))
@@ -110,14 +112,14 @@ def _is_progress(offset: Mapping[str, Any] | None) -> bool:
 
 
 def _has_stream(offset: Mapping[str, Any]) -> bool:
-    """Whether it names its stream; otherwise it belongs to Kafka's connector, which goes by topics: a topic may be
-    called "stream", too.
+    """Whether the offset names its stream. Otherwise it belongs to Kafka's connector, which uses topics. (A topic may
+    be called "stream", too.)
     """
     return isinstance(offset.get("stream"), str)
 
 
 def _name(offset: Mapping[str, Any]) -> str | None:
-    """The stream, or topic, that an offset belongs to; None: to none."""
+    """The stream, or topic, to which an offset belongs; None if it belongs to none."""
     if _has_stream(offset):
         return str(offset["stream"])
     return None if "source" in offset and not isinstance(offset["source"], dict) else next(iter(offset), None)

@@ -1,7 +1,7 @@
 """Whether the outputs of a lane exist, and contain everything that the lane has written to them.
 
 A query would keep trying for minutes to write to a stream that is gone. A stream that was set back would lack records
-permanently: the lane has committed their batches, and never writes them again.
+permanently, because the lane has committed their batches and never writes them again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Outputs:
         self._asked = float("-inf")
 
     def check(self) -> None:
-        """Check the streams. Raises StateError if one is gone, and was already gone the last time."""
+        """Check the streams. Raises StateError if one is gone and was also gone in the previous check."""
         lane = self._lane
         streams = self._streams
         systems = {lane.system(stream) for stream in streams}
@@ -53,7 +53,7 @@ class Outputs:
 
     def note(self, folder: Folder, *, last: bool = False) -> None:
         """Store in the lane's folder where its outputs end, after a batch was committed. ``last``: no other batch
-        follows now.
+        follows for now.
         """
         far = last or self._clock() >= self._asked + _FAR_EVERY
         streams = [stream for stream in self._streams if far or not self._of(stream).remote]
@@ -74,8 +74,8 @@ class Outputs:
             self._noted = noted
 
     def compare(self, folder: Folder) -> None:
-        """Check, before the lane continues, that the outputs contain what they contained when its last batches were
-        committed.
+        """Check, before the lane continues, that the outputs still contain what they contained when its last batches
+        were committed.
 
         Raises:
             StateError: one of them was set back, and records are missing from it.

@@ -1,5 +1,5 @@
-"""Which process owns a lane's folder on a store without locks: claims, which only one process at a time can make, and
-leases.
+"""Which process owns a lane's folder on a store without locks. Claims, which only one process at a time can make, and
+leases decide that.
 
 A claim of a folder is a numbered file next to it, created exclusively: of two processes that try at once, one succeeds.
 The claim with the highest number counts. Its process shows that it is alive by rewriting a file of its own every few
@@ -29,7 +29,8 @@ __all__ = ["EXCLUSIVE", "EXPIRES", "LEASE", "Claim", "Files", "Ownership"]
 RENEW_EVERY = 5.0
 LEASE = 20.0
 EXPIRES = 30.0
-"""Seconds. ``EXPIRES`` - ``LEASE`` is the largest tolerated difference between two machines' clocks over that time."""
+"""In seconds. ``EXPIRES`` - ``LEASE`` is the largest difference between two machines' clocks over that time that is
+tolerated."""
 _LOOK_EVERY = 0.5
 
 EXCLUSIVE = frozenset({"abfs", "abfss", "gs", "hdfs", "o3fs", "ofs", "s3", "s3a", "swebhdfs", "viewfs", "webhdfs"})
@@ -43,8 +44,8 @@ log = logs.get_logger()
 
 
 class Claim(Document, frozen=True, kw_only=True):
-    """Who owns a folder. ``process``: a random name; ``machine``: an identifier that processes with comparable process
-    ids share, '' if unknown; ``pid`` and ``started``: those of the process that writes.
+    """The owner of a folder. ``process``: a random name; ``machine``: an identifier that processes with comparable
+    process ids share, '' if unknown; ``pid`` and ``started``: those of the process that writes.
     """
 
     process: str
@@ -58,7 +59,7 @@ class Files(Protocol):
     """The files of a store, by path."""
 
     def create(self, path: str, text: str) -> bool:
-        """Create a file that must not exist. Returns whether it was created; of several that try at once, one
+        """Create a file that must not exist. Returns whether it was created; if several processes try at once, one
         succeeds.
         """
         ...
@@ -80,7 +81,7 @@ class Files(Protocol):
         ...
 
     def lease(self, folder: str, seconds: float) -> None:
-        """Let this process write below a folder for some time; 0: stop letting it."""
+        """Let this process write below a folder for some time; with 0, stop letting it."""
         ...
 
 
@@ -117,7 +118,8 @@ class Ownership:
         self._count = 0
 
     def take(self, folder: str, unless: Callable[[], bool] = lambda: False) -> None:
-        """Take a folder, or check that this process still has it. May wait for ``EXPIRES`` for an owner that is silent.
+        """Take a folder, or check that this process still has it. May wait up to ``EXPIRES`` for an owner that is
+        silent.
 
         Raises:
             FencedError: another process has it, and is alive.
@@ -155,13 +157,13 @@ class Ownership:
             self._raise_if_lost(folder)
 
     def renew(self) -> None:
-        """Show that this process is alive, and extend the lease. To be called every ``RENEW_EVERY`` seconds."""
+        """Show that this process is alive, and extend the lease. Must be called every ``RENEW_EVERY`` seconds."""
         with self._lock:
             if self._renewed is not None:
                 self._renew()
 
     def release(self, folder: str) -> None:
-        """Release a folder: nothing of this process writes there any more."""
+        """Release a folder, because nothing in this process writes to it any more."""
         with self._lock:
             number = self._held.pop(folder, None)
             if number is None or folder in self._lost:
@@ -170,7 +172,7 @@ class Ownership:
             self._files.create(f"{_claim_path(folder, number)}{_RELEASED}", "")
 
     def end(self) -> None:
-        """Release all folders: the process ends."""
+        """Release all folders, because the process is ending."""
         with self._lock:
             if self._renewed is None:
                 return
@@ -238,15 +240,15 @@ class Ownership:
         return max((int(name) for name in self._files.names(_claims(folder)) if name.isdecimal()), default=None)
 
     def _claim(self, folder: str, number: int) -> Claim | None:
-        """None: it can't be read."""
+        """The claim with this number; None if it can't be read."""
         try:
             return decode(self._files.read(_claim_path(folder, number)).encode(), Claim)
         except (msgspec.MsgspecError, UnsupportedFormatError):
             return None
 
     def _await_end(self, folder: str, last: int, claim: Claim | None, unless: Callable[[], bool]) -> str | None:
-        """Wait until the owner of a folder no longer has it. Returns the owner's last sign of life if all that is known
-        is that none followed.
+        """Wait until the owner of a folder no longer has it. If all that is known is that it gave no further sign of
+        life, returns the owner's last one.
         """
         if f"{last}{_RELEASED}" in self._files.names(_claims(folder)):
             return None
@@ -269,14 +271,14 @@ class Ownership:
             self._pause(_LOOK_EVERY)
 
     def _yields(self, folder: str) -> bool:
-        """Of two processes that each have some of the same folders, the one with the first folder continues: the other
-        can't get that one, and ends.
+        """Whether this process gives way. Of two processes that each have some of the same folders, the one with the
+        first folder continues; the other can't get that folder, and ends.
         """
         with self._lock:
             return not any(held < folder for held in self._held)
 
     def _sign(self, claim: Claim | None) -> str:
-        """A value that changes with each sign of life; '': the process has ended."""
+        """A value that changes with each sign of life; '' if the process has ended."""
         if claim is None:
             return "unknown"
         return self._files.names(f"{self._folder}/{_PROCESSES}").get(claim.process, "")
@@ -290,7 +292,7 @@ class Ownership:
 
 
 def _claims(folder: str) -> str:
-    """Where the claims of a folder are: next to it, so that copies of it have none."""
+    """Where the claims of a folder are: next to it, so that copies of the folder have none."""
     lane, _, epoch = folder.rpartition("/")
     return f"{lane}/{_CLAIMS}{epoch}"
 

@@ -1,6 +1,6 @@
-"""What was planned for the batches of a query that runs: each entry of the checkpoint is read once, or not at all.
+"""The plans of the batches of a running query. Each entry of the checkpoint is read once, or not at all.
 
-An object store takes two calls to read a file, and one to see whether there is one.
+An object store takes two calls to read a file, and one to see whether it exists.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from anabranch.spark.query.planned_batch import Batch
 __all__ = ["planned_batches"]
 
 _KEPT = 8
-"""Batches. The newest may be under way while what the last ones have read is still asked for."""
+"""How many batches to keep. The newest may be running while the offsets of the previous ones are still needed."""
 
 
 def planned_batches(folder: Folder) -> Callable[[int], Batch]:
-    """A function that tells what was planned for a batch. While the query runs, no entry is written anew that it has
-    read: use another function for another query."""
+    """A function that returns the plan of a batch. It relies on entries that it has read not being rewritten while the
+    query runs, so use another function for another query."""
     known: dict[int, tuple[Batch, Entry]] = {}
 
     def planned(number: int) -> Batch:

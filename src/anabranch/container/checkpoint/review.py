@@ -1,4 +1,4 @@
-"""Checks everything that a job has left: its lanes' folders, its inputs and outputs. Nothing is changed, and no Spark
+"""Checks everything that a job has stored: its lanes' folders, its inputs and outputs. Nothing is changed, and no Spark
 is needed if the lanes are on a local disk.
 """
 
@@ -61,7 +61,7 @@ class LaneFiles:
 
 
 def local_files(root: str, lane: Lane) -> LaneFiles | None:
-    """A lane's folder on a local disk; None: the root is elsewhere."""
+    """A lane's folder on a local disk; None if the root is elsewhere."""
     place = local_folder(root)
     if place is None:
         return None
@@ -82,8 +82,8 @@ def local_files(root: str, lane: Lane) -> LaneFiles | None:
 def of_lane(
     found: LaneFiles, systems: Systems, published: Callable[[Lane], int]
 ) -> tuple[list[Finding], Resumption | None]:
-    """What is wrong with a stopped lane, and from where it continues once its folder is repaired; None: it needs no
-    repair, or can't be repaired.
+    """The problems of a stopped lane, and the batch from which it continues after its folder is repaired; None if it
+    needs no repair, or can't be repaired.
     """
     lane, part = found.lane, f"lane {found.lane.id}"
     if found.files is None:
@@ -114,7 +114,8 @@ def of_lane(
 
 
 def of_streams(systems: Systems, streams: Iterable[tuple[str, str]]) -> list[Finding]:
-    """What is wrong with the files of streams, each given with its system. Lanes report which streams are gone."""
+    """The problems of the files of streams, each given with its system. (Missing streams are reported for the
+    lanes.)"""
     findings = []
     for system, stream in sorted(streams):
         with contextlib.suppress(NotFoundError):
@@ -162,7 +163,7 @@ def _positions(found: LaneFiles, systems: Systems) -> dict[str, dict[int, int]]:
 
 
 def _inputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
-    """Inputs that end before what the lane has read."""
+    """Inputs that end before the lane's positions."""
     at = {ssp.stream: ssp.system for ssp in (*found.lane.ssps, *found.lane.broadcast)}
     for stream, positions in _positions(found, systems).items():
         if stream not in at:
@@ -179,7 +180,7 @@ def _inputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
 
 
 def _outputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
-    """Outputs that end before what the lane has written."""
+    """Outputs that end before the lane's last records."""
     try:
         noted: Mapping[str, Mapping[str, Any]] = found.document("outputs.json")
     except ValueError:

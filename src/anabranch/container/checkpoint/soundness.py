@@ -1,4 +1,5 @@
-"""What a restart needs of a lane's folder, what of that is unreadable, and from which batch the lane can continue.
+"""Which files of a lane's folder a restart needs, which of these are unreadable, and from which batch the lane can
+continue.
 
 A decision on the names, sizes and contents of files: no Spark, no storage.
 """
@@ -25,9 +26,9 @@ _VERSIONED = re.compile(
 _SCHEMA = re.compile(r"state/(?:\d+/_metadata/metadata|\d+/\d+/(?:[^/_][^/]*/)?_metadata/schema)")
 _SNAPSHOTS = ("zip", "snapshot")
 _MOST_READ = 4 << 20
-"""Bytes. The content of a longer file isn't compared with its checksum, unless the check is thorough."""
+"""In bytes. The content of a longer file isn't compared with its checksum, unless the check is thorough."""
 _FARTHEST = 1000
-"""How many batches back to look for an intact one: Spark keeps the last hundred."""
+"""How many batches to go back in search of an intact one. Spark keeps the last hundred."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,8 @@ class Fault:
 
 @dataclass(frozen=True)
 class Resumption:
-    """The batch from which a lane continues, which is ``pending`` if it has to be run again. Later ones don't count.
-    -1: the lane starts afresh.
+    """The batch from which a lane continues. It is ``pending`` if it has to be run again. Later ones don't count. -1:
+    the lane starts over.
     """
 
     batch: int
@@ -56,9 +57,9 @@ class Checkpoint:
     """The files of a lane's folder.
 
     Args:
-        sizes: of all files, in bytes, by their names in the folder.
+        sizes: the sizes of all files, in bytes, by their names in the folder.
         read: returns a file's content.
-        partitions: how many parts the state of each operator has; 0: the lane has no state.
+        partitions: how many partitions the state of each operator has; 0: the lane has no state.
         thorough: also compare long files with their checksums.
     """
 
@@ -84,11 +85,11 @@ class Checkpoint:
                 yield int(file)
 
     def offsets(self, batch: int) -> Fault | None:
-        """What is wrong with the entry of a planned batch."""
+        """The problem with the entry of a planned batch, if there is one."""
         return self._text(f"offsets/{batch}", f"where batch {batch} begins and ends", _check_offsets)
 
     def commit(self, batch: int) -> Fault | None:
-        """What is wrong with the record that a batch was committed."""
+        """The problem with the record that a batch was committed, if there is one."""
         return self._text(f"commits/{batch}", f"the note that batch {batch} is committed", _check_commit)
 
     def state(self, version: int) -> Fault | None:
@@ -112,7 +113,7 @@ class Checkpoint:
 
     @cached_property
     def _stores(self) -> dict[tuple[str, str, str], dict[int, list[str]]]:
-        """The files of each part of the state, by the version that they belong to."""
+        """The files of each part of the state, by the version to which they belong."""
         stores: dict[tuple[str, str, str], dict[int, list[str]]] = {}
         for name in self.sizes:
             if (match := _VERSIONED.fullmatch(name)) is not None:
@@ -189,7 +190,7 @@ class Checkpoint:
 
 
 def faults(checkpoint: Checkpoint) -> list[Fault]:
-    """What a restart needs and can't have, with the folder as it is; empty if it has everything."""
+    """The files that a restart needs but can't use, with the folder as it is; empty if it has everything."""
     planned, committed = checkpoint.planned, checkpoint.committed
     if planned < 0 and committed < 0:
         return []
@@ -204,8 +205,9 @@ def faults(checkpoint: Checkpoint) -> list[Fault]:
 def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption | None:
     """The last batch from which the lane can continue without losing or repeating anything; None if there is none.
 
-    If no output has any of a batch, the batch counts as never planned, and a planned batch may always be run again: its
-    outputs know what they have of it. So a lane may go back to any batch after which nothing was published.
+    If no output has any part of a batch, the batch counts as never planned. A planned batch may always be run again,
+    because the outputs know which parts of it they have. So a lane may go back to any batch after which nothing was
+    published.
 
     Args:
         first: the lane's first batch; earlier ones belonged to another lane.
@@ -225,7 +227,7 @@ def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption
 
 
 def _before(checkpoint: Checkpoint, batch: int) -> list[Fault | None]:
-    """What is wrong with the batch before one that must be run again."""
+    """The problems with the batch before one that must be run again."""
     return [checkpoint.offsets(batch - 1), checkpoint.commit(batch - 1)] if batch else []
 
 

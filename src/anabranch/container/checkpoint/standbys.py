@@ -1,5 +1,5 @@
-"""The standbys that a process maintains: copies of the folders of lanes that run elsewhere, refreshed as batches
-commit.
+"""The standbys that a process maintains: copies of the folders of lanes that run elsewhere, refreshed whenever batches
+are committed.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _Key = tuple[str, int, int]
 
 
 class Standbys:
-    """Maintains standbys in a thread, one after the other, each again when its lane has committed more batches.
+    """Maintains standbys in a thread, one after another, and each again when its lane has committed more batches.
 
-    Errors are reported and only cost time; after a while the standby is retried.
+    Errors are reported and only cost time; after a while, the standby is tried again.
 
     Args:
-        folder: the folder that a lane has, from an epoch.
+        folder: returns the folder of a lane, given its epoch.
         wake: called when there is something new to report.
-        every: seconds between two looks.
+        every: seconds between two checks.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Standbys:
             return tuple(self._kept[key] for key in sorted(self._kept))
 
     def want(self, copies: Iterable[StandbyOrder]) -> None:
-        """Maintain these, and forget all others."""
+        """Maintain these standbys, and no others."""
         wanted = {_key(copy): copy for copy in copies}
         with self._lock:
             if wanted == self._wanted:
@@ -78,7 +78,7 @@ class Standbys:
         self._news.set()
 
     def end(self) -> None:
-        """Begin nothing more; existing standbys stay."""
+        """Begin no further work; existing standbys stay."""
         self._over.set()
         self._news.set()
 

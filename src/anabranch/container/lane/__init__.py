@@ -1,1 +1,1 @@
-"""One lane in this container: what it does from start to end, and what keeps it running."""
+"""One lane in this container: its life from start to end, and the supervision that keeps it running."""

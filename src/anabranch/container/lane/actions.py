@@ -1,4 +1,4 @@
-"""The actions in a lane's life. Each names the result that it returns; those that name none return none."""
+"""The actions in a lane's life. An action that has a result names it; the others have none."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ __all__ = ["Action"]
 
 @dataclass(frozen=True)
 class TakeFolder:
-    """Gives FolderTaken."""
+    """Take the lane's folder. Returns FolderTaken."""
 
 
 @dataclass(frozen=True)
 class AwaitAcknowledgement:
-    """Report the folder, check the inputs, and wait while the state ``waits``. Returns AcknowledgementAwaited."""
+    """Report the folder, check the inputs, and wait while the state says that it ``waits``. Returns
+    AcknowledgementAwaited."""
 
 
 @dataclass(frozen=True)
 class AbandonPrestarted:
-    """A query that was started ahead of the lane isn't needed."""
+    """Abandon a query that was started ahead of the lane and isn't needed."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class StartQuery:
 
 @dataclass(frozen=True)
 class TendQuery:
-    """Check whether the query is still running, do what is due, and pause."""
+    """Check whether the query is still running, do any work that is due, and pause."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class WatchQuery:
 
 @dataclass(frozen=True)
 class StopQuery:
-    """Stop the query at a batch boundary, or in a batch that is broken off. Returns QueryStopped."""
+    """Stop the query at a batch boundary, or by breaking off its batch. Returns QueryStopped."""
 
 
 @dataclass(frozen=True)
@@ -49,18 +50,18 @@ class DrainHeld:
 
 @dataclass(frozen=True)
 class DrainByBatches:
-    """Gives DrainEnded."""
+    """Drain with a separate query for each batch. Returns DrainEnded."""
 
 
 @dataclass(frozen=True)
 class FinishPending:
-    """Finish the pending batch, if there is one, or take it back. Returns PendingFinished."""
+    """Finish the pending batch, if there is one, or forget it. Returns PendingFinished."""
 
 
 @dataclass(frozen=True)
 class EndLane:
-    """Record and report where the lane ends. Returns LaneEnded. ``has_begun`` False: the lane's next process does what
-    was to be done.
+    """Record and report where the lane ends. Returns LaneEnded. If ``has_begun`` is False, the lane's work is left to
+    its next process.
     """
 
     has_begun: bool = True
@@ -75,12 +76,12 @@ class FailLane:
 
 @dataclass(frozen=True)
 class Announce:
-    """The last report is ready: let others know."""
+    """Let others know that the last report is ready."""
 
 
 @dataclass(frozen=True)
 class BeginAttempt:
-    """For the supervisor: create a runner, and start it."""
+    """Tell the supervisor to create a runner, and to start it."""
 
 
 Action = (

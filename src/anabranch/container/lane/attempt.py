@@ -1,4 +1,4 @@
-"""One attempt to run a lane: what the parts of a runner share."""
+"""One attempt to run a lane: the data that the parts of a runner share."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ POLL = 0.1
 Offsets = dict[SSP, int]
 
 Build = Callable[[Folder, str, Offsets, Callable[[int], None]], LaneQuery]
-"""Makes the query from the lane's folder, its clock file, its start offsets, and a counter of dropped records."""
+"""Makes the query, given the lane's folder, its clock file, its start offsets, and a counter of dropped records."""
 
 one_at_a_time = threading.Lock()
-"""Held while Spark analyzes or starts a query: all lanes share a session."""
+"""A lock held while Spark analyzes or starts a query, because all lanes share a session."""
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Counts:
 
 @dataclass
 class Attempt:
-    """Used by the lane's own thread; others may read ``query``.
+    """The state of one attempt. The lane's own thread uses it; other threads may read ``query``.
 
     Args:
         build: makes the query for a folder.
@@ -67,7 +67,7 @@ class Attempt:
     handover: Handover
     folder_taken: Folder | None = None
     folder_in_use: Folder | None = None
-    """The folder, once a query was made for it."""
+    """The folder, once a query has been made for it."""
     query: LaneQuery | None = None
     started: StreamingQuery | None = None
     counts: Counts = field(default_factory=Counts)
@@ -78,7 +78,7 @@ class Attempt:
 
     @property
     def clock(self) -> Path:
-        """The file of the lane's event time."""
+        """The file with the lane's event time."""
         return self.lane_folders.clock(self.lane)
 
     @property
@@ -94,12 +94,12 @@ class Attempt:
 
     @property
     def report(self) -> LaneReport:
-        """The report that others see."""
+        """The report that other threads see."""
         return self.reporter.shown(self.query, self.life.state)
 
     def take_folder(self, folder: Folder) -> None:
-        """Use a folder. A first batch begins at the start offsets that the lane had when the batch was planned, or that
-        it has now.
+        """Use a folder. The first batch begins at the start offsets that the lane had when the batch was planned; if it
+        isn't planned yet, at the present ones.
         """
         noted = parsed(folder.note_starting(texts(self.starting)))
         own = {ssp: offset for ssp, offset in noted.items() if ssp in self.starting}
@@ -123,7 +123,8 @@ class Attempt:
         return self.wholes(self.folder.positions())
 
     def wholes(self, positions: Mapping[str, Mapping[int, int]]) -> Offsets:
-        """The positions of all inputs, by whole SSP; for an input that has never been read, its start offset."""
+        """The positions of all inputs, by whole SSP. For an input that has never been read, this is its start
+        offset."""
         return {
             ssp.whole: positions.get(ssp.stream, {}).get(ssp.partition, self.starting.get(ssp.whole, 0))
             for ssp in (*self.lane.ssps, *self.lane.broadcast)

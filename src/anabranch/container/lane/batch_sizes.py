@@ -20,12 +20,12 @@ log = logs.get_logger()
 
 
 class BatchSizes:
-    """Used by the lane's own thread."""
+    """Plans batches again that take too long. Used by the lane's own thread."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
         self._most = 0
-        """How many rows the pending batch may have, if it is to be planned again; else 0."""
+        """How many rows the pending batch may have, if it must be planned again; otherwise 0."""
 
     def goes_on_smaller(self, error: Exception) -> bool:
         """Whether a batch that took too long can be run again with fewer rows."""
@@ -49,8 +49,8 @@ class BatchSizes:
         return progress if self._can_shrink() else None
 
     def break_off(self, started: StreamingQuery, progress: BatchProgress) -> bool:
-        """Stop the query in a batch that will take too long, unless part of it is already visible. Returns whether it
-        was stopped; then it must be started again.
+        """Stop the query in a batch that will take too long, unless part of the batch is already visible. Returns
+        whether it was stopped; if so, the query must be started again.
         """
         query = self._attempt.current
         if query.gate.shut():

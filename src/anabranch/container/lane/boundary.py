@@ -21,7 +21,7 @@ __all__ = ["Boundary"]
 
 
 class Boundary:
-    """Used by the lane's own thread."""
+    """Ends queries. Used by the lane's own thread."""
 
     def __init__(self, attempt: Attempt, monitor: Monitor, upkeep: Upkeep, queries: Queries) -> None:
         self._attempt = attempt
@@ -31,7 +31,7 @@ class Boundary:
         self._queries = queries
 
     def reach(self, started: StreamingQuery, turn: Callable[[], None] | None = None) -> None:
-        """Let the running batch end without another one beginning; a batch that is just being planned is still
+        """Let the running batch end without another one beginning; a batch that is being planned at the moment is still
         finished. ``turn`` is called repeatedly until then; None: only check that the batch makes progress.
         """
         attempt, query, life = self._attempt, self._attempt.current, self._life
@@ -63,8 +63,8 @@ class Boundary:
             last.awaitTermination()
 
     def finish(self, *, seen: bool = False) -> None:
-        """Finish the batch that a former query has begun, or take it back, without beginning another one. ``seen``:
-        part of it is already visible.
+        """Finish the batch that a former query has begun, or forget it, without beginning another one. ``seen``:
+        whether part of it is already visible.
         """
         attempt, folder = self._attempt, self._attempt.folder
         attempt.folder_in_use = folder
@@ -89,7 +89,7 @@ class Boundary:
         self._monitor.take_progress(started)
 
     def _takes_back(self, query: LaneQuery) -> bool:
-        """Take back the batch that a former query has begun, if nobody can have seen any of it."""
+        """Forget the batch that a former query has begun, if no reader can have seen any of it."""
         attempt, folder = self._attempt, self._attempt.folder
         repeats = query.outputs.repeats and not self._life.closes_now()
         if (
@@ -102,7 +102,7 @@ class Boundary:
         return breaking_off.taken_back(attempt.lane_folders, attempt.lane, attempt.epoch, folder)
 
     def _breaking(self, may: bool) -> BreakOff:
-        """Decides whether the running batch is broken off; ``may`` False: it never is."""
+        """Decides whether the running batch is broken off. If ``may`` is False, it never is."""
         query, life, reporter = self._attempt.current, self._life, self._attempt.reporter
         return BreakOff(
             query.gate,
@@ -120,7 +120,7 @@ class Boundary:
         )
 
     def _why_kept(self, number: int) -> str:
-        """Why a running batch can't be taken back, should that be wanted; the gate knows the other reasons."""
+        """Why a running batch can't be broken off, if it should be. The gate knows further reasons."""
         attempt, query = self._attempt, self._attempt.current
         if not self._life.closes():
             return ""  # it stays planned
@@ -144,7 +144,7 @@ class Boundary:
             attempt.handover.ends_at(attempt.positions())
 
     def _tell_end(self) -> None:
-        """Report where the last batch ends as soon as it is planned: others may continue from there."""
+        """Report where the last batch ends as soon as it is planned, because others may continue from there."""
         attempt, folder = self._attempt, self._attempt.folder
         if self._life.closes() and not self._life.leaves_at_once() and folder.planned() >= 0:
             attempt.handover.ends_at(attempt.wholes(folder.planned_positions(folder.planned())))

@@ -1,4 +1,4 @@
-"""Breaking off: a closing lane doesn't wait for a long batch whose results nobody can see yet."""
+"""Breaking off: a closing lane doesn't wait for a long batch whose results are not visible to any reader yet."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ _PATIENCE, _LONGEST = 0.5, 2.0
 these limits.
 """
 _BRIEF = 1.0
-"""Seconds. A batch that takes no longer hides the start of the next lanes, and hardly delays the change."""
+"""In seconds. A batch that takes no longer than this hides the start of the next lanes, and hardly delays the
+change."""
 _TELL_EVERY = 1.0
 _LOOK = 0.02
 _writers: dict[str, threading.Event] = {}
-"""For each folder in which this process has run a query: an event that is set while a batch of the last query is being
-written.
-"""
+"""For each folder in which this process has run a query: an event that is set while the last query writes a batch."""
 
 log = logs.get_logger()
 
@@ -47,10 +46,10 @@ def verdict(left: float | None, spent: float, waited: float, now: bool, usual: f
     """What to do with a batch that can be broken off. All times are in seconds.
 
     Args:
-        left: until its end; None: unknown.
-        spent: what would be lost.
-        waited: since the lane was told to end.
-        now: the user accepts the loss.
+        left: the time until the batch ends; None: unknown.
+        spent: the time that would be lost.
+        waited: the time since the lane was told to end.
+        now: whether the user accepts the loss.
         usual: the usual duration of a batch; 0.0: unknown.
     """
     if now:
@@ -61,8 +60,8 @@ def verdict(left: float | None, spent: float, waited: float, now: bool, usual: f
 
 
 def estimated(at: BatchProgress | None, number: int, spent: float, usual: float) -> float | None:
-    """The seconds until the end of a batch: from its progress, or else from the usual duration of a batch; None: that
-    has passed, or is unknown.
+    """The seconds until the end of a batch, from its progress, or otherwise from the usual duration of a batch. None:
+    that time has passed, or isn't known.
     """
     if at is not None and at.number == number and at.left is not None:
         return at.left
@@ -70,8 +69,8 @@ def estimated(at: BatchProgress | None, number: int, spent: float, usual: float)
 
 
 def is_brief(usual: float) -> bool:
-    """Whether batches are so short that a closing lane runs one more: the present one may be nearly done, and the next
-    lanes are started while the last one is written.
+    """Whether batches are so short that a closing lane runs one more. The present batch may be nearly done, and the
+    next lanes can be started while the last batch is written.
 
     Args:
         usual: the usual duration of a batch in seconds; 0.0: unknown.
@@ -80,7 +79,7 @@ def is_brief(usual: float) -> bool:
 
 
 def told(number: int, why: str, left: float | None) -> str:
-    """The message that says what keeps a lane from ending."""
+    """A message that says what keeps a lane from ending."""
     rest = "how much is left isn't known" if left is None else f"{left:.0f} s left"
     return f"batch {number} {why}: {rest}"
 
@@ -89,12 +88,12 @@ def told(number: int, why: str, left: float | None) -> str:
 class BreakOff:
     """Decides, while a lane waits for its batch to end, whether to break the batch off.
 
-    ``wanted``: whether the lane is to end; ``now``: regardless of what is lost, or written twice where that may happen
-    anyway; ``writing``: whether the batch is being written. ``hurry``: whatever runs must end at once, and is continued
-    later. ``keeps``: given the number of the present batch, why it can't be broken off, apart from reasons that the
-    gate knows. ``left``: given the number of a batch and the seconds that it has run, the seconds until its end; None:
-    unknown. ``usual``: the usual duration of a batch in seconds; 0.0: unknown. ``tell`` is called with what keeps the
-    lane from ending; ``stays`` once it is known that the batch isn't broken off.
+    ``wanted``: whether the lane should end. ``now``: whether to break off regardless of what is lost, or written twice
+    where that may happen anyway. ``writing``: whether the batch is being written. ``hurry``: whether everything must
+    end at once, and is continued later. ``keeps``: given the number of the present batch, why it can't be broken off,
+    apart from reasons that the gate knows. ``left``: given the number of a batch and the seconds that it has run, the
+    seconds until its end; None: unknown. ``usual``: the usual duration of a batch in seconds; 0.0: unknown. ``tell`` is
+    called with what keeps the lane from ending; ``stays`` is called once it is known that the batch isn't broken off.
     """
 
     gate: Gate
@@ -114,7 +113,7 @@ class BreakOff:
     _kept: dict[int, str] = field(default_factory=dict)
 
     def due(self) -> bool:
-        """Whether the query must be stopped now, in the middle of its batch. To be called often."""
+        """Whether the query must be stopped now, in the middle of its batch. Must be called often."""
         if self.hurry():
             self.gate.shut(duplicates=True)
         if self.broken or self.hurry():
@@ -140,7 +139,7 @@ class BreakOff:
         return self.broken
 
     def decided(self) -> None:
-        """No other batch begins: if none is being written, the query can end."""
+        """Note that no other batch begins: if none is being written, the query can end."""
         if not self.due() and not self.writing():
             self._stay()
 
@@ -166,8 +165,8 @@ def runs(folder: Folder, writing: threading.Event) -> None:
 
 
 def is_quiet(folder: Folder, within: float = 0.0) -> bool:
-    """Whether no thread of this process is writing a batch of a query that has ended, or none will be ``within`` this
-    many seconds: Spark doesn't wait for such threads.
+    """Whether no thread of this process is writing a batch of a query that has ended, or whether all will have ended
+    ``within`` this many seconds. (Spark doesn't wait for such threads.)
     """
     writing, deadline = _writers.get(folder.uri), monotonic() + within
     while writing is not None and writing.is_set():
@@ -178,12 +177,12 @@ def is_quiet(folder: Folder, within: float = 0.0) -> bool:
 
 
 def taken_back(lane_folders: LaneFolders, lane: Lane, epoch: int, folder: Folder) -> bool:
-    """Take back the pending batch of a lane that closes: others read its records. No query of the lane runs in this
-    process, and no thread of one can publish anything any more. Returns False if others have seen part of the batch, so
-    that it must be finished.
+    """Forget the pending batch of a lane that closes, because others read its records. No query of the lane may be
+    running in this process, and no thread of one can publish anything any more. Returns False if part of the batch is
+    already visible, so that it must be finished.
 
-    If the process is killed at any moment of this, the lane still has the batch or has lost it: the next process
-    decides again.
+    If the process is killed at any moment of this, the lane either still has the batch or has forgotten it; the next
+    process decides again.
     """
     batch = folder.planned()
     crash_points.reach(crash_points.BROKEN, lane.id, batch)

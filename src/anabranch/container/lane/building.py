@@ -86,7 +86,7 @@ class QueryBuilder:
         return ahead
 
     def starting(self, lane: Lane, begins: Offsets) -> Offsets:
-        """A lane's start offsets, by whole SSP: the known ones, and otherwise those that its ``read`` says."""
+        """A lane's start offsets, by whole SSP: the known ones, otherwise those that its ``read`` says."""
         given = dict(begins)
         reads = [n for n in self.job.graph.nodes if n.kind == "read" and n.args["start"] == "latest"]
         latest = {stream for n in reads for stream in lane.streams_of(n.args["stream"])}
@@ -102,7 +102,7 @@ class QueryBuilder:
         return given
 
     def until(self, lane: Lane) -> Offsets:
-        """The noted ends of the inputs that the job doesn't write itself: noted once for all lanes."""
+        """The noted ends of the inputs that the job doesn't write itself. They are noted once, for all lanes."""
         own = {stages.stream_of(self.job.graph, n) for n in self.job.graph.nodes if is_boundary(n)}
         found: Offsets = {}
         for ssp in (*lane.ssps, *lane.broadcast):

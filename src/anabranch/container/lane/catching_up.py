@@ -1,4 +1,4 @@
-"""Whether a lane has reached the noted ends of its inputs, at which it is to end."""
+"""Whether a lane has reached the noted ends of its inputs, where it must end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _has_read_all(attempt: Attempt) -> bool:
 
 
 def _has_told_time(attempt: Attempt) -> bool:
-    """Whether the lane's last watermark has been processed, and reported to the lanes that read its output."""
+    """Whether the lane's last watermark has been processed, and passed on to the lanes that read its output."""
     folder, query = attempt.folder, attempt.query
     if folder.planned() < 0:
         return True

@@ -1,4 +1,4 @@
-"""Drains a lane: with the running query, if it can be held; else with one query for each batch."""
+"""Drains a lane: with the running query, if it can be held; otherwise with one query for each batch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ log = logs.get_logger()
 
 
 class _HurryError(Exception):
-    """Whatever is running must be broken off."""
+    """Everything that is running must be broken off."""
 
 
 def raise_if_ended(lane: str, query: StreamingQuery) -> None:
@@ -41,8 +41,8 @@ def raise_if_ended(lane: str, query: StreamingQuery) -> None:
 
 
 class LaneDrain:
-    """Used by the lane's own thread. Each way returns whether the lane has drained; if not, it goes on as before, or
-    leaves.
+    """Drains a lane. Used by the lane's own thread. Each method that drains returns whether the lane has drained; if it
+    hasn't, it continues as before, or leaves.
 
     Args:
         drained: called when the lane has drained.
@@ -76,8 +76,8 @@ class LaneDrain:
 
     @property
     def reads_sources(self) -> bool:
-        """Whether the lane reads streams from outside the job. If so, it stops taking in records as soon as it drains;
-        otherwise, once all writers of its inputs have ended.
+        """Whether the lane reads streams from outside the job. If so, it stops reading as soon as it drains; otherwise,
+        once all writers of its inputs have ended.
         """
         if self._attempt.query is None:
             self._attempt.query = self._attempt.build_query()
@@ -133,7 +133,7 @@ class LaneDrain:
         return HeldQuery(self._attempt.lane_folders.spark, started, turn, self._attempt.current.pacer.limits(started))
 
     def _drain(self, **ways: Any) -> Drain:
-        """The drain with ``ways``: what depends on whether the query is running."""
+        """The drain with ``ways``, which depend on whether the query is running."""
         attempt, life = self._attempt, self._life
         return Drain(
             folder=attempt.folder,

@@ -1,5 +1,5 @@
-"""The last batches of a draining lane: they are planned up to where it stops, then an empty one follows in which time
-ends.
+"""The last batches of a draining lane: they are planned up to where the lane stops, then an empty one follows in which
+time ends.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Offsets = Mapping[SSP, int]
 
 @dataclass(frozen=True)
 class Outcome:
-    """``drained``: the lane has ended permanently; otherwise it runs as before, or must leave."""
+    """``drained``: whether the lane has ended permanently; otherwise it runs as before, or must leave."""
 
     drained: bool
 
@@ -40,7 +40,7 @@ def planned(entry: Entry, watermark: int, reached: Progress | None, now: int) ->
     """The entry of the batch after ``entry``, which reads nothing yet. All times are Unix ms.
 
     Args:
-        watermark: Spark's, after the last batch.
+        watermark: Spark's watermark after the last batch.
         reached: the lane's own event time; None: it has none.
         now: the processing time.
     """
@@ -50,7 +50,7 @@ def planned(entry: Entry, watermark: int, reached: Progress | None, now: int) ->
 
 @dataclass(frozen=True)
 class Drain:
-    """One lane, in its folder. Its query plans nothing on its own: it has ended at a batch boundary, or is held.
+    """Drains one lane, in its folder. Its query plans nothing on its own: it has ended at a batch boundary, or is held.
 
     Args:
         starting: the start offsets for inputs that it has never read.
@@ -60,7 +60,7 @@ class Drain:
         run: runs the batch that was planned.
         begin: runs a first batch, which reads nothing.
         end: runs the batch that was planned, and none after it.
-        tell: reports that it has taken in everything that it should so far.
+        tell: reports that the lane has read everything that it should so far.
         pause: waits for at most this many seconds.
         now: the present time in Unix ms.
     """
@@ -82,7 +82,7 @@ class Drain:
     now: Callable[[], int]
 
     def __call__(self) -> Outcome:
-        """Take in what the lane should, and end when all lanes have done so."""
+        """Read what the lane should read, and end when all lanes have done so."""
         if self.folder.pending:
             self.run()
         while (wanted := self.wanted()) is not None and not self.leaving():
@@ -111,7 +111,7 @@ class Drain:
         return last >= 0 and self.folder.entry(last).drains
 
     def _take_in(self, until: Mapping[str, int]) -> bool:
-        """Read on by one batch. Returns whether there was anything to read."""
+        """Run one more batch. Returns whether there was anything to read."""
         begins, ends = self._held(), self._ends(until)
         if all(begins[ssp] >= end for ssp, end in ends.items()):
             return False
@@ -133,7 +133,7 @@ class Drain:
         return True
 
     def _has_all_of(self, until: Mapping[str, int]) -> bool:
-        """Whether everything was read: nothing more arrives on the streams between stages."""
+        """Whether everything was read, and nothing more will arrive on the streams between stages."""
         at = self._held()
         if any(at[ssp] < end for ssp, end in parsed(dict(until)).items() if ssp in at):
             return False
@@ -178,8 +178,8 @@ class Drain:
         return {ssp: held.get(ssp.stream, {}).get(ssp.partition, self.starting.get(ssp, 0)) for ssp in self.ssps}
 
     def _ends(self, until: Mapping[str, int]) -> dict[SSP, int]:
-        """The offsets up to which to read now: for source streams, where they should stop; for those between stages,
-        their ends. None is beyond what a reader may see.
+        """The offsets up to which to read now: for source streams, those at which the lane should stop; for streams
+        between stages, their ends. None of them is beyond what a reader may see.
         """
         held, stop = self._held(), parsed(dict(until))
         wanted = {ssp: stop.get(ssp, held[ssp]) for ssp in self.ssps if ssp.stream not in self.query.plan.own}

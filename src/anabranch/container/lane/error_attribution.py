@@ -51,7 +51,7 @@ def _cause(attempt: Attempt, error: Exception) -> Failure:
 
 
 def _wrong_inputs(attempt: Attempt) -> AnabranchError | None:
-    """What is wrong with the inputs, if they are the cause: Spark's message about a missing stream is hard to read."""
+    """The problem with the inputs, if they are the cause. (Spark's message about a missing stream is hard to read.)"""
     try:
         if attempt.folder_in_use is not None:
             attempt.inputs.check(attempt.folder_in_use)

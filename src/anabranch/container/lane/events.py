@@ -1,4 +1,5 @@
-"""The events in a lane's life: orders of the coordinator and the container, and results of the lane's own thread."""
+"""The events in a lane's life: orders from the coordinator and the container, and results from the lane's own
+thread."""
 
 from __future__ import annotations
 
@@ -12,12 +13,12 @@ __all__ = ["Event", "Order", "Result"]
 
 
 class Closing(enum.IntEnum):
-    """Whether the lane must end permanently: others continue from where it ends."""
+    """Whether the lane must end permanently, because others continue from where it ends."""
 
     NO = 0
     YES = 1
     NOW = 2
-    """It doesn't wait for anything that can be done again."""
+    """The lane doesn't wait for anything that can be done again."""
 
 
 # Orders, of the coordinator and of the container
@@ -30,7 +31,7 @@ class Close:
 
 @dataclass(frozen=True)
 class Leave:
-    """``unwanted``: by the coordinator; otherwise because the container ends."""
+    """``unwanted``: the coordinator doesn't want the lane here; otherwise the container is ending."""
 
     unwanted: bool
     at_once: bool = False
@@ -38,7 +39,7 @@ class Leave:
 
 @dataclass(frozen=True)
 class Drain:
-    """None: it runs as before."""
+    """How the lane should drain; None: it runs as before."""
 
     order: DrainOrder | None
 
@@ -57,8 +58,8 @@ class Run:
     Attributes:
         folder_epoch: the epoch of its folder that the coordinator knows, 0 for none.
         owner_lost: the owner of that folder was lost, so the lane gets a copy.
-        rested: the pause before the next attempt is over.
-        thread_ended: nothing of the last attempt is running any more.
+        rested: whether the pause before the next attempt is over.
+        thread_ended: whether nothing of the last attempt is running any more.
     """
 
     folder_epoch: int
@@ -72,8 +73,8 @@ class Run:
 
 @dataclass(frozen=True)
 class FailureJudged:
-    """What follows a failure, as determined by :func:`anabranch.container.restarts.step`. ``waits``: the lane's
-    surroundings have failed, which isn't the lane's fault.
+    """What follows a failure, as determined by :func:`anabranch.container.restarts.step`. ``waits``: something outside
+    the lane has failed, which isn't the lane's fault.
     """
 
     following: Step
@@ -113,8 +114,8 @@ class QueryWatched:
     """The query was checked, and is running.
 
     Attributes:
-        caught_up: the lane has read everything that it was meant to read.
-        holdable: the query can be held.
+        caught_up: whether the lane has read everything that it was meant to read.
+        holdable: whether the query can be held.
     """
 
     caught_up: bool
@@ -128,7 +129,7 @@ class QueryStopped:
 
 @dataclass(frozen=True)
 class DrainEnded:
-    """``drained`` False: the drain was cancelled, the lane has to end, or the query couldn't be held."""
+    """``drained`` is False if the drain was cancelled, the lane has to end, or the query couldn't be held."""
 
     drained: bool
 
@@ -145,7 +146,7 @@ class LaneEnded:
 
 @dataclass(frozen=True)
 class AttemptFailed:
-    """``smaller``: a batch took too long, and can be planned with fewer records."""
+    """``smaller``: whether a batch took too long and can be planned with fewer records."""
 
     error: Exception
     smaller: bool = False

@@ -1,7 +1,7 @@
 """Starts the query of a coming lane before the lane itself starts.
 
 Where its predecessors end is known once their last batches are planned. While these are written, the first batch of the
-coming lane can be planned.
+coming lane can already be planned.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _Key = tuple[str, int]
 
 
 def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
-    """The start offsets of a coming lane for what has been read already, by whole SSP, if its predecessors end at
+    """The start offsets of a coming lane for the partitions that its predecessors read, by whole SSP, if these end at
     ``ends``.
 
-    ``ends``: whole SSPs, by lane. None: not all of them are known, or one of its SSPs is neither theirs nor new, or its
-    parts begin at different offsets.
+    ``ends``: offsets by whole SSP, for each lane. Returns None if not all of them are known, if one of the lane's SSPs
+    is neither theirs nor new, or if its parts begin at different offsets.
     """
     if not lane.predecessors or not all(name in ends for name in lane.predecessors):
         return None
@@ -57,7 +57,7 @@ class PrestartedQuery:
     """
 
     def __init__(self, foreseen: PreanalyzedQuery, query: LaneQuery, folder: Folder, starting: Offsets) -> None:
-        """``query``: that of the announced lane, if it starts at ``starting``."""
+        """``query``: the query of the announced lane, if it starts at ``starting``."""
         self.starting = starting
         self._foreseen = foreseen
         self._folder = folder
@@ -84,13 +84,13 @@ class PrestartedQuery:
         return self._foreseen.known(query) is not None and starting == self.starting and not self.has_failed
 
     def go_on(self, query: LaneQuery) -> StreamingQuery:
-        """The lane starts as predicted: publish what its query computes."""
+        """Publish what the query computes, because the lane starts as predicted."""
         self._query = query
         self._decided.set()
         return self._started
 
     def abandon(self) -> None:
-        """The lane starts differently, or not at all: end, and clear the folder so that nobody continues from it."""
+        """End, and clear the folder so that no lane continues from it: the lane starts differently, or not at all."""
         self._decided.set()
         self._started.stop()
         self._folder.begin_anew()
@@ -108,10 +108,10 @@ class PrestartedQuery:
 
 @dataclass(frozen=True)
 class Handover:
-    """What a lane's runner has to do with the lanes before and after it in the same container.
+    """What a lane's runner must do for the lanes before and after it in the same container.
 
     ``prestarted`` returns the lane's prestarted query, once. ``is_awaited``: whether a query that continues from the
-    lane could be prestarted; ``ends_at`` must be called with the lane's ends, by whole SSP, as soon as they are
+    lane could be prestarted. ``ends_at`` must be called with the lane's ends, by whole SSP, as soon as they are
     planned.
     """
 
@@ -135,8 +135,8 @@ class Prestarter:
         self._prestarts: dict[_Key, _Prestart] = {}
 
     def announce(self, coming: Iterable[Lane], wanted: Iterable[str]) -> None:
-        """Only these lanes are coming; queries that were started for others are abandoned, unless these are ``wanted``
-        now.
+        """Replace the list of coming lanes. Queries that were started for other lanes are abandoned, unless these are
+        now ``wanted``.
         """
         with self._lock:
             self._coming = tuple(coming)
@@ -166,13 +166,13 @@ class Prestarter:
                     self._prestarts[key].start()
 
     def take(self, lane: Lane) -> PrestartedQuery | None:
-        """The prestarted query of a lane, under its epoch, once: from then on it belongs to the caller."""
+        """The prestarted query of a lane, under its epoch, once. From then on it belongs to the caller."""
         with self._lock:
             beginning = self._prestarts.pop((lane.id, lane.epoch), None)
         return None if beginning is None else beginning.result()
 
     def end(self) -> None:
-        """Abandon all that was begun."""
+        """Abandon everything that was begun."""
         self.announce((), ())
 
 

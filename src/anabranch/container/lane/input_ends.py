@@ -1,4 +1,4 @@
-"""The ends of a lane's inputs, as last looked up: some systems take long to answer, or can't be reached."""
+"""The ends of a lane's inputs, as they were last looked up. Some systems take long to answer, or can't be reached."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EVERY = 0.5
 
 
 class InputEnds:
-    """``look`` looks them up; ``until``: noted ends, beyond which a lane doesn't read, None if it keeps running.
+    """``look`` looks the ends up. ``until``: noted ends, beyond which a lane doesn't read; None if it keeps running.
     ``sure``: whether the last lookup succeeded.
     """
 
@@ -37,8 +37,8 @@ class InputEnds:
         self.sure = False
 
     def now(self, fresh: bool = False) -> dict[str, int]:
-        """The ends by SSP in text form, at most half a second old; ``fresh``: looked up now. If the lookup fails, the
-        last known ones.
+        """The ends by SSP in text form, at most half a second old; with ``fresh``, they are looked up now. If the
+        lookup fails, the last known ones.
         """
         if fresh or self._clock() >= self._at + _EVERY:
             try:

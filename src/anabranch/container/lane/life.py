@@ -1,4 +1,4 @@
-"""A lane's place in its life, for the threads that take part in it."""
+"""The present phase of a lane's life, shared by the threads that take part in it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Life:
             self._changed.wait_for(lambda: not self._state.waits)
 
     def pause(self, seconds: float) -> None:
-        """Wait this long, or until there is an order."""
+        """Wait for this many seconds, or until there is an order."""
         with self._changed:
             self._changed.wait_for(lambda: self._has_news, seconds)
             self._has_news = False

@@ -1,8 +1,9 @@
-"""A lane's life in a container, from one state to the next: pure, without Spark, clock or threads.
+"""The transitions of a lane's life in a container: pure, without Spark, clock or threads.
 
-Whatever happens is an event; :func:`step` returns the next state and the actions to perform. Orders come from the
-coordinator or the container, results from the lane's own thread. Only results lead to actions of that thread, and the
-last of these actions reports its outcome as the next result. An order at most makes the supervisor begin an attempt.
+Everything that happens is an event; :func:`step` returns the next state and the actions to perform. Orders come from
+the coordinator or the container, results from the lane's own thread. Only results lead to actions of that thread, and
+the last of these actions reports its outcome as the next result. An order can only make the supervisor begin an
+attempt.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Phase(enum.Enum):
 
 
 class Leaving(enum.IntEnum):
-    """Whether the lane must end here, as it is: another process may continue it."""
+    """Whether the lane must end here, in its present condition: another process may continue it."""
 
     NO = 0
     AT_BATCH_END = 1
@@ -92,18 +93,18 @@ _MAY_DRAIN = _ONCE_A_QUERY_RUNS | {Phase.STARTING, Phase.DRAINING}
 
 @dataclass(frozen=True)
 class LaneState:
-    """A lane's place in its life, and its orders.
+    """The state of a lane's life, and the orders that it has received.
 
     Attributes:
         folder_epoch: the epoch of its folder; 0 while it has none.
-        attempt: how often it was started.
-        acknowledged: the coordinator knows its folder.
-        upstream_ended: all lanes that write its inputs have ended.
-        drain: how it must drain; None: it doesn't.
-        reads_sources: whether it reads streams that the job doesn't write itself. Looked up once it must drain.
-        drained: it has ended with everything that it had taken in, and its time has ended.
-        unwanted: the coordinator doesn't want it here: if it fails, it stays failed.
-        container_ends: if it fails, another container may retry it.
+        attempt: how many times it was started.
+        acknowledged: whether the coordinator knows its folder.
+        upstream_ended: whether all lanes that write its inputs have ended.
+        drain: how it must drain; None: it doesn't drain.
+        reads_sources: whether it reads streams that the job doesn't write itself. Looked up when it must drain.
+        drained: whether it has processed everything that it had read, and its time has ended.
+        unwanted: whether the coordinator doesn't want it here. If so, it isn't retried after a failure.
+        container_ends: whether the container is ending, so that another one may retry the lane if it fails.
     """
 
     phase: Phase = Phase.NEW
@@ -126,8 +127,8 @@ class LaneState:
 
     @property
     def drains(self) -> bool:
-        """Whether the lane stops taking in records on its own: at once, if it reads streams from outside the job;
-        otherwise once all writers of its inputs have ended.
+        """Whether the lane stops reading on its own: at once, if it reads streams from outside the job; otherwise once
+        all writers of its inputs have ended.
         """
         return self.drain is not None and (self.reads_sources or self.upstream_ended)
 
@@ -144,12 +145,12 @@ class LaneState:
 
     @property
     def waits(self) -> bool:
-        """Whether there is nothing to do until the coordinator knows its folder, or it has to leave."""
+        """Whether the lane has nothing to do until the coordinator knows its folder, or until it has to leave."""
         return self.phase is Phase.REPORTED and not (self.acknowledged or self.leaving)
 
     @property
     def ended(self) -> bool:
-        """Whether its thread is no longer doing anything."""
+        """Whether the lane's thread is no longer doing anything."""
         return self.phase in (Phase.ENDED, Phase.FAILED, Phase.RELEASED) or self.phase in _TO_BE_TRIED_AGAIN
 
 
@@ -211,7 +212,8 @@ def _left(state: LaneState, leaving: Leaving, *, unwanted: bool) -> LaneState:
 
 
 def _wanted(state: LaneState, want: Run) -> Stepped:
-    """``want`` says what the coordinator knows about the lane's folder: nothing is started in another one."""
+    """The state after the coordinator has said that it wants the lane. ``want`` says what it knows about the lane's
+    folder: nothing is started in another one."""
     if state.phase in (Phase.FAILED, Phase.NEEDS_PROCESS, Phase.RELEASED):
         return state, ()
     if state.phase in (Phase.RETRYING, Phase.WAITING):
@@ -294,7 +296,8 @@ def _went_on(state: LaneState, result: Result) -> Stepped:
 
 
 def _awaited(state: LaneState) -> Stepped:
-    """Nothing is started in a folder that the coordinator doesn't know."""
+    """The step after waiting for the acknowledgement. Nothing is started in a folder that the coordinator doesn't
+    know."""
     if state.waits:
         raise ImpossibleEventError(f"awaited when {state.phase.value}")
     if not state.acknowledged:

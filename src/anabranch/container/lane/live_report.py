@@ -1,4 +1,4 @@
-"""What a lane reports about its present batch, computed on demand."""
+"""The part of a lane's report about its present batch, computed on demand."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = ["Live", "oldest"]
 log = logs.get_logger()
 
 _AT_LEAST = 0.5
-"""Seconds: a batch that ends sooner isn't followed."""
+"""In seconds. A batch that ends sooner isn't followed."""
 _EVERY = 0.2
 _RATE_AFTER = 1.0
 
 
 class Live:
-    """Follows the batches of a lane. Any thread may ask; ``load`` is only used through this class.
+    """Follows the batches of a lane. Any thread may call it; ``load`` is used only through this class.
 
-    Errors in here don't fail the lane: the batch then reports nothing until it ends, and the log says so.
+    An error in here doesn't fail the lane: the batch then reports nothing until it ends, and the log says so.
     """
 
     def __init__(self, lane: Lane) -> None:
@@ -50,13 +50,13 @@ class Live:
         return self._load.usual
 
     def ran(self, report: LaneReport, worked: Mapping[tuple[int, int], float]) -> dict[str, Any]:
-        """After a batch: the figures that change. ``worked``: the seconds of functions, by bucket."""
+        """The figures that change after a batch. ``worked``: the seconds of functions, by bucket."""
         with self._lock:
             self._load.ran(report, monotonic(), worked)
             return {**self._figures, **self._slowest(worked), "spent": self._left_off(report)}
 
     def idled(self, report: LaneReport) -> dict[str, Any]:
-        """Without a batch: the figures that change; {} if there is nothing new."""
+        """The figures that change when no batch runs; {} if there is nothing new."""
         with self._lock:
             return self._figures if self._load.idled(report, monotonic()) else {}
 
@@ -97,7 +97,7 @@ class Live:
         return found
 
     def _left_off(self, report: LaneReport) -> dict[str, float]:
-        """Where the time of the last batch went, if the batch was followed; its duration is known now."""
+        """Where the time of the last batch was spent, if the batch was followed; its duration is known now."""
         progress: BatchProgress | None = self._found.get("batch_progress")
         if progress is None or progress.number != report.progress.batch or not progress.spent:
             return {}
@@ -116,7 +116,7 @@ class Live:
 
 
 def oldest(query: LaneQuery) -> Work | None:
-    """The message that functions of a lane have been working on longest, if that is a second or more."""
+    """The message on which functions of a lane have been working longest, if that is a second or more."""
     at, listener = query.under_way.now, query.workers.listener
     return None if at is None or listener is None else listener.oldest(at.run)
 

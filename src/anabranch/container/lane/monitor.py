@@ -1,5 +1,5 @@
-"""Reads the progress of a lane's query from Spark, and passes it on: to the report, the clock, the sizes of the next
-batches.
+"""Reads the progress of a lane's query from Spark, and passes it on: to the report, to the clock, and for the sizes of
+the next batches.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COMMIT_EVERY = 5.0
 class Monitor:
     """Used by the lane's own thread.
 
-    ``time_noted``: the folder has the lane's event time.
+    ``time_noted``: whether the folder has the lane's event time.
     """
 
     def __init__(self, attempt: Attempt) -> None:
@@ -66,8 +66,8 @@ class Monitor:
             self._committed_at = monotonic()
 
     def carry_idle(self, last: int, patience: float) -> None:
-        """SSPs that were idle when a former process ended stay idle, unless they have received records since.
-        ``last``: the last planned batch, -1 for none.
+        """Keep SSPs idle that were idle when a former process ended, unless they have had new records since. ``last``:
+        the last planned batch, -1 for none.
         """
         self._idleness = Idleness(patience)
         until, folder = self._attempt.until, self._attempt.folder
@@ -78,12 +78,12 @@ class Monitor:
         clock.note_idle(self._attempt.clock, self._idle)
 
     def note_time(self, progress: Progress) -> None:
-        """Record the lane's event time in the folder: others may continue from there."""
+        """Record the lane's event time in the folder, because others may continue from there."""
         self._attempt.folder.note_progress(progress, (str(ssp) for ssp in self._attempt.inputs.ssps))
         self.time_noted = True
 
     def note_speed(self, *, ends: bool = False) -> None:
-        """Record the speed for whoever runs such a lane next."""
+        """Record the speed for the next process or lane. ``ends``: whether the lane is ending."""
         query = self._attempt.query
         if query is not None and not query.plan.real_time and query.pacer.is_known:
             self._speed.note(query.pacer.limit, ends=ends)
@@ -123,7 +123,8 @@ class Monitor:
         self.outputs.note(self._attempt.folder)
 
     def _positions_after(self, batch: int) -> Offsets:
-        """The positions after a batch that was committed. The query knows them: a store far away isn't asked."""
+        """The positions after a batch that was committed. The query knows them, so that a remote store needn't be
+        asked."""
         query = self._attempt.query
         if query is None or query.plan.real_time:
             return self._attempt.positions()
@@ -137,8 +138,8 @@ class Monitor:
             self.note_speed()
 
     def _look_for_idle(self, time: Clock) -> None:
-        """Tell the lane's clock which inputs are idle. If the lane runs up to noted ends, none is: such a run has an
-        arbitrary length.
+        """Pass on to the lane's clock which inputs are idle. If the lane runs up to noted ends, none is, because such a
+        run has an arbitrary length.
         """
         if self._attempt.until is not None:
             return

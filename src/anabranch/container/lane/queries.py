@@ -111,7 +111,7 @@ class Queries:
         return self._runs(query, started)
 
     def run_planned(self) -> None:
-        """Run the planned batch, and no other one."""
+        """Run the planned batch, and no other."""
         attempt = self._attempt
         last = attempt.folder.batch(attempt.folder.planned())
         taken = attempt.started is not None
@@ -125,7 +125,7 @@ class Queries:
         self._monitor.take_progress(started)
 
     def begin_with_nothing(self) -> None:
-        """Run a lane's first batch so that it reads nothing: after it, others can be planned."""
+        """Run a lane's first batch without reading anything. After it, other batches can be planned."""
         attempt, query = self._attempt, self._attempt.current
         with one_at_a_time:
             attempt.reporter.update(begun=True, halted="")

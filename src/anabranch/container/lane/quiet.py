@@ -8,7 +8,7 @@ from anabranch.container.lane.attempt import Attempt
 __all__ = ["wait"]
 
 _WITHIN = 1.0
-"""Seconds within which the thread ends that was writing a batch which was broken off, unless a user's function is
+"""Seconds within which a thread ends that was writing a batch when it was broken off, unless a user's function is
 working in it.
 """
 

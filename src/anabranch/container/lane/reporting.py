@@ -1,4 +1,4 @@
-"""What a lane reports: the only module of a lane that knows how a report is composed."""
+"""Composes the report of a lane. No other module of a lane knows how."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _URGENT = {"phase", "folder_epoch", "halted"}
 
 
 class Reporter:
-    """Any thread may ask; only the lane's own thread changes it.
+    """Any thread may read the report; only the lane's own thread changes it.
 
     Args:
-        wake: called when the report has something that others wait for.
+        wake: called when the report has news that others wait for.
     """
 
     def __init__(self, lane: Lane, wake: Callable[[], None]) -> None:
@@ -49,13 +49,13 @@ class Reporter:
             self.wake()
 
     def conclude(self, phase: Literal[LanePhase.ENDED, LanePhase.FAILED], **changes: Any) -> None:
-        """Make the last report. It isn't shown before the lane's state says that it has ended."""
+        """Make the last report. It isn't shown before the lane's state says that the lane has ended."""
         self._last = self.current.changed(phase=phase, **changes)
         if phase is LanePhase.FAILED:
             batches.failed(self._lane, self._last)
 
     def shown(self, query: LaneQuery | None, state: LaneState) -> LaneReport:
-        """The report that others see, with what the query is doing now."""
+        """The report that others see, with what the query is doing at the moment."""
         if state.ended and self._last is not None:
             report, query = self._last, None
         else:
@@ -67,7 +67,7 @@ class Reporter:
         return report.changed(**self._stuck)
 
     def batch_ended(self, worked: Mapping[tuple[int, int], float], **changes: Any) -> None:
-        """Put into one report what the batch has changed, how busy the lane is, and which bucket keeps it busy.
+        """Put the results of a batch, how busy the lane is, and its busiest bucket into one report.
 
         ``worked``: the seconds of functions, by bucket.
         """
@@ -79,7 +79,7 @@ class Reporter:
         self.update(**self._live.idled(self.current))
 
     def _longest_work(self, query: LaneQuery | None) -> dict[str, Any]:
-        """The message that a function has been working on for long."""
+        """The message on which a function has been working for a long time."""
         work = live_report.oldest(query) if query is not None else None
         if work is None or query is None:
             return {}

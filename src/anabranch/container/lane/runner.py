@@ -43,11 +43,11 @@ log = logs.get_logger()
 _ALONE = Handover()
 
 Trace = Callable[[str, BaseException], None]
-"""Called with the id of a lane, and the error with which it failed."""
+"""A function that is called with the id of a lane, and the error with which the lane failed."""
 
 
 def logged(lane: str, error: BaseException) -> None:
-    """Write the trace of a failure to the log, for a closer look."""
+    """Write the trace of a failure to the log."""
     log.debug("a lane failed", lane=lane, trace=root_cause.text_of(error))
 
 
@@ -55,10 +55,10 @@ class LaneRunner:
     """Runs one lane in its own thread and maintains a report of it.
 
     ``build`` makes the query for a folder. ``until``: the noted ends of its inputs, None to keep running.
-    ``standstill`` decides when it has to fail because it makes no progress. ``remedy``: what may help if it has failed,
-    and ``awaits`` what it waits for then, if anything. ``taken``: whether the outputs of a new lane were taken for it.
-    ``wake`` is called when its report has something that others wait for, ``drained`` when the lane has drained, and
-    ``trace`` with the error with which it failed, to keep all details. ``life``: that of a lane that was started
+    ``standstill`` decides when the lane must fail because it makes no progress. ``remedy``: what may help if it has
+    failed, and ``awaits``: what it then waits for, if anything. ``taken``: whether the outputs of a new lane were taken
+    for it. ``wake`` is called when its report has news that others wait for, ``drained`` when the lane has drained, and
+    ``trace`` with the error with which it failed, to record all details. ``life``: the life of a lane that was started
     before; default: a new one.
     """
 
@@ -105,28 +105,28 @@ class LaneRunner:
 
     @property
     def stalled(self) -> bool:
-        """Whether it failed because it made no progress."""
+        """Whether the lane failed because it made no progress."""
         return self._upkeep.stalled
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self, at_once: bool = False) -> None:
-        """End at the next batch boundary, or at once: the next process finishes the batch then."""
+        """End at the next batch boundary, or at once; in that case, the next process finishes the batch."""
         self.life.tell(events.Leave(unwanted=True, at_once=at_once))
 
     def close(self, now: bool = False) -> None:
-        """Finish what was begun, or take it back, and end at a batch boundary: others continue from there. ``now``:
-        don't wait for anything that can be done again.
+        """Finish what was begun, or forget it, and end at a batch boundary, because others continue from there.
+        ``now``: don't wait for anything that can be done again.
         """
         self.life.tell(events.Close(now))
 
     def drain(self, order: DrainOrder | None) -> None:
-        """Drain as ordered; None: go on as before."""
+        """Drain as ordered; None: continue as before."""
         self.life.tell(events.Drain(order))
 
     def acknowledge(self, upstream_ended: bool) -> None:
-        """The coordinator knows the lane's folder: only now may its query start."""
+        """Record that the coordinator knows the lane's folder: only then may its query start."""
         self.life.tell(events.Acknowledge(upstream_ended))
 
     def join(self, timeout: float) -> bool:
@@ -145,7 +145,7 @@ class LaneRunner:
                 result = None if self.life.state.ended else events.AttemptFailed(error)
 
     def _perform_all(self, due: tuple[Action, ...]) -> Event | None:
-        """Perform the actions. Returns the result of the last one; None: there is none."""
+        """Perform the actions. Returns the result of the last one, or None if it has none."""
         result: Event | None = None
         for action in due:
             if isinstance(action, actions.FailLane):
@@ -214,7 +214,7 @@ class LaneRunner:
         return events.AcknowledgementAwaited()
 
     def _look_up_sources(self) -> None:
-        """Once the lane must drain, its inputs have to be known."""
+        """Look up the lane's inputs, which must be known once the lane must drain."""
         if self.life.state.needs_sources and self._drain.reads_sources:
             self.life.tell(events.SourcesLookedUp(reads_sources=True))
 
@@ -294,7 +294,8 @@ class LaneRunner:
             return events.AttemptFailed(another)
 
     def _fail(self, error: Exception) -> Event:
-        """Report a failure, whatever else goes wrong: of a lane that says nothing, nobody knows that it has failed."""
+        """Report a failure, even if something else goes wrong meanwhile. If a lane reported nothing, its failure would
+        go unnoticed."""
         attempt = self._attempt
         self._quietly(self._queries.end_analysis)
         failed = self._explained(error)

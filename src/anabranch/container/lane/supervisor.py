@@ -1,4 +1,4 @@
-"""A lane in this container, for as long as it is wanted: one runner after another when it fails."""
+"""Keeps a lane running in this container for as long as it is wanted: when one runner fails, it starts another."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class LaneSupervisor:
     Args:
         make: makes a runner for a lane, without starting it.
         clock: seconds.
-        replaceable: whether this process could be replaced now, for the lane.
+        replaceable: whether this process could now be replaced for the lane.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class LaneSupervisor:
 
     @property
     def report(self) -> LaneReport:
-        """The lane's report; a lane that waits for its next attempt is starting."""
+        """The lane's report. A lane that waits for its next attempt is shown as starting."""
         state, report = self._state, self._runner.report
         report = report.changed(
             begun=self._query_has_begun or report.attempt.begun, stalls=self._stalls + self._runner.stalled
@@ -118,11 +118,11 @@ class LaneSupervisor:
 
     @property
     def closed(self) -> bool:
-        """Whether it was told to close and has ended, or has drained."""
+        """Whether the lane was told to close and has ended, or has drained."""
         return (self._closing or self._life.state.drained) and self.ended
 
     def go_on(self, wanted: WantedLane) -> None:
-        """The lane is wanted: retry it if that is due."""
+        """Continue a lane that is wanted, and retry it if that is due."""
         self._closing = wanted.closing
         if self._wait.look(self._runner.report):
             self._trouble = ""
@@ -141,17 +141,18 @@ class LaneSupervisor:
         self._runner = self._started_runner(wanted.lane)
 
     def stop(self, at_once: bool = False) -> None:
-        """The lane isn't wanted: end at the next batch boundary, or at once; if it has failed, it stays failed."""
+        """End at the next batch boundary, or at once, because the lane isn't wanted; if it has failed, it stays
+        failed."""
         self._life.tell(Leave(unwanted=True, at_once=at_once))
 
     def leave(self) -> None:
-        """The container ends: end at the next batch boundary; if the lane has failed, another container may
+        """End at the next batch boundary, because the container ends; if the lane has failed, another container may
         retry it.
         """
         self._life.tell(Leave(unwanted=False))
 
     def join(self, timeout: float) -> bool:
-        """Whether it has ended, after at most this many seconds."""
+        """Wait at most this many seconds. Returns whether the lane has ended."""
         return self._runner.join(timeout)
 
     @property
@@ -161,12 +162,12 @@ class LaneSupervisor:
 
     @property
     def attempts(self) -> int:
-        """How often it was started."""
+        """How many times the lane was started."""
         return self._life.state.attempt
 
     @property
     def trouble(self) -> str:
-        """Why it failed, if it has."""
+        """Why the lane failed, if it has."""
         return self._runner.report.error or ""
 
     @property
@@ -176,7 +177,7 @@ class LaneSupervisor:
 
     @property
     def _state(self) -> LaneState:
-        """A lane's place in its life, once it is known what follows a failure."""
+        """The state of the lane's life, including what follows a failure, if that is known."""
         if self._life.state.phase is Phase.FAILED:
             following = restarts.step(
                 self._runner.remedy,
@@ -188,7 +189,7 @@ class LaneSupervisor:
         return self._life.state
 
     def _has_rested(self, report: LaneReport) -> bool:
-        """Whether the pause after the failure is over; it begins when the failure is first seen."""
+        """Whether the pause after a failure is over. The pause begins when the failure is first seen."""
         if self._due is None:
             waits = self._runner.remedy is Remedy.WAIT
             pause = (

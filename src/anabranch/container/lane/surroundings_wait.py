@@ -1,4 +1,4 @@
-"""A lane whose surroundings have failed (a disk, a broker) waits until they recover."""
+"""Lets a lane whose surroundings have failed (a disk, a broker) wait until they recover."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["Patience", "SurroundingsWait"]
 log = logs.get_logger()
 
 _RUNS_WELL = 20.0
-"""Seconds. A lane whose query runs this long without a new batch has nothing to do, and its wait is over."""
+"""In seconds. A lane whose query runs this long without a new batch has nothing to do, and its wait is over."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a lane waits for its surroundings, in seconds, with a random number from 0 to 1 and the time in seconds
+    """How many seconds a lane waits for its surroundings, given a random number from 0 to 1 and the time in seconds
     since 1970.
     """
 
@@ -33,7 +33,7 @@ class Patience:
 
 
 class SurroundingsWait:
-    """Not thread-safe. ``is_over``: the lane has waited as long as it may, and has failed.
+    """Not thread-safe. ``is_over``: whether the lane has waited as long as it may, and has failed.
 
     Args:
         clock: seconds on a clock that can't be set.
@@ -51,12 +51,12 @@ class SurroundingsWait:
 
     @property
     def awaits(self) -> str:
-        """What the lane waits for; empty if nothing."""
+        """What the lane waits for; empty if it isn't waiting."""
         return "" if self._wait is None else self._wait.awaited
 
     @property
     def since(self) -> float:
-        """When the wait began, in seconds since 1970; now, for a wait that begins now."""
+        """When the wait began, in seconds since 1970; the present time, if it begins now."""
         return self._patience.now() if self._wait is None else self._since
 
     def pause(self, awaits: str, report: LaneReport) -> float | None:
@@ -72,7 +72,8 @@ class SurroundingsWait:
         return pause
 
     def look(self, report: LaneReport) -> bool:
-        """Whether the wait has ended: the lane has committed a batch, or has run without a failure for a while."""
+        """Whether the wait has ended, because the lane has committed a batch or has run without a failure for a
+        while."""
         if self._wait is None or report.phase not in (LanePhase.RUNNING, LanePhase.ENDED):
             return False
         if self._runs_since is None:

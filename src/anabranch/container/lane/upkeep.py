@@ -1,4 +1,4 @@
-"""Periodic checks while a lane's query runs: its progress, its outputs, the keys of its inputs."""
+"""Periodic checks while a lane's query runs: of its progress, its outputs, and the keys of its inputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Upkeep"]
 _CHECK_OUTPUTS_EVERY = 5.0
 _SAMPLE_EVERY = 30.0
 _REFRESH_EVERY = 12 * 3600.0
-"""The markers, which identify the owner of the slots, expire after some days."""
+"""How often markers are renewed. They identify the owner of the slots, and expire after some days."""
 
 log = logs.get_logger()
 
@@ -28,7 +28,7 @@ class Upkeep:
     """Used by the lane's own thread.
 
     Args:
-        standstill: decides when the lane has to fail because it makes no progress.
+        standstill: decides when the lane must fail because it makes no progress.
     """
 
     def __init__(self, attempt: Attempt, monitor: Monitor, standstill: Standstill) -> None:
@@ -40,7 +40,7 @@ class Upkeep:
         self.stand_by()
 
     def stand_by(self) -> None:
-        """The lane isn't expected to make progress."""
+        """Note that the lane isn't expected to make progress."""
         self._standstill.begin()
 
     def look(self, query: StreamingQuery) -> None:
@@ -48,7 +48,7 @@ class Upkeep:
         self.check_progress()
 
     def check_progress(self) -> None:
-        """Raises StalledError if records wait and aren't processed, and logs the stacks of the threads."""
+        """Raises StalledError if records wait but aren't processed, and logs the stacks of the threads."""
         lane = self._attempt.lane.id
         why = self._standstill.seen(self._attempt.reporter.current, monotonic())
         if why:
@@ -58,7 +58,7 @@ class Upkeep:
             raise StalledError(f"lane {lane} stands still: {why}", "its threads are in the container's log")
 
     def turn(self) -> None:
-        """Do what is due. Raises StateError if an output is gone."""
+        """Do the checks that are due. Raises StateError if an output is gone."""
         query = self._attempt.query
         if monotonic() > self._refreshed + _REFRESH_EVERY and query is not None:
             query.outputs.refresh()
@@ -70,7 +70,7 @@ class Upkeep:
             self.sample(query)
 
     def sample(self, query: LaneQuery) -> None:
-        """Check some keys of the inputs, until something is suspicious about them."""
+        """Check some keys of the inputs, until a check finds something suspicious."""
         reporter = self._attempt.reporter
         if query.plan.stateful and not reporter.current.warnings:
             reporter.update(warnings=self._attempt.inputs.warnings(query.plan.own))

@@ -1,3 +1,3 @@
-"""What a coordinator can be asked over HTTP: one table, and the server, the client and the description derived from
-it.
+"""The coordinator's HTTP interface: one table of operations, and the server, the client and the description derived
+from it.
 """

@@ -1,6 +1,6 @@
 """The audit trail: who changed something or was refused, from where, and with what result.
 
-Each is a line of JSON in a file of bounded size, and, if it names a job, an event of that job.
+Each request is a line of JSON in a file of bounded size and, if it names a job, an event of that job.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logs.get_logger()
 
 class AuditedRequest(msgspec.Struct, frozen=True):
     """A request. ``who``: the role of its token. ``client_name``: the client's own, unverified name. ``left_out``: how
-    many refused requests of this address were not recorded before this one.
+    many refused requests from this address were not recorded before this one.
     """
 
     at: float
@@ -46,7 +46,7 @@ class AuditedRequest(msgspec.Struct, frozen=True):
 
     @property
     def job(self) -> str | None:
-        """The job that its path names."""
+        """The job that the request's path names."""
         parts = self.path.split("/")
         if parts[1:2] == ["jobs"] and len(parts) > 2:
             return parts[2]
@@ -54,7 +54,7 @@ class AuditedRequest(msgspec.Struct, frozen=True):
 
 
 class AuditTrail(Protocol):
-    """Where requests are written down."""
+    """A record of requests."""
 
     def take(self, requested: AuditedRequest, /) -> None:
         """Record a request. Returns at once, and raises nothing."""
@@ -66,7 +66,8 @@ class Audit:
 
     Args:
         path: the file.
-        note: adds to the events of a job; raises AnabranchError if there is no such job, or if it can't at the moment.
+        note: adds to the events of a job; raises AnabranchError if the job doesn't exist, or if that isn't possible at
+            the moment.
     """
 
     def __init__(self, path: Path, note: Callable[[Event], None]) -> None:
@@ -89,12 +90,12 @@ class Audit:
             log.warning("a request isn't in the audit trail", path=requested.path, address=requested.address)
 
     def close(self) -> None:
-        """Write what waits."""
+        """Write requests that are still waiting to be written."""
         self._waiting.put(None)
         self._thread.join(10)
 
     def _counted(self, requested: AuditedRequest) -> AuditedRequest | None:
-        """Limits how many refused requests of an address are recorded in a minute; further ones are only counted."""
+        """Limits how many refused requests from an address are recorded in a minute; further ones are only counted."""
         times = self._refused.setdefault(requested.address, [requested.at, 0, 0])
         self._refused.move_to_end(requested.address)
         while len(self._refused) > _ADDRESSES:

@@ -1,4 +1,4 @@
-"""Who may call what on a coordinator: decided from the head of a request, before its body is read."""
+"""Which requests to a coordinator are allowed. That is decided from the head of a request, before its body is read."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Role(StrEnum):
     """What a token allows its bearer."""
 
     READ = "read"
-    """Read the condition of jobs, but neither their settings, nor their code, nor the records that they read: the
-    answers of operations with ``private=False``."""
+    """Read the condition of jobs, but neither their settings, nor their code, nor the records that they read. These are
+    the answers of operations with ``private=False``."""
 
     OPERATE = "operate"
     """Everything."""
@@ -54,7 +54,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Tokens:
-    """The ``Authorization: Bearer`` tokens for each role. Without ``operate``, everybody may do everything."""
+    """The ``Authorization: Bearer`` tokens for each role. If ``operate`` isn't set, everyone may do everything."""
 
     operate: str | None = None
     read: str | None = None
@@ -68,14 +68,14 @@ class Tokens:
 
 
 class Access:
-    """Admits the requests that a coordinator should answer: none that another site's page sends, and only those with a
-    token whose role allows what they ask for. Two requests need no token: the health check, and the one for the
-    coordinator's own page, which contains no data.
+    """Admits the requests that a coordinator should answer: none that a page of another site sends, and only those with
+    a token whose role allows them. Two requests need no token: the health check, and the one for the coordinator's own
+    page, which contains no data.
 
     Args:
-        operations: everything that the coordinator can be asked. Whoever may only read gets the answers that aren't
-            private, and no path that no operation has.
-        trail: where requests are recorded that change something, return something private, or are refused.
+        operations: all operations of the coordinator. Users who may only read get the answers that aren't private, and
+            no path that belongs to no operation.
+        trail: records requests that change something, return something private, or are refused.
     """
 
     def __init__(
@@ -165,8 +165,8 @@ class Access:
         return next((each for pattern, each in self._reads if pattern.match(path)), None)
 
     def _is_noted(self, method: str, path: str) -> bool:
-        """Whether a request is recorded. Containers ask for seats and send heartbeats all the time; events record what
-        follows from these.
+        """Whether a request is recorded. Requests for seats and heartbeats aren't, because containers send them all the
+        time; events record what follows from them.
         """
         if method in _READING:
             asked = self._asked(path)
@@ -175,7 +175,7 @@ class Access:
 
 
 def _saying(role: Role | None, send: Send) -> Send:
-    """Tell the client what its token allows, so that a page doesn't offer what would be refused."""
+    """Send a header that says what the client's token allows, so that a page doesn't offer what would be refused."""
 
     async def saying(message: Message) -> None:
         if message["type"] == "http.response.start" and role is not None:

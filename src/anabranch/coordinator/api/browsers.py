@@ -1,10 +1,10 @@
-"""What a browser may send to a coordinator: only what the coordinator's own page asks for.
+"""Which requests a browser may send to a coordinator: only those of the coordinator's own page.
 
-A page of any origin can make the browser of anyone who opens it send requests to an address that only this browser
-reaches. The page can't read the answers, but by then a request that changes something has been carried out; and by
+A page of any origin can make the browser of anyone who opens it send requests to an address that only this browser can
+reach. The page can't read the answers, but by then a request that changes something has been carried out; and by
 rebinding its own host name to the coordinator's address it could even read them. So, on every route and before a body
 is read, a request is refused if its ``Host`` isn't a name of this coordinator, if its ``Origin`` or ``Sec-Fetch-Site``
-belongs to another page, or if a page may send its kind of body without asking first.
+belongs to another page, or if its body is of a kind that a page may send without asking first.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Names:
     """The names by which requests may address a coordinator in ``Host``, and in ``Origin`` where that differs from
     ``Host``.
 
-    ``hosts``: names without ports. ``origins``: names with ports, of a proxy that passes on its own ``Origin``.
+    ``hosts``: names without ports. ``origins``: names with ports, for a proxy that passes on its own ``Origin``.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -62,7 +62,8 @@ class Names:
 def foreign(
     method: str, path: str, headers: Headers, names: Names, own_address: str | None, scheme: str = "http"
 ) -> Refusal | None:
-    """Why a request from a foreign page is refused; None if it isn't one. ``headers``: by names in lower case."""
+    """Why a request from a foreign page is refused; None if the request isn't from one. ``headers``: by name, in lower
+    case."""
     hosts = _texts(headers, b"host")
     host = _split(f"//{hosts[0]}") if len(hosts) == 1 else None
     if host is None or not names.has_host(host[1], own_address):
@@ -82,8 +83,8 @@ def foreign(
 
 
 def _is_own(origin: str, host: tuple[str, str, int | None], scheme: str, names: Names) -> bool:
-    """Whether an origin is the coordinator itself. A proxy in front of it may speak TLS although the coordinator
-    doesn't.
+    """Whether an origin is the coordinator itself. (A proxy in front of it may speak TLS although the coordinator
+    doesn't.)
     """
     page = _split(origin)
     if page is None or page[0] not in _PORTS:
@@ -97,14 +98,15 @@ def _is_own(origin: str, host: tuple[str, str, int | None], scheme: str, names: 
 
 
 def _is_link(method: str, path: str, headers: Headers) -> bool:
-    """Whether somebody follows a link from another site to the coordinator's page, in a tab and not in a frame."""
+    """Whether the request comes from a user who follows a link from another site to the coordinator's page, in a tab
+    and not in a frame."""
     opened = _texts(headers, b"sec-fetch-mode"), _texts(headers, b"sec-fetch-dest")
     is_page = path == "/" or path.startswith("/ui/") or path == "/ui"
     return method in _SAFE and is_page and opened == (["navigate"], ["document"])
 
 
 def wrong_kind(method: str, path: str, headers: Headers) -> Refusal | None:
-    """Why a request is refused whose body isn't declared as JSON; None if it is, or if there is no body."""
+    """Why a request whose body isn't declared as JSON is refused; None if it is declared so, or if there is no body."""
     if method in _SAFE:
         return None
     kinds = [each.partition(";")[0].strip().lower() for each in _texts(headers, b"content-type")]

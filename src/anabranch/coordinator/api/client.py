@@ -1,4 +1,4 @@
-"""A coordinator at a URL, with the same methods as one in this process: those of the table of operations."""
+"""A coordinator at a URL, with the same methods as one in this process: the operations of the table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from anabranch.protocol.errors import error_of
 __all__ = ["AWAY", "Client"]
 
 AWAY = (UnreachableError, OutOfTimeError, NotLeadingError, StoreUnavailableError)
-"""Raised when the coordinator can't be asked at the moment: it is worth trying again."""
+"""Raised when the coordinator can't be reached at the moment; it is worth trying again."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,13 +43,15 @@ _ZIP = {"Content-Type": "application/zip"}
 
 
 class Client(Operations):
-    """Raises what the coordinator raised; NotFoundError when nothing listens, OutOfTimeError if there is no answer.
+    """Raises the errors that the coordinator raised; also NotFoundError if nothing listens, and OutOfTimeError if there
+    is no answer.
 
     Raises:
         UsageError: ``url`` isn't a coordinator URL, or its port is above 65535.
 
     Args:
-        url: several, separated by commas, belong to coordinators on one store; the client finds the one that leads.
+        url: the coordinator's URL. Several, separated by commas, belong to coordinators on one store; the client finds
+            the one that leads.
         timeout: seconds to wait for an answer, in addition to the time that a call asks the coordinator to wait.
         token: the coordinator's token, or a function that looks it up, because it may be made or replaced later.
         trust: which certificates to accept and present, from :func:`anabranch.coordinator.api.tls.of_client` (default:
@@ -91,7 +93,7 @@ class Client(Operations):
         self.close()
 
     def call(self, operation: Operation[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Ask for an operation of the table."""
+        """Call an operation of the table."""
         given = operation.bound(*args, **kwargs)
         body = None if operation.body is None else given[operation.body]
         request: dict[str, Any] = {"timeout": self._timeout + (_ASKING_SYSTEMS if operation.asks_systems else 0.0)}
@@ -107,7 +109,8 @@ class Client(Operations):
         return cast(R, _result(operation, answer))
 
     def _ask(self, method: str, path: str, **request: Any) -> bytes:
-        """Ask the coordinator that answered last; if it can't be reached or stands by, ask each of the others once."""
+        """Ask the coordinator that answered last. If it can't be reached or doesn't lead, ask each of the others
+        once."""
         for left in range(len(self._urls) - 1, -1, -1):
             url = self._urls[0]
             try:
@@ -162,7 +165,7 @@ def _client_name() -> dict[str, str]:
 
 
 class _Bearer(httpx.Auth):
-    """Sends the token; if it is refused, looks it up again."""
+    """Sends the token. If it is refused, looks it up again."""
 
     def __init__(self, look_up: Callable[[], str | None]) -> None:
         self._look_up = look_up
@@ -182,7 +185,7 @@ class _Bearer(httpx.Auth):
 
 
 class _AwayError(Exception):
-    """A coordinator that couldn't be asked. ``reason`` is raised if no other one can be asked either."""
+    """A coordinator couldn't be asked. ``reason`` is raised if no other one can be asked either."""
 
     def __init__(self, reason: AnabranchError) -> None:
         super().__init__(str(reason))
@@ -214,7 +217,7 @@ def _query(operation: Operation[..., Any], given: Mapping[str, Any]) -> dict[str
 
 
 def _result(operation: Operation[..., Any], answer: bytes) -> Any:
-    """The result in an answer. Several documents arrive as a list, whatever collection holds them here."""
+    """The result in an answer. Several documents arrive as a list, even if the operation returns another collection."""
     kind, several = operation.result, get_origin(operation.result)
     if kind is bytes:
         return answer

@@ -1,4 +1,5 @@
-"""The dashboard's page at ``/ui/``: static files from the package, with headers that allow it no more than it needs.
+"""The dashboard's page at ``/ui/``: static files from the package, with headers that allow the page no more than it
+needs.
 
 ``dashboard/`` in the repository has the sources; ``dashboard/build.py`` builds them into the package.
 """
@@ -70,7 +71,7 @@ class _Asset:
 
 
 class Dashboard:
-    """Answers requests for the page, and passes all others on. The page contains no data, so it needs no token; to get
+    """Answers requests for the page, and passes on all others. The page contains no data, so it needs no token; to get
     data, it sends requests like any other client.
     """
 

@@ -1,5 +1,5 @@
-"""How slow a client may be, and how often it may be refused, so that nobody occupies connections or memory for
-nothing.
+"""How slow a client may be, and how many of its requests may be refused, so that no client occupies connections or
+memory for nothing.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ __all__ = ["PromptHeads", "Refusals", "prompt"]
 HEAD_WITHIN = 15.0
 """Seconds from a connection, or a request's first byte, to the end of the request's head."""
 BODY_WITHIN = 30.0
-"""Seconds for a body; a long one may take longer, at the rate below."""
+"""Seconds for a body. A long one may take longer, at the rate below."""
 SLOWEST = 10_000
-"""Bytes a second."""
+"""Bytes per second."""
 MOST_REFUSED = 1_000
-"""In a minute."""
+"""Refused requests per minute."""
 _WINDOW = 60.0
 _ADDRESSES = 1_000
 
 
 def prompt(receive: Receive, clock: Callable[[], float] = time.monotonic) -> Receive:
-    """``receive`` of a request whose body must arrive in time. Raises HTTPException 408 if it doesn't."""
+    """A ``receive`` for a request whose body must arrive in time. Raises HTTPException 408 if it doesn't."""
     began, read, whole = clock(), 0, False
 
     async def received() -> Message:
@@ -50,14 +50,14 @@ def prompt(receive: Receive, clock: Callable[[], float] = time.monotonic) -> Rec
 
 
 class Refusals:
-    """How often each address was refused recently."""
+    """How many requests of each address were refused recently."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._counts: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def are_too_many(self, address: str) -> bool:
-        """Count one more refusal; whether it exceeds the limit for a minute."""
+        """Count one more refusal. Returns whether that exceeds the limit for a minute."""
         now = self._clock()
         since, count = self._counts.get(address, (now, 0))
         if now - since > _WINDOW:
@@ -70,7 +70,7 @@ class Refusals:
 
 
 class PromptHeads(H11Protocol):
-    """A connection that is closed if the head of a request doesn't arrive in time."""
+    """Closes a connection if the head of a request doesn't arrive in time."""
 
     _timer: asyncio.TimerHandle | None = None
 

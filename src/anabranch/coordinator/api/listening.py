@@ -26,7 +26,7 @@ _KEPT_ALIVE = 60  # seconds; longer than containers are silent
 
 class Server:
     """A coordinator that listens. ``end`` makes it refuse new requests soon, so that polling clients still learn how a
-    job ended, and gives running requests a second; ``close`` waits until both are over.
+    job ended, and gives running requests a second to finish; ``close`` waits until both are done.
     """
 
     def __init__(self, routes: Starlette, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
@@ -76,7 +76,7 @@ class Server:
 
 
 def listen(host: str = _LOOPBACK, port: int = 0) -> socket.socket:
-    """A listening socket; port 0 is any free one. Raises ConflictError if it can't listen."""
+    """A listening socket. Port 0 means any free port. Raises ConflictError if it can't listen."""
     # asyncio looks for this protocol before it lets small answers go without waiting for others.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -92,7 +92,7 @@ def listen(host: str = _LOOPBACK, port: int = 0) -> socket.socket:
 
 
 def serve(coordinator: Coordinator, port: int = 0, token: str | None = None, trail: AuditTrail | None = None) -> Server:
-    """Serve the only coordinator of a store on 127.0.0.1; port 0 is any free one. Raises ConflictError if the port is
-    taken.
+    """Serve the only coordinator of a store on 127.0.0.1. Port 0 means any free port. Raises ConflictError if the port
+    is taken.
     """
     return Server(app(coordinator, token=token, trail=trail), listen(port=port))

@@ -1,4 +1,4 @@
-"""The table of operations described as OpenAPI 3.1, with the documents that the operations take and return."""
+"""Describes the table of operations as OpenAPI 3.1, with the documents that the operations take and return."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _operation(each: Operation[..., Any]) -> dict[str, Any]:
 
 
 def _security(each: Operation[..., Any]) -> list[dict[str, list[str]]]:
-    """The token that it needs, with the least role that may have the answer."""
+    """The token that an operation needs: the one of the lowest role that may have the answer."""
     if each.path == "/healthz":
         return []
     return [{"token": ["operate" if each.private else "read"]}]
@@ -82,7 +82,7 @@ def _parameter(each: Parameter) -> dict[str, Any]:
 
 
 def _document(kind: Any) -> Any:
-    """The type of the elements, if there are several."""
+    """The document's type, or the type of the elements if there are several."""
     return kind if get_origin(kind) is None else get_args(kind)[-1]
 
 

@@ -28,7 +28,7 @@ R = TypeVar("R")
 Method = Literal["GET", "POST", "PUT"]
 
 MAX_BYTES = 16_000_000
-"""The largest body of most requests: a heartbeat with 1,000 positions has several hundred thousand bytes."""
+"""The largest body of most requests. (A heartbeat with 1,000 positions has several hundred thousand bytes.)"""
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,13 @@ class Parameter:
 
 
 class Caller(ABC):
-    """Something that has the operations as methods: a client sends them to a coordinator over HTTP, a coordinator
-    carries them out.
+    """Something that has the operations as methods: a client, which sends them to a coordinator over HTTP, or a
+    coordinator, which carries them out.
     """
 
     @abstractmethod
     def call(self, operation: Operation[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Carry an operation out."""
+        """Carry out an operation."""
 
 
 @dataclass(frozen=True)
@@ -78,16 +78,16 @@ class Operation(Generic[P, R]):
     """An HTTP method on a path. As an attribute of a :class:`Caller` it is a method with the operation's signature.
 
     Attributes:
-        name: the method's name, and that of the command's module if there is one.
-        summary: what it is for, in OpenAPI.
+        name: the method's name, and the name of the command's module, if there is one.
+        summary: the description in OpenAPI.
         signature: the parameters in the order in which the method that carries it out takes them.
-        parameters: those in the path and in the query. A path parameter that isn't in the signature is a field of the
-            request: a heartbeat names its container.
-        request: the type of the body; None: there is none.
+        parameters: the parameters in the path and in the query. A path parameter that isn't in the signature is a field
+            of the request; for example, a heartbeat names its container.
+        request: the type of the body; None if there is none.
         result: the type of the result: a document, bytes, a number, or several documents.
         field: the field of the response that has the result, unless that is a document.
         changes: whether it changes anything.
-        private: whether only operators may have its answer, and not those who may only read.
+        private: whether only operators may have its answer, but not users who may only read.
         by_leader: whether only the coordinator that leads may carry it out.
         asks_systems: whether it may wait for answers from the systems that a job reads.
         max_bytes: the largest body that is read.
@@ -155,7 +155,7 @@ def operation(
     fresh_for: float = 0.0,
 ) -> Callable[[Callable[Concatenate[Any, P], R]], Operation[P, R]]:
     """Makes an operation from a method's signature: its name, parameters, request and result, with the docstring as the
-    summary. Names in the path are path parameters, a document or bytes is the body, and everything else is in the
+    summary. Names in the path are path parameters, a document or bytes is the body, and all other parameters are in the
     query.
 
     Args:

@@ -1,8 +1,9 @@
 """The table of operations that a coordinator offers over HTTP. The server's routes, the client and OpenAPI are derived
 from it.
 
-A new operation is a method here, with its types. One that changes a job is carried out by the command of its name, in
-:mod:`anabranch.coordinator.commands`. Answers are for operators only, unless an operation says ``private=False``.
+A new operation is a method here, with its types. If it changes a job, it is carried out by the command of the same
+name, in :mod:`anabranch.coordinator.commands`. Answers are for operators only, unless an operation says
+``private=False``.
 """
 
 # mypy: disable-error-code="empty-body"
@@ -40,13 +41,14 @@ from anabranch.views.overview import Overview
 __all__ = ["MAX_PLAN_BYTES", "OPERATIONS", "Operations", "Pages"]
 
 MAX_ARTIFACT_BYTES = 50_000_000
-"""The largest body with the code of a job, as packed by :mod:`anabranch.job_code.artifact`, which no client imports."""
+"""The largest body with the code of a job, as packed by :mod:`anabranch.job_code.artifact`, which clients don't
+import."""
 MAX_PLAN_BYTES = 100_000_000
 """The largest body with the plan of a job: for 1,000 containers a plan has some thirty million bytes."""
 
 
 class Operations(Caller):
-    """The operations of a coordinator, whether it is in the same process or at a URL."""
+    """The operations of a coordinator, which may be in the same process or at a URL."""
 
     @operation("GET", "/jobs", field="jobs", private=False)
     def jobs(self) -> list[JobStatus]:
@@ -58,23 +60,23 @@ class Operations(Caller):
 
     @operation("GET", "/jobs/{job}", private=False)
     def status(self, job: str) -> JobStatus:
-        """A job as it is now"""
+        """A job's present status"""
 
     @operation("GET", "/overview", fresh_for=1.0, private=False)
     def overview(self) -> Overview:
-        """All jobs, a line each: which of them need attention?"""
+        """All jobs, in a line each: which of them need attention?"""
 
     @operation("GET", "/coordinator", private=False)
     def info(self) -> CoordinatorInfo:
-        """What this coordinator is, and who leads"""
+        """What this coordinator is, and which one leads"""
 
     @operation("GET", "/jobs/{job}/live", fresh_for=1.0, private=False)
     def live(self, job: str) -> Live:
-        """The present figures of the job's open lanes and containers, as rows."""
+        """The present figures of the job's open lanes and containers, as rows"""
 
     @operation("GET", "/jobs/{job}/findings", field="findings", fresh_for=1.0, private=False)
     def findings(self, job: str) -> list[Finding]:
-        """What holds it back, the worst first"""
+        """What holds the job back, the worst first"""
 
     @operation("GET", "/jobs/{job}/partitions", fresh_for=1.0, private=False)
     def partitions(
@@ -86,7 +88,7 @@ class Operations(Caller):
         start: Annotated[int, Query("from")] = 0,
         limit: int = 100,
     ) -> Partitions:
-        """The partitions that it reads, sorted and limited: which are behind, which hold event time back?"""
+        """The partitions that the job reads, sorted and limited: which are behind, and which hold event time back?"""
 
     @operation("GET", "/jobs/{job}/placement", by_generation=True, private=False)
     def placement(
@@ -100,7 +102,7 @@ class Operations(Caller):
 
     @operation("GET", "/jobs/{job}/changes", field="changes", fresh_for=1.0, private=False)
     def changes(self, job: str, limit: int = 50, before: int = 0) -> list[ChangeRecord]:
-        """Its latest changes, newest first: predictions and measurements"""
+        """The job's latest changes, newest first: predictions and measurements"""
 
     @operation("GET", "/jobs/{job}/moves", private=False)
     def moves(self, job: str, deployment: int = 0, generation: int = 0) -> Moves:
@@ -115,15 +117,16 @@ class Operations(Caller):
         since: Annotated[float, Query("from")] = 0.0,
         until: Annotated[float, Query("to")] = 0.0,
     ) -> History:
-        """Its figures over the last hours, as far as the leading coordinator has recorded them"""
+        """The job's figures over the last hours, as far as the leading coordinator has recorded them"""
 
     @operation("GET", "/jobs/{job}/graph", private=False)
     def graph(self, job: str, deployment: int = 0) -> GraphView:
-        """Its operators, and the stages into which they are divided; of the latest deployment, or of the given one"""
+        """The job's operators, and the stages into which they are divided; of the latest deployment, or of the given
+        one"""
 
     @operation("GET", "/jobs/{job}/deployments", field="deployments", private=False)
     def deployments(self, job: str) -> list[DeploymentInfo]:
-        """Its last deployments, newest first"""
+        """The job's last deployments, newest first"""
 
     @operation("GET", "/jobs/{job}/model", by_generation=True, private=False)
     def model(self, job: str) -> JobModel:
@@ -131,11 +134,11 @@ class Operations(Caller):
 
     @operation("GET", "/jobs/{job}/running")
     def running(self, job: str) -> RunningDeployment:
-        """What containers need to run it"""
+        """What containers need to run the job"""
 
     @operation("GET", "/jobs/{job}/lanes", field="lanes", private=False)
     def known_lanes(self, job: str) -> dict[str, Lane]:
-        """All lanes that it has ever had"""
+        """All lanes that the job has ever had"""
 
     @operation("GET", "/jobs/{job}/lane-times", fresh_for=1.0, private=False)
     def lane_times(
@@ -144,7 +147,7 @@ class Operations(Caller):
         since: Annotated[float, Query("from")] = 0.0,
         until: Annotated[float, Query("to")] = 0.0,
     ) -> LaneTimes:
-        """When its lanes ran, and what happened to them; by default in the last hour"""
+        """When the job's lanes ran, and what happened to them; by default in the last hour"""
 
     @operation("GET", "/jobs/{job}/events", field="events", waits="wait", private=False)
     def events(
@@ -159,8 +162,8 @@ class Operations(Caller):
         until: Annotated[float, Query("to")] = 0.0,
         wait: float = 0.0,
     ) -> list[LoggedEvent]:
-        """What happened to it, oldest first: the latest events, or those before or after an id. wait=20: if there are
-        none, wait up to 20 seconds for some
+        """What happened to the job, oldest first: the latest events, or those before or after an id. wait=20: if there
+        are none, wait up to 20 seconds for some
         """
 
     @operation("GET", "/jobs/{job}/dead-letters", asks_systems=True)
@@ -172,46 +175,47 @@ class Operations(Caller):
         before: int = 0,
         limit: int = 100,
     ) -> DeadLetters:
-        """The newest records that it could not process, newest first: from one of its dead-letter streams, optionally
-        from one partition and before an offset
+        """The newest records that the job could not process, newest first: from one of its dead-letter streams,
+        optionally from one partition and before an offset
         """
 
     @operation("GET", "/jobs/{job}/early-output", asks_systems=True)
     def early_output(self, job: str, stream: Annotated[str, Query(longest=300)] = "", limit: int = 100) -> EarlyOutput:
-        """The rows of windows that a drain cut, newest first: from the newest records of one of its output streams"""
+        """The rows of windows that a drain cut, newest first: from the newest records of one of the job's output
+        streams"""
 
     @operation("POST", "/jobs/{job}/start", field="deployment", changes=True)
     def resume(self, job: str) -> int:
-        """Continue its last deployment"""
+        """Continue the job's last deployment"""
 
     @operation("POST", "/jobs/{job}/stop", changes=True)
     def stop(self, job: str, at_once: Annotated[bool, Query("now")] = False) -> None:
-        """Stop it at a batch boundary; now=1: at once"""
+        """Stop the job at a batch boundary; now=1: at once"""
 
     @operation("POST", "/jobs/{job}/scale", changes=True, asks_systems=True)
     def scale(self, job: str, request: ScaleRequest) -> ScaleResult:
-        """Give it another factor or number of containers; 409 while it is being changed"""
+        """Give the job another factor or number of containers; 409 while it is being changed"""
 
     @operation("POST", "/jobs/{job}/rewind", changes=True, asks_systems=True)
     def rewind(self, job: str, request: RewindRequest) -> RewindResult:
-        """Make it read its source streams again; 409 while it is being changed"""
+        """Make the job read its source streams again; 409 while it is being changed"""
 
     @operation("POST", "/jobs/{job}/expand", changes=True, asks_systems=True)
     def expand(self, job: str, request: ExpandRequest) -> ScaleResult:
-        """Adapt it to partitions that were added to its inputs; 409 while it is being changed"""
+        """Adapt the job to partitions that were added to its inputs; 409 while it is being changed"""
 
     @operation("POST", "/jobs/{job}/assign", changes=True, asks_systems=True)
     def assign(self, job: str, request: AssignRequest) -> ScaleResult:
-        """Move its tasks to where they should be according to racks; 409 while it is being changed"""
+        """Move the job's tasks to where they should be according to racks; 409 while it is being changed"""
 
     @operation("GET", "/jobs/{job}/assignment", asks_systems=True, by_leader=True, private=False)
     def assignment(self, job: str) -> Assignment:
-        """Where its tasks are, where they should be, and why"""
+        """Where the job's tasks are, where they should be, and why"""
 
     @operation("POST", "/jobs/{job}/deploy", changes=True, max_bytes=MAX_PLAN_BYTES)
     def deploy(self, job: str, request: DeployRequest) -> DeployResult:
-        """Replace it by another version that continues from its state and positions; 409 if that isn't possible, or
-        while it is being changed
+        """Replace the job by another version that continues from its state and positions; 409 if that isn't possible,
+        or while the job is being changed
         """
 
     @operation("POST", "/jobs/{job}/rollback", changes=True)
@@ -220,15 +224,15 @@ class Operations(Caller):
 
     @operation("POST", "/jobs/{job}/drain", changes=True, asks_systems=True)
     def drain(self, job: str, request: DrainNotification) -> DrainAccepted:
-        """Let it finish everything that it has taken in, emit all windows, and end; 409 while it is being changed"""
+        """Let the job finish everything that it has read, emit all windows, and end; 409 while it is being changed"""
 
     @operation("GET", "/jobs/{job}/sizing", by_leader=True, private=False)
     def sizing(self, job: str) -> Sizing:
-        """How well its lanes keep up, for an autosizer"""
+        """How well the job's lanes keep up, for an autosizer"""
 
     @operation("POST", "/jobs/{job}/cancel", changes=True)
     def cancel(self, job: str) -> None:
-        """Undo the change or the drain that is under way"""
+        """Undo the change or the drain of the job that is under way"""
 
     @operation("GET", "/artifacts/{sha256}")
     def artifact(self, sha256: str) -> bytes:
@@ -248,7 +252,7 @@ class Operations(Caller):
 
     @operation("POST", "/containers/{container}/fence", changes=True)
     def fence(self, container: str, why: Annotated[str, Query(longest=200)] = "") -> None:
-        """Take its seat away"""
+        """Take the container's seat away"""
 
     @operation("GET", "/containerHeartbeat", field="alive", by_leader=True, private=False)
     def holds_seat(
@@ -259,11 +263,11 @@ class Operations(Caller):
 
 
 class Pages(Caller):
-    """What the server says about itself; no client needs a method for this."""
+    """Information about the server itself; clients need no methods for it."""
 
     @operation("GET", "/healthz", private=False)
     def healthz(self) -> dict[str, Any]:
-        """Whether it listens"""
+        """Whether the coordinator listens"""
 
     @operation("GET", "/openapi.json", private=False)
     def openapi(self) -> dict[str, Any]:
@@ -271,7 +275,7 @@ class Pages(Caller):
 
     @operation("GET", "/metrics", private=False)
     def metrics(self) -> str:
-        """For Prometheus, in its text format"""
+        """Metrics for Prometheus, in its text format"""
 
 
 OPERATIONS: tuple[Operation[..., Any], ...] = tuple(

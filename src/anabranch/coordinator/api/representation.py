@@ -19,7 +19,7 @@ from starlette.responses import Response
 __all__ = ["Representation", "ResponseCache", "knows", "respond", "tagged"]
 
 _SMALL = 1_000
-"""Smaller answers, in bytes, aren't compressed."""
+"""In bytes. Smaller answers aren't compressed."""
 _LEVEL = 1
 _MOST_KEPT = 64
 _CLOCK = re.compile(rb'"at":[0-9.e+-]+,?')
@@ -29,7 +29,7 @@ _MARK = re.compile(r'-+(gzip|br|zstd|deflate)"$')
 
 @dataclass(frozen=True)
 class Representation:
-    """``etag``: changes whenever the content changes, ignoring the time at which it was made."""
+    """``etag`` changes whenever the content changes; the time at which the content was made doesn't count."""
 
     content: bytes
     media_type: str
@@ -41,7 +41,7 @@ class Representation:
 
 
 def tagged(content: bytes, media_type: str, etag: str = "") -> Representation:
-    """The response for some content. ``etag``: if it is known without hashing the content."""
+    """The response for some content. ``etag``: the ETag, if it is known without hashing the content."""
     if not etag:
         # When it was said, which comes first, is none of what is said.
         head = _CLOCK.sub(b"", content[:_HEAD], count=1)
@@ -81,8 +81,8 @@ class _Entry:
 
 
 class ResponseCache:
-    """The last answers, by request: while an answer is valid, all clients get the same bytes, made once. For use on one
-    event loop.
+    """The last answers, by request. While an answer is valid, all clients get the same bytes, which are made only once.
+    For use on one event loop.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,4 +1,4 @@
-"""The routes of a coordinator, made from the table of operations."""
+"""The coordinator's routes, made from the table of operations."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from anabranch.protocol.errors import SERVICE, payload_of, status_of
 __all__ = ["AlwaysLeads", "Leader", "app"]
 
 _HEARTBEATS = 8
-"""How many heartbeats with news are processed concurrently; the others take no thread."""
+"""How many heartbeats with news are processed at the same time; the others take no thread."""
 _SHORT = 200
 _KEPT_EVENTS = 1_000
 """Answers with more events than this aren't reused for other clients."""
 _LOOK_AGAIN = 2.0
-"""How often, in seconds, a client that waits for events looks for those that another process wrote."""
+"""How often, in seconds, new events of other processes are looked for while a client waits for events."""
 
 T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -57,11 +57,11 @@ class Leader(Protocol):
 
     @property
     def leads(self) -> bool:
-        """Whether it leads now. Returns at once."""
+        """Whether the coordinator leads now. Returns at once."""
         ...
 
     def check(self) -> None:
-        """Raises NotLeadingError if it doesn't lead now."""
+        """Raises NotLeadingError if the coordinator doesn't lead now."""
         ...
 
     def start(self, plan: StartRequest, /) -> int: ...
@@ -79,7 +79,7 @@ class AlwaysLeads:
         self.resume = coordinator.resume
 
     def check(self) -> None:
-        """It always leads."""
+        """Does nothing, because the coordinator always leads."""
 
 
 def app(
@@ -98,11 +98,11 @@ def app(
     Args:
         leader: default: :class:`AlwaysLeads`.
         token: the ``Authorization: Bearer`` that every request except ``/healthz`` must carry; None: none is needed.
-        read_token: suffices for operations with ``private=False``.
+        read_token: a token that suffices for operations with ``private=False``.
         hosts: names by which requests may address the coordinator, besides the address at which they arrive and
             loopback's.
-        trail: records who changed something, got something private, or was refused.
-        clock: seconds, for how long answers are reused.
+        trail: records requests that change something, return something private, or are refused.
+        clock: seconds, to decide how long answers are reused.
     """
     endpoints = _Endpoints(coordinator, AlwaysLeads(coordinator) if leader is None else leader, ResponseCache(clock))
     tokens, names = Tokens(token, read_token), Names.of(hosts)
@@ -115,7 +115,7 @@ def app(
 
 
 class _Endpoints:
-    """Carries out the operations: with the coordinator's method of the same name, or with one of these."""
+    """Carries out the operations, with the coordinator's method of the same name or with one of the methods here."""
 
     def __init__(self, coordinator: Coordinator, leader: Leader, kept: ResponseCache) -> None:
         self._coordinator = coordinator
@@ -192,7 +192,7 @@ class _Endpoints:
         return method
 
     async def _led(self, pool: Executor | None, act: Callable[..., T], *args: Any) -> T:
-        """Carry out what only a leader may do or say: the coordinator must lead before and after."""
+        """Carry out an operation that only the leader may carry out: the coordinator must lead before and after it."""
 
         def acted() -> T:
             self._leader.check()
@@ -222,7 +222,7 @@ class _Endpoints:
         return Response(_content(operation, number), media_type="application/json")
 
     async def _events(self, request: Request) -> Response:
-        """A request that waits for events waits on the event loop, and takes no thread."""
+        """Answers a request for events. If it waits for events, it waits on the event loop, and takes no thread."""
         operation = Operations.events
         arguments = dict(zip(operation.signature.parameters, await _arguments(operation, request), strict=True))
         wait = min(arguments.pop("wait"), MOST_WAIT)
@@ -263,7 +263,7 @@ class _Endpoints:
 
 
 class _News:
-    """News that a request on the event loop waits for, and that any thread may announce."""
+    """News for which a request on the event loop waits, and which any thread may announce."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -274,11 +274,11 @@ class _News:
             self._loop.call_soon_threadsafe(self._come.set)
 
     def forget(self) -> None:
-        """Wait for later news from now on."""
+        """Wait only for later news from now on."""
         self._come.clear()
 
     async def within(self, seconds: float) -> bool:
-        """Whether news has come, after at most this many seconds."""
+        """Wait for news for at most this many seconds. Returns whether there is any."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._come.wait()

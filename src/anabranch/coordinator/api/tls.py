@@ -11,8 +11,8 @@ __all__ = ["of_client", "of_server", "refusal"]
 
 
 def of_server(certificate: Path, key: Path | None = None, client_ca: Path | None = None) -> ssl.SSLContext:
-    """For a coordinator. ``key``: None if it is in the certificate's file. With ``client_ca``, clients must present a
-    certificate that this authority has signed.
+    """The TLS context of a coordinator. ``key``: None if it is in the certificate's file. With ``client_ca``, clients
+    must present a certificate that this authority has signed.
 
     Raises:
         ConfigError: a file can't be read, or isn't what it should be. The message names it.
@@ -26,8 +26,8 @@ def of_server(certificate: Path, key: Path | None = None, client_ca: Path | None
 
 
 def of_client(ca: Path | None = None, certificate: Path | None = None, key: Path | None = None) -> ssl.SSLContext:
-    """For clients. ``ca``: the authority that must have signed the coordinator's certificate; None: any that this
-    machine trusts.
+    """The TLS context of a client. ``ca``: the authority that must have signed the coordinator's certificate; None: any
+    authority that this machine trusts.
 
     Raises:
         ConfigError: as for :func:`of_server`.
@@ -42,7 +42,7 @@ def of_client(ca: Path | None = None, certificate: Path | None = None, key: Path
 
 
 def refusal(error: BaseException | None) -> str | None:
-    """Why one end refused the other's certificate, if that is what caused an error."""
+    """Why one end refused the other's certificate, if that caused the error."""
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
             return error.verify_message

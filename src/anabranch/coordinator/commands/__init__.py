@@ -4,9 +4,9 @@
 ``apply`` does it, in steps that are stored first. ``run`` takes these steps while it holds the job.
 
 A new verb is a module here, a row of the same name in :mod:`anabranch.coordinator.api.operations`, the documents that
-it takes and gives in :mod:`anabranch.protocol`, and a module of the same name in :mod:`anabranch.cli`. Nothing needs to
-be changed in the server, the client, OpenAPI, the coordinator or the command line. (A call that only reads is a method
-of :class:`anabranch.coordinator.coordinator.Coordinator`.)
+it takes and returns in :mod:`anabranch.protocol`, and a module of the same name in :mod:`anabranch.cli`. Nothing needs
+to be changed in the server, the client, OpenAPI, the coordinator or the command line. (A call that only reads is a
+method of :class:`anabranch.coordinator.coordinator.Coordinator`.)
 """
 
 from __future__ import annotations

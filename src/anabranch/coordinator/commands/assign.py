@@ -25,8 +25,8 @@ __all__ = ["apply", "check", "explain", "plan", "run"]
 
 
 def run(context: Context, job: str, request: AssignRequest) -> ScaleResult:
-    """The racks are those of the job's containers and of its inputs' replicas. The job is changing until all of its
-    lanes run. If the request is repeated, or all tasks are in place, nothing happens.
+    """Move the tasks. The racks are those of the job's containers and of its inputs' replicas. The job is changing
+    until all of its lanes run. If the request is repeated, or all tasks are in place, nothing happens.
 
     Raises:
         NotFoundError: there is no such job.
@@ -57,7 +57,7 @@ def check(running_job: RunningJob) -> None:
 
 
 def plan(running_job: RunningJob, present: Generation, request: str) -> NextGeneration:
-    """The next generation of a job whose tasks go where they should be; without lanes, if they are there already."""
+    """The next generation of a job, with its tasks where they should be; without lanes, if they are already there."""
     check(running_job)
     its = {lane.id: lane for lane in running_job.lanes}
     seats = racks.placing(running_job, present.containers)
@@ -77,8 +77,8 @@ def apply(
     planned: NextGeneration | None,
     request: AssignRequest,
 ) -> ScaleResult:
-    """Enter the planned generation if seats have other tasks or other racks in it. Even if nothing moves, it records
-    for which racks the seats were placed.
+    """Enter the planned generation if it gives seats other tasks or other racks. Even if nothing moves, it records for
+    which racks the seats were placed.
     """
     if planned is not None and planned.model.containers == present.model.containers:
         assert isinstance(planned.result, ScaleResult)

@@ -24,8 +24,8 @@ _ADVISED_AFTER = 30.0
 
 
 def autoscale(registry: JobRegistry, job: str) -> None:
-    """Give a running job the factor that the autosizer chooses. A factor that is refused is tried once per generation;
-    advice for jobs that no factor helps is given once per generation, too.
+    """Give a running job the factor that the autosizer chooses. A factor that is refused is tried once per generation.
+    If no factor helps, advice is given once per generation, too.
     """
     with registry.locked_all() as jobs:
         verdict = _wanted(registry, jobs[job]) if job in jobs else None
@@ -53,7 +53,7 @@ def autoscale(registry: JobRegistry, job: str) -> None:
 
 
 def _wanted(registry: JobRegistry, running_job: RunningJob) -> Verdict | None:
-    """The autosizer's verdict, if it wants another factor for a job; None also while it isn't due to look."""
+    """The autosizer's verdict, if it wants another factor for a job; also None while the next look isn't due."""
     limits = running_job.settings.autoscale
     if limits is None or registry.clock() < running_job.scaling.looked_at + _SIZE_EVERY:
         return None
@@ -81,14 +81,14 @@ def explain(context: Context, job: str) -> Sizing:
     status = registry.status(seen)
     limits = seen.settings.autoscale or AutoscaleSettings(max=FACTORS[-1])
     look, findings = _look(registry, seen, limits, status)
-    verdict = ""
+    verdict = None
     if seen.settings.autoscale is not None:
-        verdict = _verdict(registry, seen, limits, status, look, findings).why
-    return sizing.of(status, _is_scalable(registry, snapshot), verdict, look, limits.target_lag_seconds)
+        verdict = _verdict(registry, seen, limits, status, look, findings)
+    return sizing.of(status, _is_scalable(registry, snapshot), verdict, look, limits)
 
 
 def _is_scalable(registry: JobRegistry, snapshot: JobSnapshot) -> bool:
-    """Whether a job can have factors other than 1: determined once a generation."""
+    """Whether a job can have factors other than 1. This is determined once per generation."""
     seen = snapshot.running_job
     key = (seen.deployment, seen.generation)
     if key not in seen.scaling.scalable:
@@ -113,7 +113,7 @@ def _advise(registry: JobRegistry, running_job: RunningJob, verdict: Verdict) ->
 def _look(
     registry: JobRegistry, running_job: RunningJob, limits: AutoscaleSettings, status: JobStatus
 ) -> tuple[Assessment, Findings]:
-    """What the autosizer sees in the figures of a job, and what it knows then."""
+    """What the autosizer sees in the figures of a job, and what it has found so far."""
     pause = pause_estimate.expected(
         (each.lane for each in status.lanes), running_job.reports, Kind.FACTOR, running_job.progress.shown
     )

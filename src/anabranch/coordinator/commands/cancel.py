@@ -1,4 +1,4 @@
-"""Undoes the change of a job that is under way, or its drain."""
+"""Undoes a job's change or drain that is under way."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["apply", "check", "run"]
 
 
 def run(context: Context, job: str) -> None:
-    """A job that is being changed returns to its former generation; one that drains runs again.
+    """Return a job that is being changed to its former generation; let one that drains run again.
 
     Raises:
         NotFoundError: there is no such job.
@@ -28,8 +28,8 @@ def run(context: Context, job: str) -> None:
 
 def check(running_job: RunningJob, present: Generation) -> None:
     """Raises ConflictError if the job isn't being changed, or is already returning; if a new lane has failed after it
-    had begun; if the job is rewound, and records are already being processed again; or if it drains, and time has
-    ended.
+    had begun; if the job is being rewound, and records are already being processed again; or if it is draining, and
+    time has ended.
     """
     if running_job.progress.drain is not None:
         draining.check_cancellable(running_job.job, running_job.progress.drain)

@@ -1,4 +1,4 @@
-"""What commands work with: the jobs, and the functions that ask the systems that jobs read."""
+"""What commands work with: the jobs, and functions that ask the systems that jobs read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Context", "enter"]
 
 @dataclass(frozen=True)
 class Context:
-    """``systems``, ``counting`` and ``locating`` as in :class:`anabranch.coordinator.coordinator.Coordinator`.
+    """``systems``, ``counting`` and ``locating`` are as in :class:`anabranch.coordinator.coordinator.Coordinator`.
 
     Asking systems takes time, so no job is locked while they are asked.
     """
@@ -40,7 +40,7 @@ class Context:
         return self.systems or Systems(Settings(**running_job.settings.given), running_job.job)
 
     def inputs(self, present: Generation) -> tuple[list[str], list[Matched]]:
-        """The streams that a job reads and others write, and its patterns for streams that may be created."""
+        """The streams that a job reads but doesn't write, and its patterns for streams that may be created."""
         counted = list(expand.partitions(present.graph, present.model))
         return counted, list(patterns.of_model(present.model).values())
 
@@ -67,7 +67,8 @@ def enter(
     planned: NextGeneration | None,
     request: TaskMoveRequest,
 ) -> ScaleResult:
-    """Enter a generation, unless only the plan is requested, and return the result. None: everything stays as it is."""
+    """Enter a generation, unless only the plan is requested, and return the result. With ``planned`` None, everything
+    stays as it is."""
     if planned is None:
         return ScaleResult(generation=present.generation, factor=present.factor, containers=present.containers)
     assert isinstance(planned.result, ScaleResult)

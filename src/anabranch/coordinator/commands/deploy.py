@@ -24,13 +24,14 @@ __all__ = ["already", "apply", "change", "check", "plan", "present", "run"]
 
 
 def run(context: Context, job: str, request: DeployRequest) -> DeployResult:
-    """The job is changing until all of its lanes run; a job at rest is started. If the request is repeated, nothing
-    more happens.
+    """Deploy the version. The job is changing until all of its lanes run; a job at rest is started. If the request is
+    repeated, nothing more happens.
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: it is being started, changed or stopped; or the version can't follow, for the given reason.
-        UsageError: the version belongs to another job; or state is to be dropped that doesn't exist.
+        ConflictError: the job is being started, changed or stopped; or the version can't follow, for the reason in the
+            message.
+        UsageError: the version belongs to another job; or the state to be dropped doesn't exist.
     """
     if request.start.graph.job != job:
         raise UsageError(
@@ -45,8 +46,8 @@ def change(
     request: DeployRequest | RollbackRequest,
     planned: Callable[[CurrentDeployment], NextDeployment],
 ) -> DeployResult:
-    """Plan while no job is held, and apply the plan if the job is still the same; otherwise plan again. Raises the same
-    errors as :func:`run`.
+    """Plan without locking the job, and apply the plan if the job is still the same; otherwise plan again. Raises the
+    same errors as :func:`run`.
     """
     registry = context.registry
     for _ in range(off_lock.TRIES):
@@ -68,7 +69,7 @@ def change(
 
 
 def present(registry: JobRegistry, job: str) -> CurrentDeployment:
-    """The deployment that another one is to follow, as it is now; a running job is included as a snapshot."""
+    """The present deployment, which another one should follow; a running job is included as a snapshot."""
     store, snapshot = registry.store, None
     with registry.locked_all() as jobs:
         running_job = jobs.get(check_name("job", job))
@@ -87,7 +88,7 @@ def present(registry: JobRegistry, job: str) -> CurrentDeployment:
 
 
 def _is_still(registry: JobRegistry, found: CurrentDeployment) -> bool:
-    """Whether a plan is still valid for the job as it is now. The caller holds the job."""
+    """Whether a plan is still valid for the job's present condition. The caller holds the job's lock."""
     job = found.stored.job
     running_job = registry.jobs.get(job)
     if found.running_job is not None:
@@ -136,7 +137,7 @@ def plan(found: CurrentDeployment, request: DeployRequest) -> NextDeployment:
 def apply(
     registry: JobRegistry, found: CurrentDeployment, planned: NextDeployment, request: DeployRequest | RollbackRequest
 ) -> DeployResult:
-    """Enter the planned deployment; a job at rest is started with it. The caller holds the job."""
+    """Enter the planned deployment; a job at rest is started with it. The caller holds the job's lock."""
     if found.running_job is not None:
         registry.replace(registry.jobs[found.stored.job], planned, request.now)
         return planned.result

@@ -1,4 +1,4 @@
-"""Lets a job finish everything that it has taken in, emit all windows, fire all timers, and end."""
+"""Lets a job finish everything that it has read, emit all windows, fire all timers, and end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, job: str, request: DrainNotification) -> DrainAccepted:
-    """Draining twice has the same effect as draining once.
+    """Drain a job. Draining twice has the same effect as draining once.
 
     Raises:
         NotFoundError: there is no such job.
@@ -69,7 +69,7 @@ def plan(running_job: RunningJob, request: DrainNotification) -> DrainAccepted:
 
 
 def _ends(running_job: RunningJob, request: DrainNotification) -> dict[str, int] | None:
-    """The ends of the inputs as lanes last saw them, if everything up to there is to be taken in."""
+    """The ends of the inputs as lanes last saw them, if everything up to there should be read."""
     if request.mode == "planned":
         return None
     return {ssp: end for report in running_job.reports.values() for ssp, end in report.progress.ends.items()}
@@ -82,7 +82,7 @@ def apply(
     request: DrainNotification,
     ends: Mapping[str, int],
 ) -> DrainAccepted:
-    """Begin the drain. ``ends``: where partitions end, if everything up to there is to be taken in."""
+    """Begin the drain. ``ends``: where partitions end, if everything up to there should be read."""
     what, why = f"drain, up to {request.mode}", f"{planned.seconds:.1f} s is foretold"
     registry.put_drain(running_job, DrainProgress(notification=request, ends=dict(ends)), "user", what, why)
     running_job.progress.drains_since, running_job.progress.drains_for = registry.clock(), planned.seconds

@@ -1,4 +1,4 @@
-"""Adapts a running job to partitions added to its inputs: when a user asks, and whenever inputs are counted."""
+"""Adapts a running job to partitions added to its inputs: when a user asks for it, and whenever inputs are counted."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["apply", "check", "follow_inputs", "look", "plan", "run"]
 
 
 def run(context: Context, job: str, request: ExpandRequest) -> ScaleResult:
-    """The job is changing until all of its lanes run. If the request is repeated, or there are no more partitions,
-    nothing happens.
+    """Adapt the job. It is changing until all of its lanes run. If the request is repeated, or there are no more
+    partitions, nothing happens.
 
     Raises:
         NotFoundError: there is no such job.
@@ -51,7 +51,7 @@ def run(context: Context, job: str, request: ExpandRequest) -> ScaleResult:
 
 
 def check(running_job: RunningJob) -> None:
-    """Raises ConflictError if a job can't take more partitions now."""
+    """Raises ConflictError if a job can't be given more partitions now."""
     transitions.check_changeable(running_job)
     if running_job.settings.runs_in_real_time:  # a partition without a task slot is never read, and nobody says so
         raise ConflictError(
@@ -69,11 +69,11 @@ def plan(
     request: str = "",
     begins: bool = False,
 ) -> NextGeneration | None:
-    """The next generation of a job whose inputs have these partition counts, by ``system/stream``; None if it has them
-    already.
+    """The next generation of a job whose inputs have these partition counts, by ``system/stream``; None if it already
+    has them.
 
     Args:
-        begins: the job has just been started again.
+        begins: whether the job has just been started again.
 
     Raises:
         ConflictError: as for :func:`anabranch.planning.transition.expand.expanded`; or the job can't be changed now.
@@ -108,7 +108,7 @@ def apply(
 
 
 def look(context: Context) -> None:
-    """Check the inputs of the running jobs that are due, and adapt these jobs. To be called about every second; takes
+    """Check the inputs of the running jobs that are due, and adapt these jobs. Must be called about every second; takes
     as long as systems take to answer.
     """
     registry = context.registry
@@ -139,7 +139,8 @@ def look(context: Context) -> None:
 
 
 def _follow(registry: JobRegistry, running_job: RunningJob, snapshot: JobSnapshot, counts: Mapping[str, int]) -> None:
-    """:func:`follow_inputs`, but planned while no job is held. If the job changes meanwhile, the next check does it."""
+    """Like :func:`follow_inputs`, but planned without locking the job. If the job changes meanwhile, it is left to the
+    next check."""
     planned, refused = None, None
     try:
         planned = plan(snapshot.running_job, snapshot.present, counts, "coordinator")
@@ -159,7 +160,8 @@ def _follow(registry: JobRegistry, running_job: RunningJob, snapshot: JobSnapsho
 def follow_inputs(
     registry: JobRegistry, running_job: RunningJob, counts: Mapping[str, int], begins: bool = False
 ) -> None:
-    """Adapt a job to the partitions of its inputs, or say once why that isn't possible. The caller holds the job."""
+    """Adapt a job to the partitions of its inputs, or say once why that isn't possible. The caller holds the job's
+    lock."""
     planned, refused = None, None
     try:
         planned = plan(running_job, registry.present(running_job), counts, "coordinator", begins=begins)
@@ -171,7 +173,7 @@ def follow_inputs(
 
 
 def _warn(registry: JobRegistry, running_job: RunningJob, refused: ConflictError | None) -> None:
-    """Say once why a job can't adapt to its inputs; None: it can."""
+    """Say once why a job can't adapt to its inputs; ``refused`` None: it can."""
     before, running_job.inputs.warning = running_job.inputs.warning, "" if refused is None else str(refused)
     if refused is not None and running_job.inputs.warning != before:
         what = "the job doesn't go along with its inputs"

@@ -1,4 +1,4 @@
-"""Take a container's seat away."""
+"""Takes a container's seat away."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["apply", "check", "run"]
 
 
 def run(context: Context, container: str, why: str = "") -> None:
-    """The container's lanes are fenced (see :meth:`anabranch.coordinator.coordinator.Coordinator.fences`); then others
-    get them.
+    """Take the seat away. The container's lanes are fenced (see
+    :meth:`anabranch.coordinator.coordinator.Coordinator.fences`); then other containers get them.
 
     Raises:
         NotFoundError: there is no such container.
@@ -28,7 +28,7 @@ def run(context: Context, container: str, why: str = "") -> None:
 
 
 def check(registry: JobRegistry, container: str) -> tuple[RunningJob, Process]:
-    """The process that is to lose its seat, and its job. Raises the same errors as :func:`run`."""
+    """The process that must lose its seat, and its job. Raises the same errors as :func:`run`."""
     running_job, process = registry.holder(container)
     if running_job is None or process is None:
         record = registry.store.container(container)

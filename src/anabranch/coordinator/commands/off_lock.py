@@ -1,5 +1,5 @@
-"""Plans are made on a copy of a job while no job is held. A plan is applied only if the job is still as it was when the
-plan was made; otherwise it is made again.
+"""Makes plans on a copy of a job, without locking the job. A plan is applied only if the job is still as it was when
+the plan was made; otherwise it is made again.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ __all__ = [
 ]
 
 TRIES = 10
-"""How often a change is planned again because the job changed while it was being planned."""
+"""How many times a change is planned again because the job changed while it was being planned."""
 
 
 class Planned(Protocol):
-    """What all plans have."""
+    """The fields that all plans have."""
 
     @property
     def result(self) -> ScaleResult | RewindResult | DeployResult: ...
@@ -47,13 +47,14 @@ R = TypeVar("R", ScaleResult, RewindResult, DeployResult)
 
 @dataclass(frozen=True)
 class JobSnapshot:
-    """A job as it was at some moment. Planning with ``running_job`` needs no lock and has no effect on the job."""
+    """A job at some moment. Planning with ``running_job`` needs no lock and has no effect on the job."""
 
     running_job: RunningJob
     present: Generation
 
     def is_still(self, running_job: RunningJob) -> bool:
-        """Whether a plan for the snapshot is also one for the job as it is now. The caller holds the job."""
+        """Whether a plan for the snapshot is also valid for the job's present condition. The caller holds the job's
+        lock."""
         return self.running_job.plans_alike(running_job)
 
     @property
@@ -62,7 +63,7 @@ class JobSnapshot:
 
 
 def take(registry: JobRegistry, running_job: RunningJob) -> JobSnapshot:
-    """The snapshot of a job that the caller holds. It costs next to nothing, however many tasks there are."""
+    """A snapshot of a job whose lock the caller holds. It costs next to nothing, however many tasks there are."""
     return JobSnapshot(running_job.snapshot(), registry.present(running_job))
 
 
@@ -73,11 +74,12 @@ def change(
     plan: Callable[[RunningJob, Generation], P | None],
     apply: Callable[[RunningJob, Generation, P | None], R],
 ) -> R:
-    """Plan for a job as it is, and apply the plan. If the same request has been applied before, it isn't planned again.
+    """Make a plan for a job's present condition, and apply it. If the same request has been applied before, nothing is
+    planned again.
 
     Args:
         plan: only reads its arguments, and may take long. If it returns None, there is nothing to do.
-        apply: called while the job is held, except for a dry run, which gets the snapshot.
+        apply: called while the job is locked, except for a dry run, which gets the snapshot.
 
     Raises:
         The same as :meth:`JobRegistry.locked`, ``plan``, ``apply`` and :func:`check_expected`; ConflictError if the job
@@ -118,11 +120,11 @@ def always_changes(job: str) -> ConflictError:
 def check_expected(
     job: str, request: ChangeRequest, basis: Basis, result: ScaleResult | RewindResult | DeployResult | None
 ) -> None:
-    """Raises ConflictError if a change is requested on a condition that doesn't hold.
+    """Raises ConflictError if the change was requested on a condition that doesn't hold.
 
     Args:
         basis: identifies the job's present state.
-        result: the planned result; None: only the job is compared.
+        result: the planned result; None: only the job's state is compared.
     """
     expected = request.expect
     if expected is None:
@@ -143,7 +145,7 @@ def check_expected(
 
 
 def response(result: R, basis: Basis, request: ChangeRequest, heads: int) -> R:
-    """The answer for a plan: with its basis, and without the records of lanes if it is to be brief.
+    """The answer for a plan: with its basis, and without the records of lanes if it should be brief.
 
     Args:
         heads: how many lanes the present generation has.
@@ -156,7 +158,7 @@ def response(result: R, basis: Basis, request: ChangeRequest, heads: int) -> R:
 
 
 def _digest(result: ScaleResult | RewindResult | DeployResult) -> str:
-    """A digest of a change's results except the predicted pause, which differs each time."""
+    """A digest of a change's result without the predicted pause, which differs each time."""
     if isinstance(result, ScaleResult):
         rest = [result.factor, result.containers, result.partitions, result.free]
     elif isinstance(result, RewindResult):

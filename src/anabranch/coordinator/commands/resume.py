@@ -15,11 +15,12 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, job: str) -> int:
-    """Returns its number. If the job runs but its launcher has given up, containers are started again.
+    """Continue the deployment, and return its number. If the job runs but its launcher has given up, containers are
+    started again.
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: it runs already, or only the process that ran it has its code.
+        ConflictError: the job is already running, or only the process that ran it has its code.
     """
     registry = context.registry
     with registry.locked_all() as jobs:
@@ -33,7 +34,7 @@ def run(context: Context, job: str) -> int:
 
 
 def check(registry: JobRegistry, stored: DeploymentRecord) -> None:
-    """Errors as :func:`run`."""
+    """Raises the same errors as :func:`run`."""
     job = stored.job
     if job in registry.jobs and registry.jobs[job].state.active:
         raise ConflictError(f"job {job!r} is running already", f"anabranch stop {job}")

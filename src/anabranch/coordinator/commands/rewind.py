@@ -21,12 +21,13 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, job: str, request: RewindRequest) -> RewindResult:
-    """Lanes are closed, and their successors begin at these offsets. The job is changing until all of them run.
+    """Close lanes, whose successors begin at these offsets. The job is changing until all of them run.
 
-    If the request is repeated, nothing more happens. A partition that has not been read so far continues where it is.
+    If the request is repeated, nothing more happens. A partition that hasn't been read up to its offset continues where
+    it is.
 
     Raises:
-        NotFoundError: there is no such job, or it doesn't read such a partition.
+        NotFoundError: the job doesn't exist, or doesn't read one of the partitions.
         ConflictError: it doesn't run, or is being changed.
         UsageError: the offsets don't exist, or the request doesn't say what happens to the job's state.
         AnabranchError: a system doesn't answer.

@@ -14,7 +14,7 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, job: str, request: RollbackRequest) -> DeployResult:
-    """Works like :func:`anabranch.coordinator.commands.deploy.run`.
+    """Deploy the previous version, like :func:`anabranch.coordinator.commands.deploy.run`.
 
     Raises:
         The same; also ConflictError if there was no previous version.

@@ -17,10 +17,10 @@ __all__ = ["apply", "check", "is_scalable", "plan", "run"]
 
 
 def run(context: Context, job: str, request: ScaleRequest) -> ScaleResult:
-    """Some lanes are closed, and others continue from them. The job is changing until all of them run.
+    """Close some lanes; others continue from them. The job is changing until all of them run.
 
-    If the request is repeated, or has no effect, nothing happens, except that a request with ``now`` makes a change
-    that is under way stop waiting for batches.
+    If the request is repeated, or has no effect, nothing happens; but a request with ``now`` makes a change that is
+    under way stop waiting for batches.
 
     Raises:
         NotFoundError: there is no such job.
@@ -44,7 +44,7 @@ def check(running_job: RunningJob, present: Generation, factor: int, containers:
     """Raises ConfigError or ConflictError if a job can't have this factor, or this number of containers, now.
 
     Args:
-        alone: the coordinator and the only container are in one process.
+        alone: whether the coordinator and the only container are in one process.
     """
     check_factor(factor)
     if containers < 1:
@@ -75,7 +75,7 @@ def plan(
 
     Args:
         alone: see :func:`check`.
-        who: requested it, for the ``reason``.
+        who: who requested the change, and for what ``reason``.
     """
     factor = present.factor if request.factor is None else request.factor
     containers = present.containers if request.containers is None else request.containers
@@ -95,7 +95,7 @@ def apply(
     planned: NextGeneration | None,
     request: ScaleRequest,
 ) -> ScaleResult:
-    """Enter the planned generation; if there is none (None), the present change may still be told not to wait."""
+    """Enter the planned generation. If there is none (None), a present change may still be told not to wait."""
     if planned is None and request.now and not request.dry:
         registry.hasten(running_job)
     return enter(registry, running_job, present, planned, request)

@@ -19,11 +19,12 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, start: StartRequest) -> int:
-    """Returns the deployment's number. A deployment that continues keeps its own lanes, whatever state it was left in,
-    and not those of ``start``. After one that was drained or reset, a new one begins.
+    """Start the job, and return the deployment's number. A deployment that continues keeps its own lanes, whatever
+    state it was left in, and not those of ``start``. After a deployment that was drained or reset, a new one begins.
 
     Raises:
-        ConflictError: it runs already, or isn't the job that was started before; the message names the difference.
+        ConflictError: the job is already running, or isn't the one that was started before; the message names the
+            difference.
     """
     job, registry = check_name("job", start.graph.job), context.registry
     with registry.locked_all():
@@ -33,7 +34,7 @@ def run(context: Context, start: StartRequest) -> int:
 
 
 def check(registry: JobRegistry, job: str) -> None:
-    """Raises ConflictError if the job runs already."""
+    """Raises ConflictError if the job is already running."""
     if job in registry.jobs:
         registry.advance(registry.jobs[job])
         if registry.jobs[job].state.active:

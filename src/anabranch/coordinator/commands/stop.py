@@ -12,9 +12,9 @@ __all__ = ["apply", "check", "run"]
 
 
 def run(context: Context, job: str, at_once: bool = False) -> None:
-    """Lanes end at a batch boundary, or ``at_once``: then a batch that has begun is finished at the next start.
-    Stopping twice has the same effect as stopping once, and the second time may be with ``at_once``. Another
-    coordinator that takes over doesn't know about ``at_once``.
+    """Stop a job. Lanes end at a batch boundary, or ``at_once``; in that case, a batch that has begun is finished at
+    the next start. Stopping twice has the same effect as stopping once, and the second time may be with ``at_once``. If
+    another coordinator takes over, it doesn't know about ``at_once``.
 
     Raises:
         NotFoundError: there is no such job.

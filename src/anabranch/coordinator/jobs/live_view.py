@@ -1,4 +1,4 @@
-"""The present figures of a job: see :class:`anabranch.views.live.Live`. Pure functions of a snapshot, or of a held
+"""The present figures of a job: see :class:`anabranch.views.live.Live`. Pure functions of a snapshot, or of a locked
 job.
 """
 
@@ -79,7 +79,8 @@ def live(job: RunningJob, at: float, clock: float, lease: float, lost: Sequence[
 
 
 def stored(fields: dict[str, Any], lanes: Iterable[Lane], containers: Iterable[ContainerRecord]) -> Live:
-    """A job that isn't served here, from what the store knows about it; ``fields`` is the remaining data."""
+    """The figures of a job that isn't served here, from what the store knows about it; ``fields`` has the remaining
+    data."""
     its = open_lanes(lanes)
     per_seat = Counter(lane.seat for lane in its)
     return Live(
@@ -126,7 +127,7 @@ def _lane(lane: Lane, report: LaneReport | None) -> tuple[Any, ...]:
 
 
 def _container(process: Process, epoch: float, now: float, lease: float, lanes: Counter[str]) -> tuple[Any, ...]:
-    """``epoch``: the moment, in seconds since 1970, at which the clock of leases was 0."""
+    """A container's row. ``epoch``: the moment, in seconds since 1970, at which the clock of leases was 0."""
     heard = epoch + process.lease_ends - lease if process.heard >= 0 else None
     known = _stored_container(process.record, process.lease_ends - now, lanes[process.record.seat])
     place = CONTAINERS.index("heard")

@@ -18,8 +18,7 @@ __all__ = ["Surroundings", "loaded"]
 
 class Surroundings(Protocol):
     """What a job gets from the coordinator that serves it: see
-    :class:`anabranch.coordinator.coordinator.Coordinator`.
-    """
+    :class:`anabranch.coordinator.coordinator.Coordinator`."""
 
     clock: Callable[[], float]
     now: Callable[[], float]
@@ -35,7 +34,7 @@ def loaded(
     lanes: dict[str, Lane],
     settings: Mapping[str, Any] | None = None,
 ) -> RunningJob:
-    """The running job. ``settings``: for a deployment without a program."""
+    """The running job. ``settings``: the settings for a deployment without a program."""
     given = (settings or {}) if stored.program is None else stored.program.settings
     revision, changed_at = surroundings.first(), stored.changed_at
     since = surroundings.clock() - max(0.0, surroundings.now() - changed_at)

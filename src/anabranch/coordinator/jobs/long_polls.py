@@ -18,7 +18,7 @@ class _Poll:
 
 
 class LongPolls:
-    """Thread-safe. A poll only costs memory: the waiting client provides the function that wakes it."""
+    """Thread-safe. A poll costs only memory: the waiting client provides the function that wakes it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -29,8 +29,8 @@ class LongPolls:
 
     @contextmanager
     def waiting(self, container: str, seen: int, wake: Callable[[], object]) -> Iterator[None]:
-        """Inside ``with``, ``wake`` is called when there is news for a container that has seen that revision; it may be
-        called more than once, by any thread, and must not wait."""
+        """Inside ``with``, ``wake`` is called when there is news for a container that has seen that revision. It may be
+        called more than once, by any thread, and must not block."""
         poll = _Poll(container, seen, wake)
         with self._lock:
             self._waiting.add(poll)

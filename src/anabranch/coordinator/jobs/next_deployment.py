@@ -26,7 +26,7 @@ __all__ = ["CurrentDeployment", "NextDeployment", "again", "deployed", "former_v
 
 @dataclass(frozen=True)
 class CurrentDeployment:
-    """The deployment that another one is to follow. ``running_job`` is None if the job is at rest."""
+    """The deployment that another one should follow. ``running_job`` is None if the job is at rest."""
 
     stored: DeploymentRecord
     generation: Generation
@@ -41,7 +41,7 @@ class NextDeployment:
     Attributes:
         result: the answer for the client.
         ending: the lanes of the present deployment that end, in their final form.
-        who: the user that requested it.
+        who: the user who requested it.
         why: the reason that the user gave.
     """
 
@@ -56,11 +56,11 @@ class NextDeployment:
 def deployed(
     present: CurrentDeployment, start: StartRequest, again: int, drop_state: Collection[str], request: str
 ) -> NextDeployment:
-    """The result of replacing a job's version by another one, or by one that it had before (``again``; 0: a new one).
+    """The result of replacing a job's version by another one, or by a former one (``again``; 0: a new one).
 
     Raises:
         ConflictError: the version can't continue from the present state; the message names all reasons.
-        UsageError: state is to be dropped that doesn't exist.
+        UsageError: the state to be dropped doesn't exist.
     """
     program = present.stored.program
     if program is None or start.program is None:
@@ -85,7 +85,7 @@ def deployed(
 
 
 def undone(store: Store, running_job: RunningJob, generation: Generation, who: str, why: str) -> NextDeployment:
-    """A deployment of the previous version, which undoes one whose lanes haven't begun yet."""
+    """A deployment of the previous version, which undoes a deployment whose lanes haven't begun yet."""
     job, replaced = running_job.job, generation.model.replaces
     present = CurrentDeployment(
         queries.deployment(store, job), generation, tuple(running_job.known.values()), running_job
@@ -126,7 +126,7 @@ def version_of(store: Store, job: str, deployment: int) -> int:
 
 
 def former_version(store: Store, job: str, deployment: int) -> int:
-    """The deployment that had the version before that of this one. Raises ConflictError if there was none."""
+    """The deployment with the version before this one's. Raises ConflictError if there was none."""
     first = version_of(store, job, deployment)
     if first == 1:
         raise ConflictError(f"job {job!r} has no version before this one", "deploy one: anabranch deploy JOB.py")

@@ -1,4 +1,4 @@
-"""What the process in each seat of a job should run, and what it runs already."""
+"""What the process in each seat of a job should run, and what it is already running."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def wanted(job: RunningJob) -> tuple[WantedLane, ...]:
 
 
 def coming(job: RunningJob) -> tuple[Lane, ...]:
-    """What will be wanted, in all containers, once others are closed."""
+    """The lanes that will be wanted, in all containers, once others are closed."""
     return tuple(job.as_held(lane) for lane in job.lanes if lane.state is LaneState.PLANNED and not lane.start_is_known)
 
 
 def renew(job: RunningJob) -> bool:
-    """Determine what each seat is offered now. Returns whether that has changed for any."""
+    """Determine what each seat is offered now. Returns whether that has changed for any seat."""
     holders = {process.record.seat: process.record.deployment for process in job.seats.processes.values()}
     running: dict[str, list[WantedLane]] = {}
     for one in wanted(job):
@@ -91,9 +91,7 @@ def of(job: RunningJob, process: Process) -> Offer:
 
 
 def hear_figures(job: RunningJob, process: Process, beat: Heartbeat) -> bool:
-    """Store the reports of a heartbeat that only brings figures. Returns whether it was one; if not, nothing was
-    done.
-    """
+    """Store the reports of a heartbeat that has only figures. Returns whether it was one; if not, nothing was done."""
     news = []
     if standbys.is_news(job, process, beat.copies):
         return False
@@ -128,7 +126,7 @@ def hear(job: RunningJob, process: Process, news: Sequence[LaneReport], beat: He
 def _offered(job: RunningJob, process: Process, news: Sequence[LaneReport], seen: int) -> set[str]:
     """The lanes that a process has after its reports.
 
-    One that has seen the present revision and doesn't report an unwanted lane never started it.
+    If a process has seen the present revision and doesn't report an unwanted lane, it never started that lane.
     """
     live = {report.lane for report in news if report.phase in LIVE_PHASES}
     offered = (process.offered | live) - {report.lane for report in news if report.phase in LAST_PHASES}
@@ -161,14 +159,14 @@ def answer(job: RunningJob, process: Process, seen: int) -> HeartbeatResponse:
 
 
 def _have_caught_up(job: RunningJob, lanes: Iterable[str], followers: Mapping[str, Sequence[str]]) -> bool:
-    """Whether lanes, and all that continue from them, have ended because they had caught up."""
+    """Whether lanes, and all lanes that continue from them, have ended because they had caught up."""
     return all(
         _have_caught_up(job, followers[lane], followers) if lane in followers else job.caught_up(lane) for lane in lanes
     )
 
 
 def _have_closed(job: RunningJob, lanes: Iterable[str], followers: Mapping[str, Sequence[str]]) -> bool:
-    """Whether lanes, and all that continue from them, are closed."""
+    """Whether lanes, and all lanes that continue from them, are closed."""
     return all(
         job.known[lane].state is LaneState.CLOSED and _have_closed(job, followers.get(lane, ()), followers)
         for lane in lanes
@@ -176,7 +174,8 @@ def _have_closed(job: RunningJob, lanes: Iterable[str], followers: Mapping[str, 
 
 
 def _are_same(before: tuple[WantedLane, ...], after: tuple[WantedLane, ...]) -> bool:
-    """Whether both hold the very same lane objects: a fast check, because nearly all of thousands are unchanged."""
+    """Whether both hold the very same lane objects. This is a fast check, because nearly all of thousands are
+    unchanged."""
     if len(before) != len(after):
         return False
     for one, other in zip(before, after, strict=True):

@@ -1,4 +1,4 @@
-"""The data of a running job, in parts: plain records, and decisions that depend on one record only."""
+"""The data of a running job, in parts: plain records, and decisions that depend on only one record."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Process:
     """A process that holds a seat.
 
     Attributes:
-        offered: lanes that it was told to run and hasn't returned.
+        offered: the lanes that it was told to run and hasn't returned.
         heard: the number of its last heartbeat.
-        doomed: the store may already have recorded that it lost its seat.
+        doomed: whether the store may already have recorded that it lost its seat.
         copies: the standbys that it maintains.
     """
 
@@ -57,7 +57,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Offer:
-    """What the process in a seat should run. ``revision`` changes with it."""
+    """What the process in a seat should run. ``revision`` changes whenever the offer does."""
 
     revision: int
     wanted: tuple[WantedLane, ...] = ()
@@ -96,11 +96,11 @@ class RunSettings:
     """The settings of a job that the coordinator uses.
 
     Attributes:
-        given: all settings, as stored, for code that builds systems from them.
+        given: all settings, as they are stored, for code that builds systems from them.
         runs_in_real_time: whether a task slot is needed for each task.
         expansion_check: how often its inputs are checked, in seconds.
         warm_containers: how many additional processes the launcher keeps standing by.
-        autoscale: how the coordinator scales it; None: it doesn't.
+        autoscale: how the coordinator scales the job; None: it doesn't.
         threads: how many buckets of a partition functions work on at once.
     """
 
@@ -131,7 +131,7 @@ class DeploymentTerms:
     """The conditions under which a deployment was started.
 
     Attributes:
-        until_caught_up: it ends on its own once it has read everything that there is.
+        until_caught_up: whether it ends on its own once it has read all existing records.
         promises: what each output promises, by operator.
     """
 
@@ -145,16 +145,16 @@ class Seats:
     """The processes that hold seats, those that want one, and what each seat is offered.
 
     Attributes:
-        expels: whether a process that is silent for too long loses its seat; its lanes are fenced before others get
-            them.
-        processes: those that hold seats, by container id.
+        expels: whether a process that is silent for too long loses its seat; its lanes are fenced before other
+            processes get them.
+        processes: the processes that hold seats, by container id.
         asked: when each process that stands by last asked for a seat, by execution.
         resting: what these processes reported when they asked.
-        offers: what is wanted in each seat, as last determined.
-        revision: the latest one of any offer.
-        begun: when the job was started, or its launcher restarted, by this coordinator's clock.
+        offers: what should run in each seat, as last determined.
+        revision: the latest revision of any offer.
+        begun: when the job was started, or its launcher restarted, on this coordinator's clock.
         sure_from: before this time, some live processes may not have reported yet.
-        launching: the state of the coordinator's own launcher; None: others start containers.
+        launching: the state of the coordinator's own launcher; None: containers are started externally.
     """
 
     expels: bool = False
@@ -176,18 +176,17 @@ class Seats:
         return {process.record.seat for process in self.processes.values()}
 
     def leave(self, process: Process) -> None:
-        """A process has returned its seat."""
+        """Record that a process has returned its seat."""
         del self.processes[process.record.id]
 
     def stand_by(self, registration: Registration, now: float) -> None:
-        """A process has asked for a seat, and there is none."""
+        """Record that a process has asked for a seat and there is none."""
         self.asked[registration.execution] = now
         self.resting[registration.execution] = registration
 
     def standing_by(self, since: float) -> frozenset[str]:
-        """The executions of processes without a seat that have asked for one since ``since``; the others are
-        forgotten.
-        """
+        """The executions of processes without a seat that have asked for one since ``since``; all others are
+        forgotten."""
         self.asked = {execution: at for execution, at in self.asked.items() if at >= since}
         self.resting = {execution: its for execution, its in self.resting.items() if execution in self.asked}
         return frozenset(self.asked)
@@ -195,8 +194,8 @@ class Seats:
 
 @dataclass
 class Standbys:
-    """``wanted``: what processes should do with standbys, as last determined. ``patient``: whether lanes that are to
-    end wait until their successors have some.
+    """``wanted``: what processes should do with standbys, as last determined. ``patient``: whether lanes that are about
+    to end wait until their successors have standbys.
     """
 
     wanted: StandbyOrders = field(default_factory=dict)
@@ -208,8 +207,8 @@ class AutoscaleState:
     """What the autosizer remembers about a job.
 
     Attributes:
-        looked_at: when it looked last.
-        findings: the results so far.
+        looked_at: when it last looked at the job.
+        findings: its findings so far.
         advised: the generation in which it gave advice.
         refused: the generation that can't have the factor that the autosizer wants.
         scalable: whether the job can have factors other than 1, by deployment and generation, for the last one that was
@@ -230,15 +229,15 @@ class Progress:
     Attributes:
         changed_at: when its state was last stored, in seconds since 1970; for display only, because that clock may be
             set.
-        unchanged_since: the same moment by this coordinator's clock.
-        changing_since: when its change began, by this coordinator's clock.
-        rescale_seconds: how long the last change took; None: there was none.
+        unchanged_since: the same moment on this coordinator's clock.
+        changing_since: when its change began, on this coordinator's clock.
+        rescale_seconds: how long the last change took; None if there was none.
         pause: the change whose pause is being measured.
-        shown: measurements from changes so far.
-        hasty: the change that is under way doesn't wait for batches that write at least once.
-        at_once: the job is stopped without waiting for batch boundaries.
+        shown: the measurements of changes so far.
+        hasty: whether the change that is under way doesn't wait for batches that write at least once.
+        at_once: whether the job is stopped without waiting for batch boundaries.
         drain: the requested drain.
-        drains_since: when it was requested, by this coordinator's clock; None: only another coordinator knows.
+        drains_since: when it was requested, on this coordinator's clock; None: only another coordinator knows.
         drains_for: the seconds that it was expected to take.
     """
 
@@ -255,7 +254,7 @@ class Progress:
     drains_for: float = 0.0
 
     def has_changed(self, at: float, now: float) -> None:
-        """Record that the job's state has changed, at ``at`` in seconds since 1970 and ``now`` by this coordinator's
+        """Record that the job's state has changed, at ``at`` in seconds since 1970 and ``now`` on this coordinator's
         clock.
         """
         self.changed_at, self.unchanged_since = at, now
@@ -285,7 +284,7 @@ class Progress:
         )
 
     def finished(self, now: float) -> float:
-        """Record that all lanes of the generation run. Returns how long that took, in seconds."""
+        """Record that all lanes of the generation are running. Returns how long that took, in seconds."""
         self.rescale_seconds = now - self.changing_since
         return self.rescale_seconds
 
@@ -295,9 +294,9 @@ class Inputs:
     """The observed inputs of a job.
 
     Attributes:
-        look_from: when they are due to be checked again.
-        counts: their partitions as last seen.
-        replicas: the racks of their partitions as last seen.
+        look_from: when they should be checked again.
+        counts: their partition counts when they were last checked.
+        replicas: the racks of their partitions when they were last checked.
         warning: why the job isn't adapted to them.
     """
 

@@ -1,4 +1,4 @@
-"""How long output paused for a change: measured once the job runs, next to the prediction."""
+"""How long output paused for a change: measured once the job runs, and logged next to the prediction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["measured"]
 
 
 def measured(job: RunningJob, now: float) -> tuple[str, str] | None:
-    """The log entry for the last change, and its reason; None: it isn't known yet, or was logged before."""
+    """The log entry for the last change, and its reason; None: the pause isn't known yet, or was logged before."""
     progress = job.progress
     watched = progress.pause
     if watched is None:

@@ -1,4 +1,4 @@
-"""The racks of a job's containers, and which seats its tasks should have accordingly."""
+"""The racks of a job's containers, and the seats that its tasks should have as a result."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def placing(job: RunningJob, containers: int) -> Placing:
 
 
 def nearest(job: RunningJob, free: Collection[str], rack: str | None) -> str:
-    """The best free seat for a process in a rack: one whose tasks were placed for that rack, else one placed for none,
-    else any.
+    """The best free seat for a process in a rack: one whose tasks were placed for that rack, otherwise one placed for
+    no rack, otherwise any.
     """
     placed = {each.seat: each.rack for each in job.model.containers}
     return min(free, key=lambda seat: (placed.get(seat) != rack, placed.get(seat) is not None, seat))
 
 
 def misplaced(job: RunningJob) -> str:
-    """Which containers aren't in the racks that their tasks were placed for; empty if all are, or needn't be."""
+    """Which containers aren't in the racks for which their tasks were placed; empty if all are, or needn't be."""
     if job.settings.assignment.strategy == "none" or len(job.model.containers) == 1:
         return ""
     held = {each.record.seat: each.record.rack for each in job.seats.processes.values()}

@@ -1,4 +1,5 @@
-"""The jobs that a coordinator serves, and the durable steps that advance them: each is stored before it counts."""
+"""The jobs that a coordinator serves, and the durable steps that advance them. Each step is stored before it takes
+effect."""
 
 from __future__ import annotations
 
@@ -47,13 +48,13 @@ T = TypeVar("T")
 
 
 class JobRegistry:
-    """The served jobs, by name. Use :meth:`locked` to hold one; most methods require that.
+    """The served jobs, by name. Use :meth:`locked` to lock one; most methods require that.
 
     Args: see :class:`anabranch.coordinator.coordinator.Coordinator`.
 
     Attributes:
-        leases: the lock for data that heartbeats with only figures touch. They take no other lock, so it is never held
-            for long.
+        leases: the lock for the data that heartbeats with only figures change. They take no other lock, so this one is
+            never held for long.
         polls: the clients that wait for news.
     """
 
@@ -73,7 +74,7 @@ class JobRegistry:
         self.grace = grace
         self.jobs: dict[str, RunningJob] = {}
         self.unsure = False
-        """Whether the store may differ from what is held here."""
+        """Whether the store may differ from what this coordinator has in memory."""
         self.leases = threading.Lock()
         self.polls = LongPolls()
         self._lock = threading.Condition()
@@ -82,7 +83,7 @@ class JobRegistry:
 
     @contextmanager
     def locked(self, job: str) -> Iterator[RunningJob]:
-        """Hold a job that is served here, in the state that the store has.
+        """Lock a job that is served here, in the state that the store has.
 
         Raises:
             NotFoundError: there is no such job.
@@ -99,19 +100,19 @@ class JobRegistry:
 
     @contextmanager
     def locked_all(self) -> Iterator[dict[str, RunningJob]]:
-        """Hold all jobs that are served here, in the state that the store has."""
+        """Lock all jobs that are served here, in the state that the store has."""
         with self._lock:
             self._look_again()
             yield self.jobs
 
     @contextmanager
     def locked_as_seen(self) -> Iterator[dict[str, RunningJob]]:
-        """Hold all jobs as last seen, without asking the store whether the last step was stored."""
+        """Lock all jobs in their last known state, without checking with the store whether the last step was stored."""
         with self._lock:
             yield self.jobs
 
     def wait(self, seconds: float) -> None:
-        """Release the held jobs until one may have changed, for at most this many seconds."""
+        """Release the locked jobs until one may have changed, for at most this many seconds."""
         self._lock.wait(seconds)
 
     def create(self, plan: StartRequest) -> DeploymentRecord:
@@ -144,7 +145,7 @@ class JobRegistry:
     def serve(self, stored: DeploymentRecord, settings: Mapping[str, Any] | None = None) -> None:
         """Bring a stored deployment from any state to starting, with its lanes to be run again.
 
-        ``settings``: for a deployment without a program.
+        ``settings``: the settings for a deployment without a program.
         """
         job, stored = stored.job, msgspec.structs.replace(stored, error=None)
         transition = step(Snapshot(state=stored.state, start_wanted=True))
@@ -170,8 +171,8 @@ class JobRegistry:
         self.announce()
 
     def write(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Take a durable step. If the store is lost during it, the step may or may not have been stored: see
-        :meth:`locked_all`.
+        """Take a durable step. If the connection to the store is lost meanwhile, the step may or may not have been
+        stored: see :meth:`locked_all`.
         """
         try:
             return step(*args, **kwargs)
@@ -200,7 +201,7 @@ class JobRegistry:
         return self.present(running_job)
 
     def present(self, running_job: RunningJob) -> Generation:
-        """The present generation of a job. Its graph is read from the store once a deployment."""
+        """The present generation of a job. Its graph is read from the store once per deployment."""
         job, deployment = running_job.job, running_job.deployment
         known = self._graphs.get(job)
         if known is None or known[0] != deployment:
@@ -208,7 +209,7 @@ class JobRegistry:
         return Generation(known[1], running_job.model)
 
     def status(self, running_job: RunningJob, lost: Sequence[ContainerRecord] = ()) -> JobStatus:
-        """The present status of a job. ``lost``: the latest processes that have lost their seats."""
+        """The present status of a job. ``lost``: the processes that most recently lost their seats."""
         return status_view.status(running_job, self.clock(), self.lease, lost)
 
     def advance(self, running_job: RunningJob, *, stop_wanted: bool = False) -> None:
@@ -234,7 +235,7 @@ class JobRegistry:
             self.store.note([self.event(running_job.job, "coordinator", *found)])
 
     def _place_stranded(self, running_job: RunningJob) -> None:
-        """Give lanes that must be closed, but whose seat no longer exists, to a seat that does."""
+        """Move lanes that must be closed, but whose seat no longer exists, to a seat that does."""
         stranded = running_job.stranded()
         if not stranded or not running_job.state.runs:
             return
@@ -262,8 +263,8 @@ class JobRegistry:
         return True
 
     def _give_up(self, running_job: RunningJob) -> bool:
-        """Close lanes that can't start, or that no process was told about, and that already have successors. Returns
-        whether there were any.
+        """Close lanes that can't start, or of which no process knows, and that already have successors. Returns whether
+        there were any.
         """
         if not running_job.state.runs:
             return False
@@ -300,8 +301,8 @@ class JobRegistry:
         running_job.progress.has_changed(event.at, self.clock())
 
     def change(self, running_job: RunningJob, planned: NextGeneration, now: bool = False) -> None:
-        """Enter another generation. ``now``: see :class:`anabranch.protocol.commands.ScaleRequest`; another coordinator
-        that takes over doesn't know about it.
+        """Enter another generation. ``now``: see :class:`anabranch.protocol.commands.ScaleRequest`. If another
+        coordinator takes over, it doesn't know about ``now``.
         """
         state, model = DeploymentState.CHANGING, planned.model
         what = f"{running_job.state.value} → {state.value}, generation {model.generation}"
@@ -335,7 +336,7 @@ class JobRegistry:
         return moved
 
     def undo(self, running_job: RunningJob, present: Generation, who: str, why: str) -> None:
-        """Return to the state before the change that is under way, which must be one that can be undone."""
+        """Return to the state before the change that is under way. It must be possible to undo the change."""
         if running_job.follows:
             self.replace(running_job, next_deployment.undone(self.store, running_job, present, who, why))
             return
@@ -350,7 +351,7 @@ class JobRegistry:
             self.advance(running_job)
 
     def replace(self, running_job: RunningJob, planned: NextDeployment, now: bool = False) -> None:
-        """Enter another deployment of a running job. ``now`` as in :meth:`change`."""
+        """Enter another deployment of a running job. ``now``: as in :meth:`change`."""
         state = DeploymentState.CHANGING
         what = f"{running_job.state.value} → {state.value}, {planned.what}"
         event = self.event(running_job.job, planned.who, what, _hastily(planned.why, now))

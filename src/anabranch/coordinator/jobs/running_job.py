@@ -43,13 +43,13 @@ _STOP_IT = "stop that container: it runs what it was not told to"
 
 @dataclass
 class RunningJob:
-    """A job that is served. To change it, hold it: see :meth:`anabranch.coordinator.jobs.registry.JobRegistry.locked`.
+    """A job that is served. To change it, lock it: see :meth:`anabranch.coordinator.jobs.registry.JobRegistry.locked`.
 
     Attributes:
         model: the present generation.
         known: the lanes of all deployments, by id.
-        reports: the latest one of each lane in this run.
-        figures: for each stage, its number of tasks, and in how many containers an SSP is read.
+        reports: the latest report of each lane in this run.
+        figures: for each stage, the number of its tasks, and the average number of containers that read an SSP.
     """
 
     job: str
@@ -111,7 +111,7 @@ class RunningJob:
         return not self.state.active
 
     def ended(self, lane: str) -> bool:
-        """Whether a lane no longer runs, until a process takes its seat."""
+        """Whether a lane has stopped running, until a process takes its seat."""
         if self.known[lane].state is LaneState.CLOSED:
             return True
         if lane not in self.reports or self.reports[lane].phase != LanePhase.ENDED:
@@ -128,7 +128,7 @@ class RunningJob:
         )
 
     def attempt(self, lane: str) -> int:
-        """How often its container has started a lane."""
+        """How many times a lane's container has started it."""
         return self.reports[lane].attempt.number if lane in self.reports else 1
 
     def caught_up(self, lane: str) -> bool:
@@ -144,8 +144,8 @@ class RunningJob:
         return found
 
     def as_held(self, lane: Lane) -> Lane:
-        """A lane with the epoch of the process that holds its seat. If nobody holds it, the lane is unchanged: whoever
-        takes the seat gets it.
+        """A lane with the epoch of the process that holds its seat. If no process holds the seat, the lane is
+        unchanged: the process that takes the seat gets it.
         """
         holder = self.seats.of(lane.seat)
         return lane if holder is None else msgspec.structs.replace(lane, epoch=holder.record.epoch)
@@ -159,7 +159,7 @@ class RunningJob:
         self.figures = figures(model)
 
     def replace(self, start: StartRequest, terms: DeploymentTerms, ended: Iterable[Lane], now: float) -> None:
-        """Enter another deployment, as :meth:`change`. ``ended``: the lanes of the former one that have changed."""
+        """Enter another deployment, like :meth:`change`. ``ended``: the lanes of the former one that have changed."""
         self.deployment = start.model.run_id
         self.terms, self.error = terms, None
         self.scaling.refused = self.scaling.advised = 0
@@ -167,8 +167,8 @@ class RunningJob:
         self.change(start.model, [*ended, *start.lanes], now)
 
     def snapshot(self) -> Self:
-        """The job as it is now, for planning or reading while nobody holds it. Its records never change; their
-        containers are copied.
+        """The present job, for planning or reading without a lock. Its records never change; their containers are
+        copied.
         """
         found = copy.copy(self)
         found.known, found.reports = dict(self.known), dict(self.reports)
@@ -180,8 +180,8 @@ class RunningJob:
         return found
 
     def plans_alike(self, other: RunningJob) -> bool:
-        """Whether a change to this job has the same result as the same change to ``other``, the same job at another
-        time. The predicted pause isn't compared.
+        """Whether a change to this job has the same result as the same change to ``other``, which is the same job at
+        another time. The predicted pause isn't compared.
         """
         return (
             self.model is other.model
@@ -192,12 +192,12 @@ class RunningJob:
         )
 
     def _bases(self) -> tuple[list[tuple[Lane, bool]], dict[str, str | None]]:
-        """Further input of a change: the lanes, which of them have ended, and the racks of all containers."""
+        """Further input of a change: the lanes, whether each of them has ended, and the racks of all containers."""
         lanes = [(lane, self.is_over(lane.id)) for lane in self.lanes]
         return lanes, {each.record.seat: each.record.rack for each in self.seats.processes.values()}
 
     def stranded(self) -> list[Lane]:
-        """The lanes that must still be closed, in seats that no longer exist and that nobody holds."""
+        """The lanes that must still be closed, in seats that no longer exist and that no process holds."""
         taken = self.seats.taken | self.model_seats
         return [
             lane
@@ -206,8 +206,8 @@ class RunningJob:
         ]
 
     def spoilt(self, followed: bool = False) -> list[Lane]:
-        """The lanes that failed before they ever began: of the present generation, or those that others continue
-        from.
+        """The lanes that failed before they ever began: those of the present generation, and those from which others
+        continue.
         """
         found = [
             lane
@@ -228,8 +228,8 @@ class RunningJob:
         ]
 
     def needless(self) -> list[Lane]:
-        """The lanes of former deployments that must be closed, and that no process was ever told about. For the first
-        lanes of a job, only a process can determine where they begin.
+        """The lanes of former deployments that must be closed, and of which no process ever knew. The first lanes of a
+        job are excluded, because only a process can determine where they begin.
         """
         told = {lane for process in self.seats.processes.values() for lane in process.offered}
         followed = {name for lane in self.lanes for name in lane.predecessors}
@@ -247,8 +247,8 @@ class RunningJob:
         """A lane that a process reports.
 
         Raises:
-            NotFoundError: there is no such lane.
-            ConflictError: it belongs to another seat or another deployment.
+            NotFoundError: the lane doesn't exist.
+            ConflictError: the lane belongs to another seat or another deployment.
         """
         if lane not in self.known:
             raise NotFoundError(f"{process.record.id} reports lane {lane[:200]!r}, which nobody knows", _STOP_IT)
@@ -261,8 +261,8 @@ class RunningJob:
         return its
 
     def is_news(self, report: LaneReport) -> bool:
-        """Whether a report is news. After the end of a lane in this run, no report is: it was overtaken on its way. The
-        exception is a lane that had caught up and starts again to drain.
+        """Whether a report is news. After a lane has ended in this run, no report is news: it was overtaken on its way.
+        The exception is a lane that had caught up and starts again to drain.
         """
         before = self.reports.get(report.lane)
         if before is None or before.phase not in LAST_PHASES:

@@ -1,5 +1,5 @@
-"""Who gets a seat of a job, what happens to its lanes when a seat is taken or lost, and how many processes are
-needed.
+"""Which process gets a seat of a job, what happens to its lanes when a seat is taken or lost, and how many processes
+are needed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def program_due(job: RunningJob) -> int:
 
 
 def relieved(job: RunningJob) -> bool:
-    """Whether lanes of former deployments may end: warm containers are ready for their successors, or containers are
-    started externally, once others have ended.
+    """Whether lanes of former deployments may end: either warm containers are ready for their successors, or containers
+    are started externally, after others have ended.
     """
     if job.seats.launching is None or job.state is not DeploymentState.CHANGING:
         return True
@@ -33,9 +33,7 @@ def relieved(job: RunningJob) -> bool:
 
 
 def free(job: RunningJob, deployment: int) -> frozenset[str]:
-    """The seats that nobody has, and whose lanes no other process can write for any more, among those that are now for
-    this deployment.
-    """
+    """The seats for this deployment that no process has, and for whose lanes no other process can write any more."""
     taken = job.seats.taken | {lane.seat for lane in job.lanes if lane.unfenced}
     return frozenset(seat for seat in job.busy_seats - taken if job.deployment_of(seat) == deployment)
 
@@ -75,7 +73,7 @@ def _holders(job: RunningJob) -> frozenset[str]:
 
 
 def expel(job: RunningJob, process: Process, lanes: Sequence[Lane]) -> None:
-    """Record that a process has lost its seat; its lanes are as stored."""
+    """Record that a process has lost its seat. Its lanes are as stored."""
     del job.seats.processes[process.record.id]
     for lane in lanes:
         job.known[lane.id] = lane
@@ -98,7 +96,7 @@ def take(job: RunningJob, process: Process, lanes: Sequence[Lane], now: float) -
 
 
 def until_seated(job: RunningJob, free: Collection[str]) -> float:
-    """The expected seconds until containers are ready for these seats. 0.0: they stand by, or the launcher starts
+    """The expected seconds until containers are ready for these seats; 0.0 if they stand by, or if the launcher starts
     none.
     """
     if job.seats.launching is None or len(free) <= len(job.seats.asked):

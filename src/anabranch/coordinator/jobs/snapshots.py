@@ -1,4 +1,4 @@
-"""A running job as the transitions of its state see it: see :mod:`anabranch.coordinator.states`."""
+"""A running job as seen by the transitions of its state: see :mod:`anabranch.coordinator.states`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The standbys of a lane: which process maintains which, and whether ending lanes wait until their successors have
-some.
+"""The standbys of a job's lanes: which process maintains which, and whether ending lanes wait until their successors
+have some.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from anabranch.protocol.standby import StandbyReport
 __all__ = ["behind", "is_news", "members", "prepare", "unready", "wanted"]
 
 _COPIES_WITHIN = 300.0
-"""An ending lane continues for at most this many seconds, until its successors have standbys to begin with."""
+"""The largest number of seconds for which an ending lane keeps running until its successors have standbys to begin
+with."""
 
 
 def members(job: RunningJob) -> dict[str, Member]:
@@ -49,7 +50,7 @@ def _runners(job: RunningJob) -> dict[str, str]:
 
 
 def _moving(job: RunningJob, runners: Mapping[str, str]) -> dict[str, list[str]]:
-    """For each lane that is to end, the processes of the lanes that continue from its state; its own process if none
+    """For each lane that should end, the processes of the lanes that continue from its state; its own process if none
     does.
     """
     found: dict[str, list[str]] = {}
@@ -64,7 +65,7 @@ def _moving(job: RunningJob, runners: Mapping[str, str]) -> dict[str, list[str]]
 
 
 def unready(job: RunningJob) -> frozenset[str]:
-    """The ending lanes that continue until their successors have standbys to begin with."""
+    """The ending lanes that keep running until their successors have standbys to begin with."""
     if not (job.standbys.patient and job.settings.assignment.standbys and job.state is DeploymentState.CHANGING):
         return frozenset()
     there = members(job).values()

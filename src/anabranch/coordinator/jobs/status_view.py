@@ -1,4 +1,4 @@
-"""A running job as ``status`` shows it."""
+"""A running job as shown by ``status``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["status"]
 
 
 def status(job: RunningJob, now: float, lease: float, lost: Sequence[ContainerRecord] = ()) -> JobStatus:
-    """``lost``: processes that have lost their seats."""
+    """The status. ``lost``: processes that have lost their seats."""
     containers = [one.record.status(now < one.lease_ends, one.lease_ends - now) for one in job.seats.processes.values()]
     return JobStatus(
         job=job.job,

@@ -67,7 +67,7 @@ class NextGeneration:
     Attributes:
         result: the answer for the client.
         ending: the lanes of the present generation that end, in their final form.
-        who: requested it, for the reason ``why``.
+        who: who requested it, for the reason ``why``.
     """
 
     model: JobModel
@@ -212,7 +212,7 @@ def named(lanes: Mapping[str, Lane], change: Change) -> tuple[Lane, ...]:
 def ending_lanes(
     running_job: RunningJob, lanes: Mapping[str, Lane], change: Change, void: Sequence[Lane] = ()
 ) -> tuple[Lane, ...]:
-    """The lanes that a change closes, in their final form; ``void`` are closed already."""
+    """The lanes that a change closes, in their final form; ``void`` lanes are already closed."""
     over = {lane.id for lane in void}
     return tuple(
         msgspec.structs.replace(lanes[name], state=LaneState.CLOSED if running_job.is_over(name) else LaneState.CLOSING)

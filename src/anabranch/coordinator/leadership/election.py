@@ -1,4 +1,4 @@
-"""Which coordinator leads: a lease on the store's row, by each process's own clock."""
+"""Which coordinator leads: the one with a lease on a row of the store, which each process measures on its own clock."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ __all__ = ["Election"]
 
 
 class Election:
-    """A candidate. No two candidates lead at once as long as their clocks run at the same rate, however long a process
-    is paused.
+    """A candidate. No two candidates lead at once as long as their clocks run at the same rate, even if a process is
+    paused for a long time.
 
     A leader counts its lease from before it sent a heartbeat. Another candidate counts from after it first saw that
-    heartbeat, waits for longer than the lease, and claims the row only if that heartbeat is still the last.
+    heartbeat, waits for longer than the lease, and claims the row only if that heartbeat is still the last one.
 
     Args:
-        store: from now on it only writes while this candidate leads. Nothing else claims or resigns it.
+        store: from now on it writes only while this candidate leads. Nothing else may claim the lead in it, or resign.
         holder: the URL of this coordinator.
         clock: seconds on a clock that keeps running while the machine sleeps.
         lease: how long a heartbeat counts, in seconds.
-        grace: how much longer others wait.
+        grace: how much longer other candidates wait.
     """
 
     def __init__(
@@ -42,21 +42,21 @@ class Election:
 
     @property
     def leads(self) -> bool:
-        """Whether this one leads now. Thread-safe."""
+        """Whether this candidate leads now. Thread-safe."""
         return self._clock() < self._ends
 
     @property
     def leads_until(self) -> float:
-        """When its lease ends, by its clock; in the past, if it doesn't lead."""
+        """When the candidate's lease ends, on its own clock; in the past, if it doesn't lead."""
         return self._ends
 
     def step(self) -> bool:
-        """Renew the lease, or claim a free one. To be called several times a second, by one thread.
+        """Renew the lease, or claim a free one. Must be called several times a second, by one thread.
 
         An unavailable store counts as a missed heartbeat.
 
         Returns:
-            whether this one leads.
+            whether this candidate leads.
         """
         try:
             if self._claimed:
@@ -68,11 +68,11 @@ class Election:
         return self.leads
 
     def resign(self) -> None:
-        """Stop leading, so that another candidate may lead at once; does nothing if this one doesn't lead. To be called
-        by the thread of ``step``.
+        """Stop leading, so that another candidate may lead at once. Does nothing if this one doesn't lead. Must be
+        called by the thread of ``step``.
 
         Raises:
-            StoreUnavailableError: others can't be told, and wait for the lease to end.
+            StoreUnavailableError: the resignation can't be stored, so that others wait for the lease to end.
         """
         claimed, self._claimed, self._ends = self._claimed, False, -math.inf
         if claimed:

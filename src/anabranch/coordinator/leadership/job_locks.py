@@ -1,5 +1,5 @@
-"""The locks of jobs that a coordinator serves from a store in SQLite. While it holds one, ``anabranch run`` refuses
-the job."""
+"""The locks of jobs that a coordinator serves from a store in SQLite. While it holds one, ``anabranch run`` refuses the
+job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class JobLocks:
     it.
 
     Args:
-        url: where others reach this coordinator; it is written next to a lock.
+        url: the address of this coordinator, which is written next to a lock.
     """
 
     def __init__(self, store_url: str, url: str) -> None:
@@ -29,7 +29,7 @@ class JobLocks:
 
     @contextmanager
     def taken(self, job: str) -> Iterator[None]:
-        """Hold a job's lock, and keep it if the body succeeds."""
+        """Take a job's lock for the body, and keep it if the body succeeds."""
         with self._guard:
             taken = self.take(job)
             try:

@@ -1,4 +1,4 @@
-"""A coordinator among several on one store: it serves while it leads, and else stands by."""
+"""A coordinator among several on one store: it serves jobs while it leads, and otherwise stands by."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ Fencing = Callable[[Lane, Mapping[str, Any]], None]
 
 
 class Leadership:
-    """Holds the election, adopts the jobs of the store when it is won, and has lanes fenced. Inside ``with``.
+    """Takes part in the election and, when it is won, adopts the jobs of the store and has lanes fenced. Inside
+    ``with``.
 
-    On a store in SQLite, jobs that an ``anabranch run`` process serves are left to it.
+    On a store in SQLite, jobs that an ``anabranch run`` process serves are left to that process.
 
     Args:
-        url: where others reach this coordinator.
+        url: the address of this coordinator.
         fence: stops a lane's former process at its outputs.
-        launcher: starts containers; None: others do.
-        pool: where lanes are fenced; None: in threads of its own.
-        fenced_again_after: seconds from a fence that failed to the next try.
+        launcher: starts containers; None: they are started externally.
+        pool: where lanes are fenced; None: in the object's own threads.
+        fenced_again_after: seconds from a fence that failed to the next attempt.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Leadership:
         return self._led and self._election.leads
 
     def check(self) -> None:
-        """Raises NotLeadingError, which names the leader, if this one doesn't lead."""
+        """Raises NotLeadingError, which names the leader, if this coordinator doesn't lead."""
         if self.leads:
             return
         found = self._store.leader()
@@ -92,12 +93,12 @@ class Leadership:
         raise NotLeadingError(f"this coordinator stands by; {found.holder} leads", f"ask {found.holder}")
 
     def start(self, start: StartRequest) -> int:
-        """As :meth:`Coordinator.start`."""
+        """See :meth:`Coordinator.start`."""
         with self._locks.taken(start.graph.job):
             return self._coordinator.start(start)
 
     def resume(self, job: str) -> int:
-        """As :meth:`Coordinator.resume`."""
+        """See :meth:`Coordinator.resume`."""
         with self._locks.taken(job):
             return self._coordinator.resume(job)
 
@@ -118,7 +119,7 @@ class Leadership:
         self.step_down()
 
     def turn(self) -> None:
-        """Take part in the election, and if it is won, do what is due for the jobs. By one thread."""
+        """Take part in the election and, if it is won, do what is due for the jobs. Called by one thread."""
         lapsed = self._led and not self._election.leads
         leads = self._election.step()
         if self._led and not leads:
@@ -164,7 +165,7 @@ class Leadership:
             self._left.discard(job)
 
     def hand_out(self, fence: Fence) -> None:
-        """Have a lane fenced, unless that is under way."""
+        """Have a lane fenced, unless that is already under way."""
         key = fence.lane.id, fence.lane.epoch
         if key not in self._fencing or self._fencing[key].done():
             self._fencing[key] = self._pool.submit(self._do, fence)
@@ -183,7 +184,7 @@ class Leadership:
             self._ended.wait(self._fenced_again_after)
 
     def step_down(self) -> None:
-        """Serve no job any more, and let others have them."""
+        """Stop serving jobs, and leave them to others."""
         self._led = False
         self._coordinator.abandon()
         self._locks.give_those(lambda job: True)

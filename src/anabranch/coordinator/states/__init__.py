@@ -32,5 +32,5 @@ _STEPS = {
 
 
 def step(snapshot: Snapshot) -> Transition | None:
-    """The next transition of a deployment, None while it stays as it is."""
+    """The next transition of a deployment; None while it stays in its state."""
     return _STEPS[snapshot.state](snapshot)

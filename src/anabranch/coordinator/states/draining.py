@@ -1,4 +1,4 @@
-"""Draining: nothing more is taken in, and what has been taken in is finished stage by stage. If the drain is cancelled,
+"""Draining: no new records are read, and those that were read are finished stage by stage. If the drain is cancelled,
 the deployment runs again.
 """
 

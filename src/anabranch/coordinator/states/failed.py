@@ -1,4 +1,4 @@
-"""Failed: it keeps its first error, and is retried when it is started again."""
+"""Failed: the deployment keeps its first error, and is tried again when it is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planned: stored, and nothing runs yet."""
+"""Planned: the deployment is stored, but nothing runs yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reset: positions and state are forgotten. The deployment that is started next begins like a new job."""
+"""Reset: positions and state are forgotten. The next deployment begins like a new job."""
 
 from __future__ import annotations
 

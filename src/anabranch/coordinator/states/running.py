@@ -1,4 +1,4 @@
-"""Running: all lanes have been seen running. A failed one is left alone while others have something to do."""
+"""Running: all lanes have been seen running. A failed lane isn't restarted while others have something to do."""
 
 from __future__ import annotations
 

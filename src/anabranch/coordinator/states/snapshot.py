@@ -1,4 +1,4 @@
-"""What a state's step sees of a deployment, and what it returns."""
+"""The input of a state's step, and its result."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["LaneView", "Snapshot", "Transition", "interrupted"]
 
 class LaneView(msgspec.Struct, frozen=True, kw_only=True):
     """A lane that isn't closed, in this run: it runs, has ended, is still held by a live container, or has failed with
-    an error. ``starved``: a lane before it failed, so it won't reach the end of its inputs. ``closing``: others
-    continue from it once it is closed.
+    an error. ``starved``: whether a lane upstream of it failed, so that it won't reach the end of its inputs.
+    ``closing``: whether others continue from it once it is closed.
     """
 
     id: str
@@ -28,8 +28,8 @@ class LaneView(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """A deployment at one moment. ``error``: the first error of any lane. ``wanted``: the user wants it to run.
-    ``drains``: the user wants it to drain, and it hasn't finished draining.
+    """A deployment at one moment. ``error``: the first error of any lane. ``wanted``: whether the user wants it to run.
+    ``drains``: whether the user wants it to drain, and it hasn't finished draining.
     """
 
     state: DeploymentState
@@ -63,7 +63,7 @@ class Snapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class Transition:
-    """A deployment's transition to the state ``to``, with an ``error`` that it keeps."""
+    """A deployment's transition to the state ``to``, with an ``error`` that the deployment keeps."""
 
     to: DeploymentState
     why: str
@@ -71,8 +71,8 @@ class Transition:
 
 
 def interrupted(snapshot: Snapshot, doing: str) -> Transition | None:
-    """What ends a state in which lanes are wanted; ``doing``: what the process was doing to the job, should it have
-    died.
+    """The transition that ends a state in which lanes are wanted, if there is one. ``doing``: what the process was
+    doing to the job, in case it has died.
     """
     if snapshot.start_wanted:
         return Transition(to=DeploymentState.STARTING, why=f"the process that {doing} it died")

@@ -1,4 +1,4 @@
-"""Stopped: it continues from where it was when it is started again."""
+"""Stopped: when the deployment is started again, it continues where it was."""
 
 from __future__ import annotations
 

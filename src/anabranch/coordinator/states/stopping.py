@@ -1,4 +1,4 @@
-"""Stopping: nothing is wanted any more, and lanes that still run end at a batch boundary."""
+"""Stopping: no lane is wanted any more, and lanes that are still running end at a batch boundary."""
 
 from __future__ import annotations
 

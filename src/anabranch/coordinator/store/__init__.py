@@ -11,8 +11,8 @@ __all__ = ["ContainerRecord", "DeploymentRecord", "Event", "EventRange", "Leader
 
 
 def __getattr__(name: str) -> Any:
-    """The store itself is imported on demand: SQLAlchemy takes longer to import than most verbs of the command line
-    run, and these ask a coordinator.
+    """Import the store itself on demand. SQLAlchemy takes longer to import than most verbs of the command line run, and
+    most verbs ask a coordinator instead.
     """
     if name == "Store":
         from anabranch.coordinator.store.store import Store

@@ -1,4 +1,4 @@
-"""The URL of a store in its parts: what may be shown of it, and the values of its references."""
+"""The URL of a store in its parts: which of it may be shown, and the values of its references."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _MEMORY = ":memory:"
 
 
 def path_of(url: str) -> Path | None:
-    """The file of a store's database; None for one in memory or on a server.
+    """The file of a store's database; None for a database in memory or on a server.
 
     Raises:
-        ConfigError: it isn't a database URL, or a store can't be in such a database.
+        ConfigError: the text isn't a database URL, or a store can't be in such a database.
     """
     return Address(url).path
 
@@ -48,7 +48,7 @@ def is_on_server(url: str) -> bool:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder for its owner alone, with its parents; raises ConfigError if that isn't possible."""
+    """Create a folder that only its owner can read, with its parents. Raises ConfigError if that isn't possible."""
     try:
         own_files.make_folder(folder)
     except OSError as error:
@@ -56,7 +56,7 @@ def make_folder(folder: Path) -> None:
 
 
 class Address:
-    """Where a store is. ``kind``: sqlite or postgresql; ``shown``: for messages, without passwords.
+    """The location of a store. ``kind``: sqlite or postgresql; ``shown``: for messages, without passwords.
 
     Raises:
         ConfigError: it isn't the URL of a database that a store can be in.
@@ -141,6 +141,6 @@ def _parsed(text: str, url: str) -> sa.URL:
 
 
 def _outward(url: str) -> str:
-    """What may be shown of a URL that can't be parsed."""
+    """The part of a URL that may be shown although the URL can't be parsed."""
     shown = re.sub(r"^.*@", "***@", url, flags=re.DOTALL)
     return re.sub(r"\?.*", "?***", shown, flags=re.DOTALL)

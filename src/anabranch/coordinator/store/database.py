@@ -1,4 +1,4 @@
-"""Opens the database of a store: creates or migrates its tables, refuses databases that aren't stores, and interprets
+"""Opens the database of a store: creates or migrates its tables, refuses databases that aren't stores, and explains
 errors.
 """
 
@@ -41,10 +41,10 @@ def create(url: str) -> sa.Engine:
 
 
 def open_existing(url: str, to_write: bool = False) -> sa.Engine:
-    """The database at ``url``; raises NotFoundError if there is no store. Creates nothing.
+    """The database at ``url``. Raises NotFoundError if there is no store. Creates nothing.
 
-    A store of an older format is migrated if it is opened ``to_write``. Otherwise it stays as it is, and an SQLite file
-    is copied into memory, where the copy is migrated and can't be written.
+    A store of an older format is migrated if it is opened ``to_write``. Otherwise it stays as it is; an SQLite file is
+    copied into memory, and the copy is migrated and made read-only.
     """
     address = Address(url)
     if address.kind == "postgresql":
@@ -72,7 +72,7 @@ def open_existing(url: str, to_write: bool = False) -> sa.Engine:
 
 @contextmanager
 def _opening(engine: sa.Engine, url: str) -> Iterator[None]:
-    """Database errors are explained, and if the body fails, the connections are closed."""
+    """Explains database errors and, if the body fails, closes the connections."""
     try:
         with explained(url):
             yield
@@ -83,7 +83,7 @@ def _opening(engine: sa.Engine, url: str) -> Iterator[None]:
 
 @contextmanager
 def explained(url: str) -> Iterator[None]:
-    """Database errors in the body become AnabranchErrors that name the store and a cure.
+    """Turns database errors in the body into AnabranchErrors that name the store and a cure.
 
     Raises:
         StoreUnavailableError: PostgreSQL can't be reached, or the connection was lost halfway.
@@ -101,7 +101,8 @@ def explained(url: str) -> Iterator[None]:
 
 
 def _on_server() -> ModuleType:
-    """The module for PostgreSQL, imported on demand: its driver takes long to import, and most stores don't need it."""
+    """The module for PostgreSQL, imported on demand, because its driver takes long to import and most stores don't need
+    it."""
     from anabranch.coordinator.store import postgresql
 
     return postgresql
@@ -119,8 +120,8 @@ def _missing(address: Address) -> AnabranchError:
 
 
 def check_format(connection: sa.Connection, url: str) -> None:
-    """Raises UnsupportedFormatError if the store's format has changed since it was opened: a newer anabranch has
-    migrated it. No process can migrate it before the transaction has ended.
+    """Raises UnsupportedFormatError if the store's format has changed since it was opened, because a newer anabranch
+    has migrated it. No process can migrate the store before the transaction has ended.
     """
     version = connection.execute(_FORMAT.with_for_update(read=True)).scalar()
     if version != str(tables.FORMAT_VERSION):
@@ -138,7 +139,7 @@ def _format_in(connection: sa.Connection, address: Address) -> int | None:
 
     Raises:
         ConfigError: the database belongs to something else.
-        UnsupportedFormatError: the format is newer than the present one, or isn't a format at all.
+        UnsupportedFormatError: the format is newer than the present one, or isn't a valid format.
     """
     where = _where(address)
     there = set(sa.inspect(connection).get_table_names())
@@ -176,7 +177,7 @@ def _older(where: str, version: int) -> AnabranchError:
 
 
 def _prepare(engine: sa.Engine, address: Address) -> None:
-    """Create the tables, or migrate existing ones: one process at a time, and all or nothing."""
+    """Create the tables, or migrate existing ones. Only one process does this at a time, and it does all or nothing."""
     if address.kind == "sqlite":
         sqlite.keep_a_log(engine)
     with engine.execution_options(**sqlite.WRITES).begin() as connection:
@@ -194,7 +195,7 @@ def _prepare(engine: sa.Engine, address: Address) -> None:
 
 
 def _migrated_copy(engine: sa.Engine, address: Address) -> sa.Engine:
-    """A copy of an SQLite file in memory, in the present format, that can't be written."""
+    """A read-only copy of an SQLite file in memory, in the present format."""
     copy = sqlite.copied(engine)
     engine.dispose()
     try:

@@ -19,8 +19,8 @@ def read(connection: sa.Connection) -> LeaderRecord | None:
 
 
 def check(connection: sa.Connection, epoch: int) -> None:
-    """Raises NotLeadingError if another epoch was claimed. Until the transaction has ended, nobody can claim and the
-    leader can't resign.
+    """Raises NotLeadingError if another epoch was claimed. Until the transaction has ended, no coordinator can claim
+    the lead, and the leader can't resign.
     """
     held = connection.execute(sa.select(leader).with_for_update(read=True)).mappings().first()
     if held is None or held["epoch"] != epoch:
@@ -33,7 +33,7 @@ def renew(connection: sa.Connection, epoch: int | None) -> None:
 
 
 def resign(connection: sa.Connection, epoch: int | None) -> None:
-    """Let others claim at once. Raises NotLeadingError if the epoch doesn't lead."""
+    """Let other coordinators claim the lead at once. Raises NotLeadingError if the epoch doesn't lead."""
     _beat(connection, epoch, -1)
 
 

@@ -1,4 +1,4 @@
-"""Lookups in the store's tables, where they are more than one row by its key."""
+"""Lookups in the store's tables, except for reading a single row by its key."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Migrates a store that an older anabranch wrote to the present format, one numbered step after the other.
+"""Migrates a store that an older anabranch wrote to the present format, in numbered steps.
 
-Each step is frozen: it is written against the tables and documents of its time, never against the present ones in
+Each step is frozen: it is written for the tables and documents of its time, never for the present ones in
 :mod:`anabranch.coordinator.store.tables`. A step may be repeated, as long as its transaction has not been committed.
 
-Alembic is not used. Each step rewrites JSON documents, which is Python in any case; the version must stay where all
-older programs look for it before they write, in ``meta``; and all steps run under the same lock and transaction as the
-creation of a store.
+Alembic is not used. Each step rewrites JSON documents, which requires Python in any case; the version must stay where
+all older programs look for it before they write, in ``meta``; and all steps run under the same lock and transaction as
+the creation of a store.
 
 To add a step: raise ``FORMAT_VERSION`` in ``tables``, write the step and add it to ``STEPS``, and dump a store of the
 format before it into the tests.
@@ -31,7 +31,8 @@ _LANES_AT_ONCE = 1000
 def migrate(connection: sa.Connection, found: int, wanted: int) -> None:
     """Migrate a store from format ``found`` to format ``wanted``, in the transaction of ``connection``.
 
-    A coordinator that leads with an older program is deposed: everything that it writes is conditional on its epoch.
+    A coordinator that leads with an older program loses the lead, because everything that it writes is conditional on
+    its epoch.
     """
     # In this order, as a claim reads the format before it writes the leader.
     connection.execute(sa.text("UPDATE meta SET value = :version WHERE key = 'format'"), {"version": str(wanted)})
@@ -49,7 +50,7 @@ def _to_2(connection: sa.Connection) -> None:
 
 
 def _to_3(connection: sa.Connection) -> None:
-    """Of several coordinators on a store, one leads."""
+    """If several coordinators use a store, one leads."""
     sa.Table(
         "leader",
         sa.MetaData(),
@@ -64,8 +65,8 @@ def _to_4(connection: sa.Connection) -> None:
     """Drains, and containers that have the code of a deployment.
 
     Format 3 was written with three sets of tables: at first without programs and artifacts, then without the instances
-    of processes. Whatever is missing is added. Lanes get the fields that were in their plan but weren't stored with
-    them.
+    of processes. Anything that is missing is added. Lanes get the fields that were in their plan but weren't stored
+    with them.
     """
     if "artifacts" not in _tables(connection):
         sa.Table(
@@ -98,11 +99,11 @@ def _to_4(connection: sa.Connection) -> None:
 
 
 STEPS: Mapping[int, Callable[[sa.Connection], None]] = {1: _to_2, 2: _to_3, 3: _to_4}
-"""The steps, by the format that each starts from; a step leads to the next format."""
+"""The steps, by the format from which each starts. A step leads to the next format."""
 
 
 def _lane_of_4(lane: Record, model: Record, aggregations: set[str]) -> Record:
-    """A lane's record with the fields that it lacks, taken from the model of its generation and the graph."""
+    """A lane's record with the fields that it lacks, taken from the model of its generation and from the graph."""
     factor = model["factor"]
     stage = next(each for each in model["stages"] if each["stage"] == lane["stage"])
     tasks = [task for task in stage["tasks"] if task["name"] in lane["tasks"]]
@@ -146,7 +147,7 @@ def _models(connection: sa.Connection) -> dict[tuple[str, int], dict[int, Record
 
 
 def _lanes(connection: sa.Connection, job: str, deployment: int) -> Iterator[tuple[str, int, Record]]:
-    """Each lane of a deployment: its id, the generation that it was planned in, and its record."""
+    """Each lane of a deployment: its id, the generation in which it was planned, and its record."""
     query = sa.text("SELECT id, generation, record FROM lanes WHERE job = :job AND deployment = :deployment")
     rows = connection.execute(query, {"job": job, "deployment": deployment})
     for part in rows.partitions(_LANES_AT_ONCE):
@@ -168,7 +169,7 @@ def _tables(connection: sa.Connection) -> set[str]:
 def _add_column(
     connection: sa.Connection, table: str, column: str, kind: str, default: str | int | None = None
 ) -> bool:
-    """Add a column if it is missing. Returns whether it was. A column with a default is never NULL."""
+    """Add a column if it is missing. Returns whether it was missing. A column with a default is never NULL."""
     if column in {each["name"] for each in sa.inspect(connection).get_columns(table)}:
         return False
     value = repr(default) if isinstance(default, str) else default

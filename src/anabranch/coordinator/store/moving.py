@@ -1,4 +1,4 @@
-"""All rows of one job, as they leave a store and come into another one of the same format."""
+"""Exports all rows of one job from a store, and imports them into another one of the same format."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from anabranch.protocol.deployment import Program
 __all__ = ["JobRows", "add", "of_job"]
 
 JobRows = Mapping[str, Sequence[Mapping[str, Any]]]
-"""By table, in an order in which they can be inserted."""
+"""Rows by table, in an order in which they can be inserted."""
 
 _OF_JOBS = (deployments, models, lanes, containers, events)
 
 
 def of_job(connection: sa.Connection, job: str) -> JobRows:
-    """The rows of a job, of one moment, with the code of its deployments. The transaction must be a new one.
+    """The rows of a job at one moment, with the code of its deployments. The transaction must be a new one.
 
     Raises:
         NotFoundError: the store doesn't know the job.
@@ -37,10 +37,10 @@ def of_job(connection: sa.Connection, job: str) -> JobRows:
 
 
 def add(connection: sa.Connection, job: str, rows: JobRows) -> None:
-    """Let the store know a job that it doesn't know.
+    """Add a job that the store doesn't know.
 
     Raises:
-        ConflictError: it knows it.
+        ConflictError: the store knows the job.
     """
     if connection.execute(sa.select(jobs.c.name).where(jobs.c.name == job)).first() is not None:
         raise ConflictError(

@@ -1,4 +1,4 @@
-"""A store in a PostgreSQL database: how it is reached, how long calls may take, and what its errors mean."""
+"""A store in a PostgreSQL database: how it is reached, how long calls may take, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ T = TypeVar("T")
 
 
 class _Connection(psycopg.Connection[Any]):
-    """A connection that is closed if the server is silent for too long, whatever its own limits are: it may be
-    frozen.
+    """A connection that is closed if the server is silent for too long, whatever the server's own limits are, because
+    the server may be frozen.
     """
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
@@ -54,7 +54,8 @@ class _Connection(psycopg.Connection[Any]):
 
 
 def engine(address: Address) -> sa.Engine:
-    """A small pool of connections, each checked before it is used, so it works again after a restart of PostgreSQL.
+    """A small pool of connections, each of which is checked before it is used, so that the store works again after a
+    restart of PostgreSQL.
 
     References are resolved for every new connection.
     """
@@ -82,7 +83,7 @@ def engine(address: Address) -> sa.Engine:
 
 
 def lock_for_schema(connection: sa.Connection, where: str) -> None:
-    """Until the transaction ends, no other process creates or migrates tables, and this one may take its time.
+    """Until the transaction ends, no other process can create or migrate tables, and this one may take its time.
 
     Raises:
         StoreUnavailableError: another process has been doing so for very long.

@@ -16,8 +16,8 @@ __all__ = ["ALL_EVENTS", "ContainerRecord", "DeploymentRecord", "Event", "EventR
 
 
 class DeploymentRecord(Document, frozen=True, kw_only=True):
-    """A deployment's row, except for its graph. Times are seconds since 1970. ``drain``: the drain that is under way,
-    if any.
+    """A deployment's row without its graph. Times are in seconds since 1970. ``drain``: the drain that is under way, if
+    any.
     """
 
     job: str
@@ -53,7 +53,7 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, registration: Registration, container: str, seat: str, epoch: int, at: float) -> Self:
-        """The record of a process that takes a seat now, as the container with this id."""
+        """The record of a process that now takes a seat, as the container with this id."""
         return cls(
             id=container,
             job=registration.job,
@@ -90,7 +90,7 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
 
 
 class Event(Document, frozen=True, kw_only=True):
-    """Something that happened to a job: ``who`` did ``what``, and ``why``. ``at``: seconds since 1970. ``id``: rises
+    """Something that happened to a job: ``who`` did ``what``, and ``why``. ``at``: seconds since 1970. ``id`` rises
     with each event of the store; 0: it isn't stored yet."""
 
     job: str
@@ -102,8 +102,8 @@ class Event(Document, frozen=True, kw_only=True):
 
 
 class EventRange(Document, frozen=True, kw_only=True):
-    """Which events are wanted: those ``after`` an id, ``before`` an id, and from ``since`` to before ``until``, in
-    seconds since 1970. None: no bound. ``patterns``: SQL LIKE patterns, one of which their text must match.
+    """Which events to return: those ``after`` an id, ``before`` an id, and from ``since`` to before ``until``, in
+    seconds since 1970. None means no bound. ``patterns``: SQL LIKE patterns, one of which the events' text must match.
     """
 
     after: int | None = None

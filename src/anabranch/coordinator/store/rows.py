@@ -1,4 +1,4 @@
-"""What the store's transactions write into its tables."""
+"""The writes of the store's transactions."""
 
 from __future__ import annotations
 
@@ -102,14 +102,14 @@ def move_deployment(
 
 
 def put_artifact(connection: sa.Connection, sha256: str, content: bytes) -> None:
-    """Keep the code of a job; nothing happens if it is there."""
+    """Store the code of a job; nothing happens if it is already stored."""
     query = sa.select(artifacts.c.sha256).where(artifacts.c.sha256 == sha256)
     if connection.execute(query).first() is None:
         connection.execute(sa.insert(artifacts).values(sha256=sha256, content=content))
 
 
 def put_drain(connection: sa.Connection, job: str, deployment: int, drain: DrainProgress | None) -> None:
-    """Replace the progress of a deployment's drain; None: it doesn't drain."""
+    """Replace the progress of a deployment's drain; None: it isn't draining."""
     connection.execute(
         sa.update(deployments)
         .where(deployments.c.job == job, deployments.c.id == deployment)
@@ -126,12 +126,12 @@ def reset(connection: sa.Connection, job: str, deployment: int, changed: Iterabl
 
 
 def mark_gone(connection: sa.Connection, why: str, *who: sa.ColumnElement[bool]) -> None:
-    """Processes lose their seats."""
+    """Record that processes have lost their seats."""
     connection.execute(sa.update(containers).where(*who, containers.c.gone.is_(None)).values(gone=why))
 
 
 def add_events(connection: sa.Connection, happened: Sequence[Event]) -> None:
-    """Add to the log of events."""
+    """Add events to the log."""
     if happened:
         row = ("job", "at", "who", "what", "why")
         connection.execute(sa.insert(events), [{name: getattr(event, name) for name in row} for event in happened])

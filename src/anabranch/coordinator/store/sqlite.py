@@ -1,4 +1,4 @@
-"""A store in an SQLite file, or in memory: how it is opened and what its errors mean."""
+"""A store in an SQLite file, or in memory: how it is opened, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def engine(path: Path | None, mode: str) -> sa.Engine:
 
 
 def keep_a_log(engine: sa.Engine) -> None:
-    """Let readers continue while somebody writes; the file keeps this setting."""
+    """Let readers continue while another process writes. The file keeps this setting."""
     raw = engine.raw_connection()
     try:
         raw.cursor().execute("PRAGMA journal_mode = WAL")

@@ -1,4 +1,4 @@
-"""The queries. Every method that writes is one transaction."""
+"""The queries of the store. Every method that writes is one transaction."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ _NO_EPOCH = 0  # below all that are claimed
 class Store:
     """A store at a database URL, created if it doesn't exist; ``sqlite://`` is one in memory. For a few threads.
 
-    A store that an older anabranch wrote is migrated first, in one transaction, which deposes a coordinator that leads
-    with the older program.
+    A store that an older anabranch wrote is migrated first, in one transaction. A coordinator that leads with the older
+    program then loses the lead.
 
-    ``url`` is for messages and doesn't show the password. A store that stands by, claims or has claimed only writes
-    while it leads: each of its writes is conditional, in its own transaction, on the epoch that it claimed. A store
-    that never did any of this writes unconditionally.
+    ``url`` is for messages and doesn't show the password. A store that stands by, claims the lead or has claimed it
+    writes only while it leads: each of its writes is conditional, in its own transaction, on the epoch that it claimed.
+    A store that has done none of this writes unconditionally.
 
     Raises:
-        ConfigError: it can't be opened or written, or the database belongs to something else.
+        ConfigError: the store can't be opened or written, or the database belongs to something else.
         UnsupportedFormatError: a newer anabranch has written it, now or since it was opened; it is left as it is.
         ConflictError: another process has locked SQLite's file.
         StoreUnavailableError: PostgreSQL can't be reached, or the connection was lost halfway. Later the same store
@@ -59,10 +59,10 @@ class Store:
 
     @classmethod
     def open_existing(cls, url: str, to_write: bool = False) -> Self:
-        """Open a store without creating anything; raises NotFoundError if there is none.
+        """Open a store without creating anything. Raises NotFoundError if there is none.
 
-        Read-only unless ``to_write``: then a store that an older anabranch wrote is left as it is. An SQLite store is
-        read as if it had been migrated, and can't be written.
+        It is opened read-only unless ``to_write`` is set. If it is read-only, a store that an older anabranch wrote is
+        left as it is; an SQLite store is read as if it had been migrated.
 
         Raises:
             UnsupportedFormatError: also if a PostgreSQL store of an older format is only read.
@@ -176,12 +176,12 @@ class Store:
             return leading.read(connection)
 
     def leads(self) -> bool:
-        """Whether this store may write: it leads, or has never tried to."""
+        """Whether this store may write: it leads, or has never tried to lead."""
         found = None if self._epoch is None else self.leader()
         return self._epoch is None or (found is not None and not found.resigned and found.epoch == self._epoch)
 
     def stand_by(self) -> None:
-        """From now on this store only writes while it leads."""
+        """From now on, write only while this store leads."""
         with self._lock:
             self._epoch = _NO_EPOCH if self._epoch is None else self._epoch
 
@@ -207,7 +207,8 @@ class Store:
             leading.renew(connection, self._epoch)
 
     def resign(self) -> None:
-        """Stop leading; others may claim at once. Raises NotLeadingError if it doesn't lead."""
+        """Stop leading, so that others may claim the lead at once. Raises NotLeadingError if this store doesn't
+        lead."""
         with self._lock:
             try:
                 with database.explained(self._database), self._writer.begin() as connection:
@@ -234,9 +235,8 @@ class Store:
         event: Event,
         noted: Sequence[Event] = (),
     ) -> None:
-        """Like :meth:`create_deployment`, for a deployment that continues from the lanes of ``start.model.replaces``:
-        that one gets the state ``former``, and its lanes are changed. ``noted``: more events.
-        """
+        """Like :meth:`create_deployment`, for a deployment that continues from the lanes of
+        ``start.model.replaces``, which gets the state ``former``; its lanes are changed. ``noted``: more events."""
         with self.writing(event, *noted) as connection:
             rows.move_deployment(
                 connection, start.graph.job, start.model.replaces, state=former, error=None, at=event.at
@@ -247,8 +247,8 @@ class Store:
     def resume_deployment(
         self, deployment: DeploymentRecord, state: DeploymentState, changed: Iterable[Lane], gone: str, event: Event
     ) -> None:
-        """Start a deployment again with the given program; its lanes are changed, its error is cleared, and its former
-        processes are gone.
+        """Start a deployment again with the given program. Its lanes are changed, its error is cleared, and its former
+        processes lose their seats.
         """
         with self.writing(event) as connection:
             rows.move_deployment(connection, deployment.job, deployment.id, state=state, error=None, at=event.at)
@@ -312,7 +312,7 @@ class Store:
     def register(
         self, registration: Registration, seat: str, changed: Sequence[Lane], at: float
     ) -> tuple[ContainerRecord, list[Lane]]:
-        """Give a process a seat under the job's next epoch, which the ``changed`` lanes get too. The process has the
+        """Give a process a seat under the job's next epoch, which the ``changed`` lanes get, too. The process has the
         code of ``registration.deployment``.
 
         Returns:
@@ -340,7 +340,7 @@ class Store:
         return stored
 
     def expel(self, process: ContainerRecord, changed: Sequence[Lane], why: str, at: float, who: str) -> list[Lane]:
-        """Take a process's seat, and give its lanes the job's next epoch. Returns them as stored."""
+        """Take a process's seat away, and give its lanes the job's next epoch. Returns the lanes as stored."""
         event = Event(job=process.job, at=at, who=who, what=f"{process.id} has lost its seat", why=why)
         with self.writing(event) as connection:
             epoch = rows.next_epoch(connection, process.job)
@@ -366,12 +366,12 @@ class Store:
             rows.put_artifact(connection, sha256, content)
 
     def import_job(self, job: str, rows: moving.JobRows, event: Event) -> None:
-        """Know a job from now on as another store did. ConflictError if this one knows it already."""
+        """Add a job as it was in another store. Raises ConflictError if this store already knows the job."""
         with self.writing(event) as connection:
             moving.add(connection, job, rows)
 
     def note(self, happened: Sequence[Event]) -> None:
-        """Add to the log of events."""
+        """Add events to the log."""
         with self.writing(*happened):
             pass
 
@@ -384,7 +384,7 @@ class Store:
 
     @contextmanager
     def writing(self, *happened: Event) -> Iterator[sa.Connection]:
-        """A transaction for one change, with the events that tell of it: all of it is stored, or nothing."""
+        """A transaction for one change and its events: all of it is stored, or nothing."""
         with self._lock, database.explained(self._database), self._writer.begin() as connection:
             if self._epoch is None:
                 database.check_format(connection, self._database)

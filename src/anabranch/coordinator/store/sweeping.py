@@ -16,8 +16,8 @@ __all__ = ["SweepResult", "sweep"]
 
 @dataclass(frozen=True)
 class SweepResult:
-    """``events``: how many were removed; ``artifacts``: the code that was removed; ``unused``: code that none of the
-    last deployments has, and that is still there.
+    """``events``: how many were removed. ``artifacts``: the code that was removed. ``unused``: code that is still
+    stored, although none of the last deployments uses it.
     """
 
     events: int = 0
@@ -26,13 +26,13 @@ class SweepResult:
 
 
 def sweep(connection: sa.Connection, keep_events: int, versions: int, unused: Collection[str]) -> SweepResult:
-    """Remove what is older than what should be kept.
+    """Remove everything that is older than what should be kept.
 
     Args:
         keep_events: how many of each job's newest events to keep.
         versions: for how many of each job's last deployments to keep the code.
-        unused: code that was unused before. Only this is removed, if it is still unused: code is stored before the
-            deployment that has it.
+        unused: code that was unused at the previous sweep. Only this code is removed, if it is still unused, because
+            code is stored before the deployment that uses it.
     """
     names = list(connection.execute(sa.select(jobs.c.name)).scalars())
     removed = sum(_forget_events(connection, job, keep_events) for job in names)

@@ -28,7 +28,7 @@ metadata = MetaData()
 
 
 class FreeText(TypeDecorator[str]):
-    """Text from outside, with any characters: PostgreSQL can't store NUL."""
+    """Text from outside, which may have any characters. (PostgreSQL can't store NUL.)"""
 
     impl = Text
     cache_ok = True

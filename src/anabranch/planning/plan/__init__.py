@@ -1,4 +1,4 @@
-"""The whole plan of a deployment: stages with tasks, containers, lanes, reads per SSP, and the promise of each
+"""The complete plan of a deployment: stages with tasks, containers, lanes, reads per SSP, and the promise of each
 output.
 """
 

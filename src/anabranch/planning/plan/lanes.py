@@ -24,7 +24,7 @@ __all__ = ["lane", "lanes_of", "reads", "with_dead_letters"]
 
 
 def lanes_of(plan: Plan, state_partitions: int, new_id: Callable[[], str]) -> tuple[Lane, ...]:
-    """Records for a new deployment; ``new_id`` returns 8 random hex digits per call."""
+    """Lane records for a new deployment. ``new_id`` returns 8 random hex digits per call."""
     ids = [f"{lane.stage}-{new_id()}" for lane in plan.lanes]
     return tuple(
         Lane(
@@ -122,7 +122,7 @@ def with_dead_letters(
     """The lane with the streams for records that it can't process.
 
     Args:
-        aside: by source, where its records go that can't be processed.
+        aside: by source, where records go that can't be processed.
         reports: the sources whose unreadable records this lane writes there.
     """
     rejecting = [n.name for n in group.nodes if _rejects(group, n)]

@@ -103,7 +103,7 @@ def _lanes(
     aside: Mapping[str, Output],
     around: Surroundings,
 ) -> list[PlannedLane]:
-    """The lanes of one stage. ``before``: those of earlier stages; see :mod:`anabranch.planning.plan.lanes`."""
+    """The lanes of one stage. ``before``: the lanes of earlier stages; see :mod:`anabranch.planning.plan.lanes`."""
     found: list[PlannedLane] = []
     reported: set[str] = set()
     for group in parts:

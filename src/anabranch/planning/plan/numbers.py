@@ -1,4 +1,4 @@
-"""Tasks by their numbers at factor 1, and the buckets of each that virtual tasks stand for."""
+"""Tasks by their numbers at factor 1, and which of their buckets virtual tasks have."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def numbers_of(tasks: Iterable[Task], ssps: Iterable[SSP], factor: int) -> dict[
 
 
 def virtual_of(tasks: Iterable[Task], factor: int) -> dict[int, tuple[int, ...]]:
-    """By the number of a task at factor 1, the buckets of it that some virtual tasks stand for."""
+    """By the number of a task at factor 1, the buckets of it that some virtual tasks have."""
     found: dict[int, list[int]] = {}
     for task in sorted(tasks, key=lambda task: task.index):
         found.setdefault(task.index // factor, []).append(task.index % factor)

@@ -49,8 +49,8 @@ def output(
 def dead_letters(
     graph: Graph, stage: Stage, systems: Mapping[str, str], around: Surroundings, counts: Mapping[str, int]
 ) -> dict[str, Output]:
-    """By source, where its records go that can't be processed. Records that the job wrote itself are always readable,
-    so intermediate streams have one only where a function may raise, or rows may be late.
+    """By source, where records go that can't be processed. Records that the job itself wrote are always readable, so an
+    intermediate stream needs a dead-letter stream only if a function may raise, or if rows may be late.
     """
     found: dict[str, Output] = {}
     for source in stage.sources:
@@ -82,7 +82,7 @@ def check_written(graph: Graph, cut: Iterable[Stage]) -> None:
 
 
 def check_all(outputs: Iterable[Output], around: Surroundings) -> None:
-    """Raises ConfigError if several containers would each process every record, although an output promises exactly
+    """Raises ConfigError if several containers would each process every record although an output promises exactly
     once.
     """
     exact = next((o for o in outputs if o.promise == EXACTLY_ONCE and not o.dead_letters), None)

@@ -42,7 +42,7 @@ class Output(Document, frozen=True, kw_only=True):
     """An output and its promise. ``partitions``: the count with which it is created if it doesn't exist (0: it isn't a
     stream).
 
-    ``dead_letters``: it is a dead-letter stream; its operator is the one that reads the records.
+    ``dead_letters``: whether it is a dead-letter stream; if so, its operator is the one that reads the records.
     """
 
     operator: str
@@ -56,9 +56,9 @@ class Output(Document, frozen=True, kw_only=True):
 
 
 class Plan(Document, frozen=True, kw_only=True):
-    """What ``anabranch plan`` shows and ``run`` hands over. ``reads_per_ssp``: how many lanes read each SSP.
+    """The plan that ``anabranch plan`` shows and ``run`` hands over. ``reads_per_ssp``: how many lanes read each SSP.
 
-    ``traffic``: None where racks aren't known.
+    ``traffic``: None if racks aren't known.
     """
 
     model: JobModel

@@ -1,4 +1,4 @@
-"""The slots of a lane: the parts of its output."""
+"""The slots of a lane: the parts into which its output is divided."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def slots_of(lane: PlannedLane | Lane, state_partitions: int) -> tuple[str, ...]
 
 
 def task_slots(plan: Plan, state_partitions: int) -> int:
-    """How many tasks of a container's lanes run at once in real-time mode: all tasks of all stages of their queries."""
+    """How many tasks of a container's lanes run at the same time in real-time mode: all tasks of all stages of their
+    queries."""
     slots: Counter[str] = Counter()
     for lane in plan.lanes:
         read = {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)}

@@ -1,4 +1,4 @@
-"""What a plan needs in addition to the graph."""
+"""The input that a plan needs in addition to the graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Surroundings"]
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a plan needs in addition to the graph: settings, and answers of the systems."""
+    """The input of a plan in addition to the graph: settings, and answers of the systems."""
 
     factor: int
     containers: int
@@ -36,11 +36,10 @@ class Surroundings:
     """The system of all other streams."""
 
     patterns: Mapping[str, Matched] = field(default_factory=dict)
-    """The inputs that are several streams, whose systems are known, too; see :func:`anabranch.planning.patterns.found`.
-    """
+    """The inputs that are several streams, with their systems; see :func:`anabranch.planning.patterns.found`."""
 
     at_least_once: Collection[str] = ()
-    """The outputs with that delivery."""
+    """The outputs that are delivered at least once."""
 
     real_time: RealTime | None = None
     """The settings of real-time mode; None: the job runs in micro-batches."""
@@ -50,7 +49,7 @@ class Surroundings:
 
     bases: Mapping[str, int] = field(default_factory=dict)
     """For an existing job: the partition count of each stream when state for it was first written. Keys that shared a
-    task then still do.
+    task then must still do so.
     """
 
     rules: Rules = field(default_factory=Rules)
@@ -63,7 +62,7 @@ class Surroundings:
     """The racks of partitions; see :class:`anabranch.assignment.assignor.Where`."""
 
     def delivered(self, stream: str) -> str:
-        """What the output into a stream promises."""
+        """The delivery guarantee of an output to a stream."""
         return AT_LEAST_ONCE if self.real_time is not None or stream in self.at_least_once else EXACTLY_ONCE
 
     def read(self, graph: Graph, source: Node) -> tuple[str, ...]:

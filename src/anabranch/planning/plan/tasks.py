@@ -23,7 +23,7 @@ __all__ = ["check_shuffled", "partition_counts", "stage_inputs", "stage_model", 
 def partition_counts(
     graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], around: Surroundings
 ) -> dict[str, int]:
-    """Partition counts of all inputs; an intermediate stream has the largest count among the inputs of its stage, and
+    """The partition counts of all inputs. An intermediate stream has the largest count among the inputs of its stage;
     so has an input of several streams.
     """
     counts: dict[str, int] = {}
@@ -65,10 +65,10 @@ def stage_inputs(
 
 
 def tasks_of(stage: Stage, inputs: tuple[Input, ...], around: Surroundings, warnings: list[str]) -> tuple[Task, ...]:
-    """The tasks of a stage; suspicious facts about them are added to ``warnings``.
+    """The tasks of a stage. Suspicious facts about them are added to ``warnings``.
 
     Raises:
-        GraphError: the stage can't have them.
+        GraphError: the stage can't have these tasks.
         ConfigError: the grouper's tasks don't fit.
     """
     check_shuffled(stage, around.factor, around.containers)
@@ -114,7 +114,7 @@ def check_shuffled(stage: Stage, factor: int, containers: int) -> None:
 
 
 def stage_model(stage: Stage, inputs: tuple[Input, ...], tasks: tuple[Task, ...], around: Surroundings) -> StageModel:
-    """A stage with its tasks, in the form for a job model."""
+    """A stage with its tasks, in the form in which a job model has it."""
     return StageModel(
         stage=stage.id,
         key=stage.key,

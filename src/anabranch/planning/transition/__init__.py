@@ -1,1 +1,1 @@
-"""From the lanes of a generation to those of the next: some are closed, and others continue from them."""
+"""The step from the lanes of a generation to those of the next: some are closed, and others continue from them."""

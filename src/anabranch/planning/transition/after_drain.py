@@ -1,4 +1,4 @@
-"""What follows a drain: where the lanes of the next deployment begin, and which of them keep state. Pure."""
+"""The deployment after a drain: where its lanes begin, and which of them keep state. Pure."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from anabranch.planning.transition import follow
 __all__ = ["again", "begun", "keeps_state", "positions"]
 
 _SYSTEM_STATE = frozenset({"join"})
-"""Operators whose state only waits for time to advance: after a drain there is none."""
+"""Operators whose state only waits for time to advance. After a drain, they have none."""
 
 
 def keeps_state(graph: Graph, group: str) -> bool:
-    """Whether the operator of this name has user state, which survives a drain, unlike windows, whose rows have been
-    emitted.
+    """Whether the operator of this name has user state, which survives a drain. (The state of windows doesn't: their
+    rows have been emitted.)
     """
     node = next((each for each in graph.nodes if each.name == group), None)
     return node is not None and rule(node).stateful and "window" not in node.args and node.kind not in _SYSTEM_STATE
 
 
 def positions(lanes: Iterable[Lane], graph: Graph) -> dict[SSP, int]:
-    """Where the deployment after a drained one begins to read, by whole SSP: everything before that was taken in.
+    """Where the deployment after a drained one begins to read, by whole SSP: all records before that were read.
 
     Args:
-        lanes: all that the job ever had. Streams that the last deployment didn't read continue where an earlier one
-            left them.
-        graph: of the next deployment. Streams between its stages are at their ends.
+        lanes: all lanes that the job ever had. Streams that the last deployment didn't read continue where an earlier
+            one stopped.
+        graph: the graph of the next deployment. Streams between its stages are at their ends.
 
     Raises:
-        StateError: lanes of the drained deployment have left a stream at different positions.
+        StateError: lanes of the drained deployment stopped reading a stream at different positions.
     """
     found: dict[SSP, int] = {}
     known = list(lanes)
@@ -69,7 +69,7 @@ def begun(
     new_id: Callable[[], str],
     reset_state: bool = False,
 ) -> tuple[Lane, ...]:
-    """The first lanes of the deployment after a drained one: those of its plan, with their start.
+    """The first lanes of the deployment after a drained one: the planned ones, with their start.
 
     They have no predecessors, and may start at once. An operator that keeps state has one lane for each earlier lane
     with such state, with the same tasks.
@@ -77,10 +77,10 @@ def begun(
     Args:
         planned: from :func:`anabranch.planning.plan.lanes_of`, made for the factor and the containers of the drained
             deployment.
-        graph: of the next deployment.
-        lanes: all that the job ever had, by id.
+        graph: the graph of the next deployment.
+        lanes: all lanes that the job ever had, by id.
         new_id: returns 8 random hex digits per call.
-        reset_state: no state is kept.
+        reset_state: whether no state is kept.
 
     Raises:
         ConflictError: state that should be kept belongs to tasks that the plan doesn't have.
@@ -149,7 +149,8 @@ def _ends(lanes: Iterable[Lane]) -> dict[SSP, int]:
 def _with_former(
     planned: Sequence[Lane], kept: Mapping[str, Sequence[Lane]], new_id: Callable[[], str]
 ) -> tuple[list[tuple[Lane, Lane | None]], dict[str, list[str]]]:
-    """The new lanes, each with the one whose state it has; and what has become of planned ones, by their ids."""
+    """The new lanes, each with the lane whose state it takes over; and for each planned lane, by id, the lanes that it
+    became."""
     new: list[tuple[Lane, Lane | None]] = []
     become: dict[str, list[str]] = {}
     tasks = {name for lane in planned for name in lane.tasks}

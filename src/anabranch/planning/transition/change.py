@@ -1,4 +1,4 @@
-"""The generation that is to follow the present one."""
+"""The generation that should follow the present one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Change"]
 
 class Change(Document, frozen=True, kw_only=True):
     """The next generation: its model, the lanes to close, and their successors. ``why_not``: why racks don't count,
-    where they should.
+    although they should.
     """
 
     model: JobModel

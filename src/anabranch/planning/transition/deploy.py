@@ -29,8 +29,8 @@ _Group = tuple[str, str]
 
 @dataclass(frozen=True)
 class NextVersion:
-    """The next version. ``model`` and ``lanes`` are as planned, or as they ran before: they determine what its stages
-    read and what the lanes of each group do. Where lanes run and how they are divided is decided anew.
+    """The next version. ``model`` and ``lanes`` are as planned, or as they ran before. They determine what its stages
+    read and what the lanes of each group do. It is decided anew where lanes run and how they are divided.
     """
 
     deployment: int
@@ -41,18 +41,18 @@ class NextVersion:
 def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_id: Callable[[], str]) -> Change:
     """The first generation of another deployment, whose lanes continue from those of the present one.
 
-    A stateful operator continues with its state; an output continues where it was. New operators begin where the
-    furthest of the lanes was that read the same partitions; partitions that nobody has read begin where their ``read``
+    A stateful operator continues with its state; an output continues where it was. New operators begin at the position
+    of the most advanced lane that read the same partitions. Partitions that no lane has read begin where their ``read``
     says.
 
     Args:
-        present: the running generation: its factor and containers stay, and so do its tasks where a stage reads the
-            same.
-        former: the lanes from which the others continue; those that aren't closed yet are to be closed.
+        present: the running generation. Its factor and containers stay, and so do its tasks if a stage reads the same
+            streams.
+        former: the lanes from which the others continue; those that aren't closed yet must be closed.
         new_id: returns 8 random hex digits per call.
 
     Raises:
-        ConflictError: it isn't clear where a new lane would begin, for the given reason.
+        ConflictError: it can't be determined where a new lane would begin; the message says why.
     """
     seats = [container.seat for container in present.containers]
     placed: dict[str, dict[str, tuple[str, ...]]] = {seat: {} for seat in seats}
@@ -91,7 +91,7 @@ def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_
 
 
 def left_behind(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
-    """The lanes of a deployment whose work no other lane does, closed or not."""
+    """The lanes of a deployment whose work no other lane continues, closed or not."""
     found = list(lanes)
     followed = {name for lane in found if not lane.afresh for name in lane.predecessors}
     return [lane for lane in found if lane.deployment == deployment and lane.id not in followed]
@@ -99,14 +99,15 @@ def left_behind(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
 
 @dataclass(frozen=True)
 class _Stage:
-    """A stage of the next deployment; ``home``: by seat, the tasks that are there already."""
+    """A stage of the next deployment. ``home``: by seat, the tasks that are already there."""
 
     model: StageModel
     home: Mapping[str, tuple[str, ...]]
 
 
 def _stage(planned: StageModel, after: NextVersion, present: JobModel, former: Sequence[Lane]) -> _Stage:
-    """A stage with its present tasks, if there is one that reads the same; preferably the one that has its state."""
+    """A stage with its present tasks, if an existing stage reads the same streams; preferably the one that has its
+    state."""
     kept = {lane.group for lane in after.lanes if lane.stage == planned.stage and lane.stateful}
     having = {lane.stage for lane in former if lane.stateful and lane.group in kept}
     alike = [each for each in present.stages if set(each.inputs) == set(planned.inputs)]

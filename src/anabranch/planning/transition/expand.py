@@ -25,22 +25,22 @@ __all__ = ["expanded", "other", "partitions", "seen"]
 
 
 def partitions(graph: Graph, model: JobModel) -> dict[str, int]:
-    """The partition counts of the streams that the job reads and others write, by ``system/stream``."""
+    """The partition counts of the streams that the job reads and doesn't write, by ``system/stream``."""
     own = {stages.stream_of(graph, node) for node in graph.nodes if is_boundary(node)}
     counts = {name: count for stage in model.stages for name, count in expansion.partitions(stage).items()}
     return {name: count for name, count in sorted(counts.items()) if name.split("/")[1] not in own}
 
 
 def other(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> dict[str, int]:
-    """Those of ``counts`` that differ from the job's. 0: the stream is gone. New streams that match one of its patterns
-    come last.
+    """The entries of ``counts`` that differ from the job's. 0: the stream is gone. New streams that match one of the
+    job's patterns come last.
     """
     grown = {name: counts[name] for name, has in partitions(graph, model).items() if counts.get(name, has) != has}
     return {**grown, **{name: counts[name] for name in patterns.coming(graph, model, counts)}}
 
 
 def seen(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> dict[str, int]:
-    """Those of ``counts`` that concern streams which the job reads, or should read."""
+    """The entries of ``counts`` that concern streams which the job reads, or should read."""
     its = {*partitions(graph, model), *patterns.coming(graph, model, counts)}
     return {name: count for name, count in counts.items() if name in its}
 
@@ -53,14 +53,15 @@ def expanded(
     new_id: Callable[[], str],
     placing: Placing | None = None,
 ) -> Change:
-    """The next generation, with these partition counts of the streams that others write, and with all streams that
-    match a pattern.
+    """The next generation, with these partition counts of the streams that the job doesn't write, and with all streams
+    that match a pattern.
 
-    If none differs, no lane is closed. Arguments as for :func:`anabranch.planning.transition.rescale.rescaled`.
+    If no count differs, no lane is closed. The arguments are as for
+    :func:`anabranch.planning.transition.rescale.rescaled`.
 
     Raises:
-        ConflictError: a stream is gone, has fewer partitions than before, or a number that the job's state can't adapt
-            to; a new one would part keys, or matches two patterns; or the job has its own grouper.
+        ConflictError: a stream is gone, has fewer partitions than before, or has a number to which the job's state
+            can't adapt; a new stream would separate keys, or matches two patterns; or the job has its own grouper.
     """
     factor, containers = model.factor, len(model.containers)
     rescale.check_grouper(model, containers)
@@ -92,8 +93,8 @@ def expanded(
 
 
 def _check_together(stage: StageModel, had: int, inputs: tuple[Input, ...]) -> None:
-    """Raises ConflictError if new streams of a stateful stage would part keys: all after the first ``had``. Tasks of
-    ``cogroup`` always keep keys together.
+    """Raises ConflictError if new streams of a stateful stage (all after the first ``had``) would separate keys. Tasks
+    of ``cogroup`` always keep keys together.
     """
     if not stage.stateful or len(inputs) == had or stage.grouper == "cogroup":
         return

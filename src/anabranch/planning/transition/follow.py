@@ -1,4 +1,4 @@
-"""The lanes of the next generation, where stages have other tasks, or tasks have other seats."""
+"""The lanes of the next generation, if stages have other tasks or tasks have other seats."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["as_planned", "fed", "following", "heads", "new_partitions"]
 
 
 def heads(lanes: Iterable[Lane]) -> list[Lane]:
-    """The lanes of the present generation: the open ones that no other lane follows."""
+    """The lanes of the present generation: the open ones that have no successor."""
     found = list(lanes)
     followed = {name for lane in found for name in lane.predecessors}
     return [lane for lane in open_lanes(found) if lane.id not in followed]
@@ -37,7 +37,7 @@ def following(
 ) -> Change:
     """The next generation, whose stages have other tasks. A lane that already has its share is kept.
 
-    Arguments as for :func:`anabranch.planning.transition.rescale.rescaled`, and:
+    The arguments are as for :func:`anabranch.planning.transition.rescale.rescaled`, and:
 
     Args:
         after: the stages with their tasks, in the order of the model.
@@ -81,7 +81,7 @@ def following(
 
 
 def new_partitions(before: StageModel, after: StageModel) -> dict[SSP, SSP]:
-    """The partitions that a stage gets and didn't have, each with its base."""
+    """The partitions that a stage gets and didn't have before, each with its base."""
     had, has = ({s.whole for t in each.tasks for s in (*t.ssps, *t.broadcast)} for each in (before, after))
     return {whole: after.base.get(str(whole), whole) for whole in sorted(has - had, key=in_order)}
 
@@ -141,7 +141,8 @@ def _lanes(
 
 
 def _dead_letters(lane: Lane, matched: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """The dead-letter streams of a lane whose inputs have more streams now: if one of them has one, all do."""
+    """The dead-letter streams of a lane whose inputs now have more streams: if one stream has a dead-letter stream, all
+    have."""
     found = dict(lane.dead_letters)
     for streams in matched.values():
         if streams[0] in found:

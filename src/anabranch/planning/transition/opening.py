@@ -18,10 +18,10 @@ _NOWHERE = -1
 
 
 def never_begun(lane: Lane, why: str) -> Lane:
-    """A lane that has never run, as a closed one: its successors begin where it would have begun.
+    """A lane that has never run, as a closed one. Its successors begin where it would have begun.
 
     Raises:
-        StateError: it may have run.
+        StateError: the lane may have run.
     """
     if lane.begun or not lane.start_is_known:
         raise StateError(f"lane {lane.id} may have written something", "this is a bug in anabranch")
@@ -86,7 +86,7 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
 
 
 def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
-    """Where the furthest lanes ended, for each partition."""
+    """Where the most advanced lanes ended, for each partition."""
     reached: dict[SSP, int] = {}
     for each in before:
         for position in each.final:
@@ -116,8 +116,8 @@ def _begin(lane: Lane, ssp: SSP, former: Iterable[FormerPosition]) -> Position:
 
 
 def _left(lane: Lane) -> dict[SSP, list[FormerPosition]]:
-    """The final positions of a closed lane by whole partition, for partitions that it read completely and left at a
-    single position.
+    """The final positions of a closed lane by whole partition, for partitions that it read completely and in which it
+    had a single position at the end.
     """
     begun = {position.ssp: position for position in lane.starting}
     read = {position.ssp: position.offset for position in lane.final}

@@ -1,4 +1,4 @@
-"""Another factor, or another number of containers."""
+"""The change to another factor, or another number of containers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rescaled(
 
     Args:
         model: the present generation.
-        lanes: all of the deployment, by id.
+        lanes: all lanes of the deployment, by id.
         new_id: returns 8 random hex digits per call.
         placing: gives tasks their seats, for this many containers; by default without racks.
 
@@ -67,7 +67,8 @@ def check_grouper(model: JobModel, containers: int) -> None:
 
 
 def inputs_of(stage: StageModel, counts: Mapping[str, int] | None = None) -> tuple[Input, ...]:
-    """The inputs of a stage according to its tasks; or with other partition ``counts``, by ``system/stream``."""
+    """The inputs of a stage according to its tasks; or, if they are given, with other partition ``counts``, by
+    ``system/stream``."""
     known = {**expansion.partitions(stage), **(counts or {})}
     broadcast = {f"{ssp.system}/{ssp.stream}" for task in stage.tasks for ssp in task.broadcast}
     found = []

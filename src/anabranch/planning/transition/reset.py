@@ -1,6 +1,6 @@
-"""What is kept of a job that is reset, so that its new life also writes each batch once. Pure.
+"""What is kept of a job that is reset, so that the job writes each batch only once after the reset, too. Pure.
 
-Outputs know lanes by their names, and intermediate streams contain what lanes reported about event time. So the records
+Outputs know lanes by their names, and intermediate streams contain the event times that lanes reported. So the records
 of all lanes stay, without their positions and state: names of lanes are never reused, epochs only rise, and records
 between stages count as read.
 """
@@ -32,10 +32,10 @@ def between_stages(lanes: Iterable[Lane], graphs: Iterable[Graph]) -> dict[str, 
 
 
 def forgotten(lanes: Iterable[Lane], ends: Mapping[SSP, int]) -> list[Lane]:
-    """All lanes that a job ever had, in the form in which they are to be stored.
+    """All lanes that a job ever had, in the form in which they should be stored.
 
     Args:
-        ends: where its intermediate streams end.
+        ends: the ends of its intermediate streams.
     """
     return [
         msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""A rewind: the change whose lanes begin elsewhere than where their predecessors ended."""
+"""A rewind: a change whose lanes don't begin where their predecessors ended."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def rewound(
 
     Args:
         model: the present generation.
-        lanes: all of the deployment, by id.
-        to: the next offset to read, by whole SSP of source streams in text form. Others continue where they are.
-        state: what happens to that of the operators downstream: "keep" or "clear"; None: there is none.
+        lanes: all lanes of the deployment, by id.
+        to: the next offset to read, by whole SSP of source streams in text form. Other SSPs continue where they are.
+        state: what happens to the state of the operators downstream: "keep" or "clear"; None: there is no state.
         new_id: returns 8 random hex digits per call.
 
     Raises:
@@ -79,7 +79,7 @@ def rewound(
 
 
 def undone(model: JobModel, lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> Change:
-    """The generation after ``model``, which was a rewind: everything continues where it was before that."""
+    """The generation after ``model``, which was a rewind. Everything continues where it was before the rewind."""
     present = follow.heads(lanes.values())
     closing = [lane for lane in present if lane.id in model.rewound]
     return Change(
@@ -90,7 +90,7 @@ def undone(model: JobModel, lanes: Mapping[str, Lane], new_id: Callable[[], str]
 
 
 def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
-    """A lane whose predecessors, and all others that it waits for, are closed, with its start.
+    """A lane with its start. Its predecessors, and all others for which it waits, must be closed.
 
     Raises:
         StateError: the final positions of its predecessors don't fit together: the store was damaged.
@@ -139,7 +139,7 @@ def _beyond(position: Position, lane: Lane, rewound: Lane) -> Position:
 
 
 def _all_at(position: Position, to: Callable[[int], int]) -> Position:
-    """The position of a broadcast partition, whose parts are tasks' positions."""
+    """A position at the offset ``to`` in a broadcast partition, whose parts are positions of tasks."""
     least = to(position.offset)
     parts = {name: to(at) for name, at in position.parts.items()}
     return Position(ssp=position.ssp, offset=least, parts={name: at for name, at in parts.items() if at > least})

@@ -1,4 +1,4 @@
-"""What each lane of the next generation will own, and which lanes of the present one already own just that."""
+"""What each lane of the next generation will own, and which lanes of the present one already own exactly that."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Share", "kept", "shares_of"]
 @dataclass(frozen=True)
 class Share:
     """What a new lane will own: SSPs at ``factor``, for the tasks of one seat. ``of``: the lanes that it continues.
-    ``virtual``: what it owns of its tasks, as :func:`owned` returns it for a lane.
+    ``virtual``: which parts of its tasks it owns, in the form in which :func:`owned` returns them for a lane.
     """
 
     seat: str
@@ -33,17 +33,17 @@ class Share:
     of: tuple[Lane, ...]
 
     def broadcast(self, former: Lane) -> tuple[SSP, ...]:
-        """What it reads of the streams that are broadcast to a lane of its group."""
+        """The streams that are broadcast to a lane of this group."""
         streams = {ssp.stream for ssp in former.broadcast}
         return tuple(sorted({s for t in self.tasks for s in t.broadcast if s.stream in streams}, key=in_order))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Of its tasks."""
+        """The names of its tasks."""
         return tuple(task.name for task in self.tasks)
 
     def is_had_by(self, lane: Lane) -> bool:
-        """Whether a lane can continue with this share: a failed one can't, even if the share is the same."""
+        """Whether a lane can continue with this share. (A failed one can't, even if the share is the same.)"""
         if (lane.seat, lane.tasks, lane.factor, lane.ssps) != (self.seat, self.names, self.factor, self.ssps):
             return False
         if lane.state is LaneState.FAILED or lane.broadcast != self.broadcast(lane):
@@ -90,8 +90,8 @@ def shares_of(
 
 
 def _owners(lanes: Sequence[Lane], factor: int) -> Callable[[Mapping[int, Collection[int]]], tuple[Lane, ...]]:
-    """A function that finds the lanes that own any of the same tasks as a lane of ``factor`` that will own these parts
-    of them.
+    """A function that finds the lanes that own any part of the same tasks as a lane of ``factor`` that will own these
+    parts of them.
     """
     found: dict[int, dict[tuple[int, int], list[int]]] = {}
     for place, lane in enumerate(lanes):
@@ -120,8 +120,8 @@ def _pieces(
     factor: int,
     stage: StageModel,
 ) -> list[Share]:
-    """The parts of a stateful lane: one for each seat that gets tasks whose state it has. New partitions go with their
-    bases, and those of new streams with their tasks.
+    """The parts of a stateful lane: one for each seat that gets tasks whose state the lane has. New partitions go to
+    their bases, and partitions of new streams to their tasks.
 
     Args:
         task_of: the number of the task, at factor 1, that reads a partition.

@@ -1,3 +1,3 @@
-"""User functions in Python workers: calling them, limiting their time, isolating those that end their process, checking
+"""User functions in Python workers: calls them, limits their time, isolates those that end their process, and checks
 their results.
 """

@@ -1,4 +1,4 @@
-"""``mapInArrow`` for frames whose columns may have any names."""
+"""``mapInArrow`` for DataFrames whose columns may have any names."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def mapped(frame: DataFrame, function: Callable[[Batches], Batches], schema: StructType) -> DataFrame:
-    """The result of a function of Arrow batches for a frame. PySpark takes a name with a dot for that of a nested
-    field, so such columns go to workers by number, and get their names back there.
+    """The result of applying a function of Arrow batches to a DataFrame. PySpark treats a name with a dot as that of a
+    nested field, so such columns are sent to workers by number, and get their names back there.
     """
     names = frame.columns
     if not any("." in name or "`" in name for name in names):

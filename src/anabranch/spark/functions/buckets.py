@@ -1,4 +1,4 @@
-"""The buckets of a Spark task in a Python worker: worked on concurrently, each in order."""
+"""The buckets of a Spark task in a Python worker. They are processed concurrently, but each one in order."""
 
 from __future__ import annotations
 
@@ -25,30 +25,31 @@ from anabranch.spark.values import meta_column
 __all__ = ["LOOK_AHEAD", "Bucket", "Crew", "Places", "Work", "Worked", "done", "of_rows", "worked"]
 
 LOOK_AHEAD = 64 * 2**20
-"""How many bytes of Arrow data a Spark task holds: rows that it has taken, and results that wait for rows before them.
-At this limit, a slow bucket holds the others up.
+"""How many bytes of Arrow data a Spark task holds: rows that it has read, and results that wait for earlier rows. At
+this limit, a slow bucket holds up the others.
 """
 
 T = TypeVar("T")
 Places = npt.NDArray[np.int64]
 Worked = tuple[pa.RecordBatch, Places]
-"""Result rows, and for each the index of the row that it came from."""
+"""Result rows, and for each the index of the row from which it comes."""
 
 Bucket = tuple[int, int]
-"""The number of a task at factor 1, and of a bucket."""
+"""The number of a task at factor 1, and the number of a bucket."""
 
 Cut = Callable[[pa.RecordBatch, dict[int, int]], None]
-"""Called with the rows of a partition that arrived, and how many of them each bucket has."""
+"""Called with the rows of a partition that have arrived, and how many of them each bucket has."""
 
 Work = Callable[[pa.RecordBatch], Coroutine[Any, Any, Worked]]
-"""Only suspends if it waits for something in an event loop."""
+"""The work on some rows. It is suspended only if it waits for something in an event loop."""
 
 
 @dataclass(frozen=True)
 class Crew:
     """Distributes the buckets of a Spark task over threads. ``factor``: how many buckets each partition has.
 
-    At most ``threads`` threads; or, for work that ``awaits``, one event loop in which buckets take turns.
+    There are at most ``threads`` threads; for work that ``awaits``, there is one event loop in which buckets take
+    turns.
     """
 
     factor: int
@@ -66,10 +67,10 @@ def worked(
 ) -> Iterator[pa.RecordBatch]:
     """The results of rows, in the order of the rows. Each batch has rows of one task.
 
-    ``busy`` gets the seconds that were spent on each bucket, or at factor 1 on each task.
+    ``busy`` is called with the seconds that were spent on each bucket, or at factor 1 on each task.
 
-    Above factor 1, work on later batches goes on while a bucket is busy with an earlier one, until more than ``ahead``
-    bytes are held. ``cut`` is called with the rows. Exceptions of the work are raised here.
+    Above factor 1, work on later batches continues while a bucket is busy with an earlier one, until more than
+    ``ahead`` bytes are held. ``cut`` is called with the rows. Exceptions of the work are raised here.
     """
     if crew.factor > 1:
         yield from _at_once(batches, work, crew, busy, ahead, cut)
@@ -114,7 +115,7 @@ def _at_once(
 
 @dataclass
 class _Part:
-    """The rows of one bucket in a batch, with their indexes there, and their results."""
+    """The rows of one bucket in a batch, with their indexes in the batch, and their results."""
 
     bucket: Bucket
     places: Places
@@ -147,7 +148,7 @@ class _Queue:
         return parts
 
     async def do(self, part: _Part, rows: pa.RecordBatch) -> None:
-        """Do the work of a part, unless that of another part has failed."""
+        """Do the work of a part, unless the work of another part has failed."""
         if self._error is not None:
             return
         begun = time.perf_counter()
@@ -165,7 +166,8 @@ class _Queue:
             self._changed.notify()
 
     def ended(self, ahead: int) -> Iterator[pa.RecordBatch]:
-        """The results of the first batches that have ended. Waits for them while more than ``ahead`` bytes are held."""
+        """The results of the first batches that have ended. While more than ``ahead`` bytes are held, this waits for
+        them."""
         while self._batches:
             with self._changed:
                 first = self._batches[0]
@@ -232,11 +234,11 @@ _Job = Callable[[], Coroutine[Any, Any, None]]
 
 class _Workers(Protocol):
     def put(self, bucket: Bucket, job: _Job) -> None:
-        """Have a job done after all earlier ones of this bucket."""
+        """Queue a job, to be done after all earlier ones of this bucket."""
         ...
 
     def close(self) -> None:
-        """Jobs that haven't begun are dropped."""
+        """End the threads. Jobs that haven't begun are dropped."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""How long Python functions work on each bucket: reported by workers to the driver."""
+"""How long Python functions work on each bucket, as workers report it to the driver."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ class _Adding(AccumulatorParam[Busy]):
 
 
 def listening(context: SparkContext) -> Accumulator[Busy]:
-    """The accumulator of the tasks. A task that is run again adds again."""
+    """The accumulator to which tasks add. A task that is run again adds again."""
     said: Accumulator[Busy] = context.accumulator({}, _Adding())
     return said
 
 
 def heard(said: Accumulator[Busy]) -> Busy:
-    """The sum since the last call."""
+    """The total since the last call."""
     found, said.value = said.value, {}
     return found
 
 
 @dataclass(frozen=True)
 class Slowest:
-    """The bucket that functions spent most time on: its SSP, the seconds, and their ratio to the mean."""
+    """The bucket on which functions spent most time: its SSP, the seconds, and their ratio to the average."""
 
     ssp: str
     seconds: float
@@ -47,7 +47,7 @@ class Slowest:
 
 
 def slowest(lane: Lane, busy: Mapping[Bucket, float]) -> Slowest | None:
-    """For a lane's batches, from the reports about them; None if functions had nothing to do."""
+    """The slowest bucket of a lane's batches, from the reports about them; None if functions had nothing to do."""
     total = sum(busy.values())
     if not total:
         return None

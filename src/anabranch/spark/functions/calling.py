@@ -1,7 +1,6 @@
-"""Calls a user's function on rows, and returns its results in the columns of its schema, and the rows on which it
-failed.
+"""Calls a user's function on rows. Returns its results in the columns of its schema, and the rows on which it failed.
 
-Runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`.
+This runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ __all__ = [
 
 Places = npt.NDArray[np.int64]
 Begin = Callable[[int], None]
-"""Called with the number of each row before the function is called on it."""
+"""A function that is called with the number of each row before the user's function is called on it."""
 
 BATCH = -1
 """The index in a rejection that concerns all rows."""
 
 
 class Rejection(NamedTuple):
-    """A row, by its index, and what is wrong with it. ``raised``: the function raised; otherwise its result is
+    """A row, by its index, and what is wrong with it. ``raised``: whether the function raised; otherwise its result is
     wrong.
     """
 
@@ -55,7 +54,7 @@ class Rejection(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """``places``: for each row of ``rows`` the index of the row that it came from."""
+    """``places``: for each row of ``rows``, the index of the row from which it comes."""
 
     rows: pa.RecordBatch
     places: Places
@@ -102,7 +101,7 @@ def overdue(seconds: float) -> str:
 
 
 class Evaluator:
-    """Calls a function. One for each Spark task; threads may call at the same time."""
+    """Calls a function. There is one evaluator for each Spark task; threads may call it at the same time."""
 
     def __init__(self, user: UserFunction) -> None:
         self._user = user
@@ -110,7 +109,7 @@ class Evaluator:
         self._results = Results(user.schema)
 
     async def __call__(self, rows: pa.RecordBatch, begin: Begin, fails: bool = False) -> Outcome:
-        """``fails``: stop at the first rejection: nothing else counts."""
+        """The results for some rows. ``fails``: stop at the first rejection, because nothing else counts then."""
         match self._user.kind:
             case "map_arrow":
                 return self._map_arrow(rows, begin, fails)
@@ -147,8 +146,8 @@ class Evaluator:
     async def _called(
         self, rows: pa.RecordBatch, begin: Begin, fails: bool
     ) -> tuple[list[Any], list[int], list[Rejection]]:
-        """The returned values, the rows that they are for, and the other rows. Each message is passed to the function
-        once.
+        """The returned values, the rows to which they belong, and the rejected rows. Each message is passed to the
+        function once.
         """
         function, take = self._user.function, _TAKE[self._user.kind]
         returned: list[Any] = []
@@ -247,8 +246,8 @@ async def _value(called: Any) -> Any:
 
 
 def messages(rows: pa.RecordBatch) -> list[Any]:
-    """The rows as dicts, with dicts for maps; but a map whose keys are arrays or structs, which no dict can have,
-    becomes pairs.
+    """The rows as dicts, with dicts for maps. A map whose keys are arrays or structs, which a dict can't have, becomes
+    a list of pairs.
     """
     kinds = [kind for field in rows.schema for kind in _key_types(field.type)]
     maps = "strict" if kinds and not any(map(pa.types.is_nested, kinds)) else None
@@ -275,7 +274,7 @@ def _key_types(type_: pa.DataType) -> Iterable[pa.DataType]:
 
 
 def _is_cancelled(error: BaseException) -> bool:
-    """Whether the running task was cancelled, rather than user code having raised the same exception."""
+    """Whether the running task was cancelled, as opposed to user code having raised the same exception."""
     if not isinstance(error, asyncio.CancelledError):
         return False
     try:

@@ -1,7 +1,7 @@
-"""The text for an exception or a row: short, and always possible to produce and to encode.
+"""The text for an exception or a row. It is short, and can always be produced and encoded.
 
 User code decides what exceptions and values are: their ``__str__`` may raise, not return a string, or return one of 50
-MB. Nothing here raises, whatever it is given.
+MB. Nothing in this module raises, whatever it is given.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _CAUSES = 4
 _MEMBERS = 5
 _FRAMES = 8
 _DEPTH = 100
-"""More deeply nested rows are cut there. Spark's own types are never that deep."""
+"""Rows that are nested more deeply are cut at this depth. Spark's own types are never that deep."""
 
 
 class _Repr(reprlib.Repr):
-    """Doesn't compute the whole ``repr`` of large values."""
+    """A ``repr`` that doesn't compute the whole text of large values."""
 
     def repr_bytes(self, value: bytes, level: int) -> str:
         return repr(value) if len(value) <= _SHORT else f"{value[: _SHORT // 2]!r}… ({len(value)} bytes)"
@@ -53,7 +53,7 @@ _REPR.maxstring = _REPR.maxother = _SHORT
 
 
 def described(error: BaseException, home: str = "") -> str:
-    """Type, message, place in the job's files, members of the group and causes of an exception.
+    """The type and message of an exception, its place in the job's files, the members of a group, and the causes.
 
     Args:
         home: the job's folder; frames of other files aren't shown.
@@ -90,8 +90,8 @@ def shortened(value: object) -> str:
 
 
 def as_json(row: object) -> bytes:
-    """A row as a JSON object. What JSON can't represent becomes text: bytes in base64, numbers like NaN by
-    their names.
+    """A row as a JSON object. Values that JSON can't represent become text: bytes in base64, numbers like NaN by their
+    names.
     """
     plain = _attempted(lambda: _plain(row, 0))
     return json.dumps(plain if plain is not None else shortened(row)).encode() if row is not None else b"null"

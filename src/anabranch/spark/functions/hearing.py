@@ -25,10 +25,10 @@ __all__ = ["Listener", "listening"]
 log = logs.get_logger()
 
 _LONGEST = 2**20
-"""The size limit of a line, in bytes; a sender of a longer one is disconnected."""
+"""The size limit of a line, in bytes. A sender of a longer line is disconnected."""
 _MOST_RUNS, _MOST_CONNECTIONS, _MOST_TASKS, _MOST_COUNTS = 256, 4096, 4096, 65536
 _FRESH = 3.0
-"""Seconds; older reports are from workers that are gone."""
+"""In seconds. Older reports come from workers that are gone."""
 _HELLO, _TOLD = msgspec.json.Decoder(Greeting), msgspec.json.Decoder(TaskReport)
 
 _Key = tuple[int, int, int, int]
@@ -36,7 +36,7 @@ _Key = tuple[int, int, int, int]
 
 @dataclass
 class _Task:
-    """The newest report about an attempt at a Spark task, for an operator."""
+    """The newest report on an attempt at a Spark task, for one operator."""
 
     told: TaskReport
     at: float
@@ -66,7 +66,7 @@ class _Client:
 class Listener:
     """Listens in its own thread until it is closed. Invalid input is ignored.
 
-    Raises OSError if it can't.
+    Raises OSError if it can't listen.
     """
 
     def __init__(self, host: str, bind: Iterable[str] = ()) -> None:
@@ -95,7 +95,7 @@ class Listener:
             ]
 
     def oldest(self, run: str) -> Work | None:
-        """The message in a run's batch that functions have been working on longest, if that is a second or more."""
+        """The message in a run's batch on which functions have been working longest, if that is a second or more."""
         now = time.monotonic()
         with self._lock:
             found = self._runs.get(run)
@@ -107,7 +107,7 @@ class Listener:
         return max(works, key=lambda each: each.seconds, default=None)
 
     def hear(self, told: TaskReport, connection: int = 0) -> None:
-        """Take in a line."""
+        """Process a line."""
         with self._lock:
             run = self._runs.get(told.run)
             if run is not None and told.batch < run.batch:
@@ -165,7 +165,7 @@ class Listener:
             self._end(connection, client)
 
     def _end(self, connection: Any, client: _Client | None) -> None:
-        """When a worker is gone, none of its work is in flight."""
+        """When a worker is gone, forget its work in flight."""
         if client is None:
             return
         self._connected -= 1
@@ -200,7 +200,7 @@ _opening = threading.Lock()
 
 
 def listening(context: SparkContext) -> Listener | None:
-    """The listener for the workers of a Spark application; None where listening isn't possible."""
+    """The listener for the workers of a Spark application; None if listening isn't possible."""
     with _opening:
         name = str(context.applicationId)
         if name not in _listeners:

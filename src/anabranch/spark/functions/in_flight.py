@@ -1,5 +1,5 @@
-"""What the Python functions of a lane are working on: reported to the driver while they work, and ended if they take
-too long.
+"""What the Python functions of a lane are working on. Workers report it to the driver, and end if a function takes too
+long.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def on(meter: Meter, origin: pa.Array, factor: int, limit: float = math.inf) -> 
 
     Args:
         meter: counts the rows.
-        origin: their hidden column.
-        limit: how many seconds it may work on a row. If it takes longer, this process ends;
+        origin: the rows' hidden column.
+        limit: how many seconds the function may work on a row. If it takes longer, this process ends;
             :mod:`anabranch.spark.functions.isolation` describes what happens then.
     """
     if not len(origin):
@@ -58,8 +58,8 @@ def on(meter: Meter, origin: pa.Array, factor: int, limit: float = math.inf) -> 
 def on_key(
     meter: Meter, origins: Sequence[Mapping[str, int]], bucket: tuple[int, int], limit: float = math.inf
 ) -> AbstractContextManager[None]:
-    """The same for the rows of a key. ``origins``: source, partition and offset of each; ``bucket``: its task and
-    number.
+    """The same for the rows of a key. ``origins``: source, partition and offset of each row; ``bucket``: the key's task
+    and bucket number.
     """
     label = meter.told.label
 
@@ -95,7 +95,7 @@ def _on(meter: Meter, tally: Tally, message: Message, count: int, limit: float) 
 
 
 def at(index: int) -> None:
-    """The function begins with the row of this number."""
+    """Record that the function begins with the row of this number."""
     message = _mine.get()
     if message is not None:
         message.index, message.since = index, time.monotonic()
@@ -108,7 +108,7 @@ def number(origin: pa.Array, field: str, index: int) -> int:
 
 
 def _offset(origin: pa.Array, index: int) -> int:
-    """The offset of the record that a row comes from. (It is negative for a row that doesn't come from a single
+    """The offset of the record from which a row comes. (It is negative for a row that doesn't come from a single
     record.)
     """
     offset = number(origin, "offset", min(index, len(origin) - 1))
@@ -140,7 +140,8 @@ def _look() -> None:
 
 
 def _end_if_late(several: dict[Message, float], now: float) -> None:
-    """End this process if a message takes too long; otherwise let :func:`_arm` do so as long as there may be one."""
+    """End this process if a message takes too long. Otherwise let :func:`_arm` do so, as long as a message may still
+    take too long."""
     late = next((each for each, limit in several.items() if now - each.since > limit + LOOK_EVERY), None)
     if late is not None:
         told = late.place(late.index)
@@ -155,8 +156,8 @@ def _end_if_late(several: dict[Message, float], now: float) -> None:
 
 
 def _arm(limit: float, now: float) -> None:
-    """Make this process end unless this is called again in time: no thread of ours can run while code that doesn't
-    release Python's global lock works on a message.
+    """Make this process end unless this is called again in time. (No thread of ours can run while code that doesn't
+    release Python's global lock works on a message.)
     """
     if now - _armed[0] >= LOOK_EVERY / 2:
         _armed[0] = now

@@ -1,9 +1,10 @@
-"""User code in separate processes, which it may end: this is how a message that kills its worker is found.
+"""Runs user code in separate processes, which the code may end. This is how a message that kills its worker is found.
 
 The first attempt of a Spark task runs user code in the worker itself. If the worker dies, or is ended because one
-message takes too long, Spark retries the task, perhaps elsewhere. From then on user code runs in forks of a clean
-process, one for each thread. A fork that ends only affects its own messages: they are retried one by one, and a message
-on which a fork ends :data:`TRIES` times is rejected. So a task finds any number of such messages in one attempt.
+message takes too long, Spark retries the task, perhaps elsewhere. From then on, user code runs in forks of a clean
+process, one for each thread. If a fork dies, only its own messages are affected: they are retried one by one, and a
+message on which a fork dies :data:`TRIES` times is rejected. So one attempt of a task finds any number of such
+messages.
 """
 
 from __future__ import annotations
@@ -49,15 +50,15 @@ __all__ = [
 ]
 
 TRIES = 3
-"""A message on which the process dies this often is rejected."""
+"""A message is rejected after the process has died on it this many times."""
 
 MOST = 16
-"""The most processes of a Spark task: as many threads work at once."""
+"""The largest number of processes of a Spark task, and so of threads that work at once."""
 
 _BEFORE = -1
 PAUSE = 2.0
-"""Seconds to wait after a process was killed. The kernel does that when memory is short, which may be no message's
-fault, and may pass.
+"""Seconds to wait after a process was killed. The kernel kills processes when memory is short, which may not be the
+fault of a message, and may pass.
 """
 
 _KILLED = "killed by SIGKILL"
@@ -77,7 +78,7 @@ isolated_lanes: set[str] = set()
 
 
 def note(lane: str, error: BaseException) -> None:
-    """Record that a lane has failed in this process: if one of its Python workers has ended, its next batch isolates
+    """Record that a lane has failed in this process. If one of its Python workers has died, its next batch isolates
     user code from the first attempt on. (Spark may be configured not to retry tasks.)
     """
     if _DIED in str(error):
@@ -85,18 +86,18 @@ def note(lane: str, error: BaseException) -> None:
 
 
 def begin(context: SparkContext, lane: str) -> None:
-    """This thread begins a batch of a lane."""
+    """Record that this thread begins a batch of a lane."""
     context.setLocalProperty(_SETTING, "true" if lane in isolated_lanes else "false")
 
 
 def end(lane: str) -> None:
-    """A batch of a lane has been published."""
+    """Record that a batch of a lane has been published."""
     isolated_lanes.discard(lane)
 
 
 class LostError(Exception):
-    """The process that ran user code is gone. ``at``: the message that it was working on; ``late``: that message took
-    too long.
+    """The process that ran user code is gone. ``at``: the message on which it was working; ``late``: whether that
+    message took too long.
     """
 
     def __init__(self, at: int, how: str, late: bool) -> None:
@@ -114,7 +115,7 @@ class _Fork:
             self._pid = host.fork(theirs)
 
     def ask(self, request: object, begin: Begin, seconds: float, answer: Callable[[Any], Any]) -> Any:
-        """The result of a request. ``answer``: answers what the process asks before it has the result.
+        """The result of a request. ``answer``: answers questions that the process asks before it has the result.
 
         Raises LostError if the process is gone.
         """
@@ -139,7 +140,7 @@ class _Fork:
             raise LostError(at, _told(self.kill()), late=False) from None
 
     def kill(self) -> int:
-        """End the process, and return how it ended, which may have been before."""
+        """End the process, if it hasn't ended before, and return how it ended."""
         with suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
         self._socket.close()
@@ -211,8 +212,8 @@ class Host:
         seconds: float = math.inf,
         answer: Callable[[Any], Any] = lambda _: None,
     ) -> Any:
-        """See :meth:`_Fork.ask`, with a process that nobody else is asking. Raises RuntimeError if each one ends before
-        user code begins.
+        """See :meth:`_Fork.ask`; uses a process that no other thread is asking. Raises RuntimeError if each process
+        ends before user code begins.
         """
         for _ in range(TRIES):
             with self._lock:
@@ -300,8 +301,8 @@ def narrowed(rows: pa.RecordBatch, nothing: pa.RecordBatch, ask: _Ask, names_lat
     Args:
         nothing: a result without rows.
         ask: returns the result of some of the rows, starting at an index. Raises LostError.
-        names_late: whether it says which row takes too long.
-        fails: stop at the first rejection: nothing else counts.
+        names_late: whether ``ask`` says which row takes too long.
+        fails: stop at the first rejection, because nothing else counts then.
     """
     step = min(_ROWS, max(1, _BYTES * rows.num_rows // max(1, rows.nbytes)))
     parts: dict[int, Outcome] = {}
@@ -334,7 +335,7 @@ def _tried_again(row: pa.RecordBatch, nothing: pa.RecordBatch, at: int, ask: _As
 
 
 def killed(how: str) -> str:
-    """The error text for a message that ends processes."""
+    """The error text for a message that kills processes."""
     return f"the worker died on it {TRIES} times: {how}"
 
 

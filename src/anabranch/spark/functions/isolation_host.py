@@ -1,7 +1,7 @@
 """Forks the processes in which user code runs in isolation: ``python -m anabranch.spark.functions.isolation_host FD``.
 
-It loads nothing from the job: each fork does its own imports, because threads and clients that a module has created at
-its top level don't survive a fork. It ends when its worker does, and its forks with it.
+The host loads nothing from the job: each fork does its own imports, because threads and clients that a module has
+created at its top level don't survive a fork. The host ends when its worker does, and its forks end with it.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Channel:
         self.worker = worker
 
     def begin(self, place: int) -> None:
-        """Tell the worker that user code begins with the message of this number."""
+        """Report to the worker that user code begins with the message of this number."""
         messages.send(self.worker, ("begin", place))
 
     def ask(self, question: object) -> Any:
-        """What the worker answers."""
+        """The worker's answer to a question."""
         messages.send(self.worker, ("ask", question))
         ok, answer = messages.receive(self.worker)
         if not ok:
@@ -49,7 +49,7 @@ class Channel:
 
 
 Service = Callable[[Any, Channel], Any]
-"""Returns the result of a request."""
+"""A function that returns the result of a request."""
 
 
 def main(number: int) -> None:
@@ -72,7 +72,7 @@ def main(number: int) -> None:
 
 
 def _tried(pickled: bytes) -> str:
-    """Why a fork can't load what it needs; empty if it can."""
+    """Why a fork can't load the code that it needs; empty if it can."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:

@@ -1,4 +1,4 @@
-"""How a job's functions and processors get to Python workers: from the job file, which they import, or otherwise as
+"""How Python workers get a job's functions and processors: they import the job file, or otherwise get the functions as
 code.
 """
 
@@ -33,7 +33,8 @@ _OWN = 'put what only the user\'s process can do under if __name__ == "__main__"
 class JobFunction:
     """A function or a processor of an operator. ``home`` is the job's folder, where this process has it.
 
-    When pickled, it is its place in the job file, where a worker finds it (``code``), or its code (``pickled``).
+    When it is pickled, it consists of its place in the job file, where a worker finds it (``code``), or of its code
+    (``pickled``).
     """
 
     value: Any
@@ -52,7 +53,8 @@ def of_node(node: Node, functions: Mapping[int, Any], home: str) -> JobFunction:
     """What workers get for an operator.
 
     Raises:
-        GraphError: it doesn't come from a job file, and refers to something that can't be copied to another process.
+        GraphError: the function doesn't come from a job file, and refers to something that can't be copied to another
+            process.
     """
     value = functions[node.id]
     code = job_modules.code_of(node.id, value)
@@ -101,7 +103,7 @@ def _place(node: Node) -> tuple[str, str, str]:
 
 def culprit(value: Any) -> str:
     """The part of a function or a processor that can't be pickled, in words: the path to it, its type, and its line.
-    Empty if nothing is found.
+    Empty if none is found.
     """
     trail = _trail(value, ())
     if trail is None:

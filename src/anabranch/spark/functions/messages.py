@@ -34,7 +34,7 @@ def send(to: socket.socket, message: object) -> None:
 
 
 def receive(source: socket.socket, seconds: float | None = None) -> Any:
-    """The next message. ``seconds``: how long it may take until it begins to arrive.
+    """The next message. ``seconds``: the time limit for its beginning to arrive.
 
     Raises:
         Closed: there is none, or only part of one.

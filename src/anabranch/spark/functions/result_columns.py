@@ -1,4 +1,5 @@
-"""Columns of what Python functions return: the values of an Arrow type, including those in arrays, maps and structs."""
+"""Columns from the results of Python functions: the values of an Arrow type, including those in arrays, maps and
+structs."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ _ZONES = (dt.timezone, zoneinfo.ZoneInfo)
 
 
 class Column:
-    """The values of one type. ``usual``: the Python types whose values Arrow converts exactly or refuses; none if Arrow
-    would accept values that it shouldn't.
+    """The values of one type. ``usual``: the Python types whose values Arrow either converts exactly or refuses; empty
+    if Arrow would accept values that it shouldn't.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Column:
         return pa.array(plain, self.type)
 
     def plain(self, value: object) -> Any:
-        """The value in the form for Arrow; raises :class:`Wrong`."""
+        """The value in the form that Arrow needs. Raises :class:`Wrong`."""
         if result_values.is_missing(value):
             if not self._nullable:
                 raise Wrong(None, "give a value, or declare the column without NOT NULL")
@@ -96,7 +97,7 @@ def column_of(type_: pa.DataType, nullable: bool) -> Column:
 
 
 def is_alike(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a cast only changes how values are stored, and fails where it would change the values."""
+    """Whether a cast changes only how values are stored, and fails if it would change the values."""
     types = pa.types
     if given == wanted or types.is_null(given):
         return True

@@ -1,4 +1,4 @@
-"""Values that Python functions return, one at a time: each is converted exactly for Arrow, or refused with the
+"""Values that Python functions return, one at a time: each is either converted exactly for Arrow, or refused with the
 reason.
 """
 
@@ -57,11 +57,11 @@ _ATTOSECONDS = {
 
 
 class ResultError(TypeError):
-    """What a function returned can't be a row of the declared schema."""
+    """The result of a function can't be a row of the declared schema."""
 
 
 class Wrong(Exception):
-    """A value that doesn't fit its column. ``path``: the place within the column."""
+    """A value that doesn't fit its column. ``path``: the position within the column."""
 
     def __init__(self, value: object, advice: str, path: str = "", kind: str = "") -> None:
         super().__init__()

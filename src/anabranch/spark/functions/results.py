@@ -1,7 +1,8 @@
-"""The results of Python functions as columns of the declared schema: each value exactly, or refused with the reason.
+"""The results of Python functions as columns of the declared schema: each value is either converted exactly, or refused
+with the reason.
 
 Arrow converts a column at once if all of its values have the usual Python type. Any other column is checked value by
-value; so is one that Arrow refuses, to find the row at fault.
+value. So is a column that Arrow refuses, in order to find the row at fault.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["ResultError", "Results", "check_awaited"]
 
 
 class Results:
-    """Makes batches of a schema from what functions return. ``schema``: in Arrow's form, with times in UTC."""
+    """Makes batches of a schema from the results of functions. ``schema``: in Arrow's form, with times in UTC."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -28,7 +29,7 @@ class Results:
         self._names = frozenset(schema.names)
 
     def batch(self, rows: Sequence[Any]) -> tuple[pa.RecordBatch, dict[int, str]]:
-        """The rows that can be converted, in order; and for each of the others, by its index, why it can't be."""
+        """The rows that can be converted, in order; and for each of the other rows, by index, why it can't be."""
         try:
             arrays = self._arrays(rows)
         except BaseException:  # classes of users can raise anything where they are only compared
@@ -44,11 +45,11 @@ class Results:
         return [column.array([row.get(name) for row in rows]) for name, column in columns]
 
     def row(self, row: object) -> dict[str, Any]:
-        """One row, as plain Python values; raises ResultError if it isn't valid."""
+        """One row, as plain Python values. Raises ResultError if the row isn't valid."""
         return dict(zip(self.schema.names, self._row(row), strict=True))
 
     def cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch that a function has returned, in the types of the schema; raises ResultError if the conversion isn't
+        """A batch that a function has returned, in the types of the schema. Raises ResultError if the conversion isn't
         exact.
         """
         arrays = []

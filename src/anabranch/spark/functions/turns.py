@@ -1,6 +1,7 @@
-"""The turns of keys: a processor is called with the messages of one key, or with a timer, and with the key's state.
+"""The turns of keys: in a turn, a processor is called with the messages of one key, or with a timer, and with the key's
+state.
 
-Runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`, which ask their
+This runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`. These ask their
 worker for state, and send it the changes when the turn has ended.
 """
 
@@ -59,8 +60,8 @@ Stored = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Turn:
-    """The result of a turn: rows, the messages that were rejected, by their numbers, and the timers that were changed:
-    whether there is one now, by its time.
+    """The result of a turn: rows; the messages that were rejected, by number; and for each timer that was changed, by
+    its time, whether it now exists.
     """
 
     rows: list[dict[str, Any]]
@@ -69,7 +70,8 @@ class Turn:
 
 
 class Turns(Protocol):
-    """Gives keys their turns. ``now``: the timers' time, in Unix ms; ``fails``: the first rejection ends a turn."""
+    """Gives keys their turns. ``now``: the timers' time, in Unix ms; ``fails``: whether the first rejection ends a
+    turn."""
 
     def on_messages(self, now: int, messages: list[dict[str, Any]], begin: Begin, fails: bool) -> Turn: ...
 
@@ -78,8 +80,8 @@ class Turns(Protocol):
 
 @dataclass(frozen=True)
 class Schemas:
-    """``names``: those of a map's entries; ``single``: values aren't structs, and are stored in a struct with one
-    field.
+    """``names``: the schema of a map's entry names. ``single``: whether values aren't structs, so that they are stored
+    in a struct with one field.
     """
 
     names: StructType | None
@@ -89,10 +91,10 @@ class Schemas:
 
 @dataclass(frozen=True)
 class KeyedProcessor:
-    """A processor, with everything that is needed to call it. Sent to other processes.
+    """A processor, with everything that is needed to call it. It is sent to other processes.
 
-    ``clock``: its timers'; ``result``: the schema of its rows; ``schemas``: those of its states; ``home``: the job's
-    folder; ``source``: how other processes get the processor, None: it is pickled.
+    ``clock``: the clock of its timers. ``result``: the schema of its rows. ``schemas``: the schemas of its states.
+    ``home``: the job's folder. ``source``: how other processes get the processor; None: it is pickled.
     """
 
     processor: Processor
@@ -108,7 +110,7 @@ class KeyedProcessor:
         return _from_source, (self.source, self.clock, self.result, self.schemas)
 
     def opened(self, stored: Stored, timers: StoredTimers | None) -> LocalTurns:
-        """Its turns, in this process."""
+        """The processor's turns, in this process."""
         return LocalTurns(self, stored, timers)
 
 
@@ -174,7 +176,7 @@ class LocalTurns:
 
 
 class _Writes:
-    """The changes to the states of a key to be made when its turn has ended: state, method, arguments."""
+    """The changes to the states of a key that will be made when its turn has ended: state, method, arguments."""
 
     def __init__(self) -> None:
         self.noted: list[tuple[str, str, tuple[Any, ...]]] = []
@@ -185,7 +187,7 @@ _TIMERS = ""
 
 
 class _Remote:
-    """A state, or the timers, in the worker: reads ask for it, changes wait for the end of the turn."""
+    """A state, or the timers, in the worker. Reads ask the worker for it; changes wait for the end of the turn."""
 
     def __init__(self, name: str, channel: Channel, writes: _Writes) -> None:
         self._name, self._channel, self._writes = name, channel, writes
@@ -241,7 +243,8 @@ class _IsolatedTurns:
         return self._turn(("timer", now, key, at, fails), begin)
 
     def _turn(self, request: tuple[Any, ...], begin: Begin) -> Turn:
-        """A turn, repeated without the messages on which it always ends its process: nothing was changed before."""
+        """A turn. It is repeated without the messages on which it always ends its process; nothing is changed before
+        that."""
         deaths: dict[int, int] = {}
         rejected: dict[int, str] = {}
         turn: Turn
@@ -267,7 +270,7 @@ class _IsolatedTurns:
 
 
 def reader(kind: DataType) -> Callable[[Any], Any] | None:
-    """Converts a value from Spark's store into the form that messages have; None: both are the same."""
+    """Converts a value from Spark's store into the form that messages have; None if both forms are the same."""
     if isinstance(kind, TimestampType):
         return lambda value: value.astimezone(UTC)  # of the worker's own zone
     if isinstance(kind, BinaryType):
@@ -292,8 +295,8 @@ def fields(readers: Sequence[tuple[str, Callable[[Any], Any] | None]], row: Sequ
 
 
 def maps(kind: DataType) -> Callable[[Any], Any] | None:
-    """Converts the maps in a value from Arrow, which are pairs, into dicts; None: there are none. Maps whose keys are
-    arrays or structs can't be dicts and stay pairs.
+    """Converts the maps in a value from Arrow, which are lists of pairs, into dicts; None if there are none. Maps whose
+    keys are arrays or structs can't be dicts and stay lists of pairs.
     """
     if isinstance(kind, ArrayType):
         element = maps(kind.elementType)
@@ -317,7 +320,7 @@ def _kept(state: State, stored: Any, schemas: Schemas) -> Any:
 
 
 class _Kept:
-    """A kind of Spark state; its values in the form for functions, and as tuples."""
+    """A kind of Spark state, with its values in the form for functions, and as tuples."""
 
     def __init__(self, state: Any, schemas: Schemas) -> None:
         self._state = state

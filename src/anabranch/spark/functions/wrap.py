@@ -1,4 +1,4 @@
-"""User functions on Arrow batches: the hidden column is removed before the call and added to the results."""
+"""User functions on Arrow batches. The hidden column is removed before the call, and added to the results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from anabranch.task_progress.meters import Meter
 
 Batches = Iterator[pa.RecordBatch]
 Rejecting = Callable[[str], Rejects]
-"""Opens, in a Spark task, the receiver for the rows that an operator (named by its label) rejects."""
+"""Opens, in a Spark task, the receiver for the rows that an operator (given by its label) rejects."""
 
 CURE = "fix the function; the lane continues from this batch at the next run"
 
@@ -50,16 +50,16 @@ def wrap(
 ) -> Callable[[Batches], Batches]:
     """The function for ``mapInArrow`` that runs an operator of the given kind.
 
-    With a factor above 1 it works on several buckets at once; the results are still in the order of the rows.
+    With a factor above 1, several buckets are processed at once; the results are still in the order of the rows.
 
     Args:
-        schema: that of the result, without the hidden column.
+        schema: the schema of the result, without the hidden column.
         label: names the operator in errors.
-        home: the job's folder: tracebacks are shortened to its files.
+        home: the job's folder; tracebacks are shortened to its files.
         on_error: receives the messages on which the function raises; None: they fail the lane.
         factor: how many buckets each partition is divided into.
-        threads: how many of them a function that isn't async works on at once, in a Spark task.
-        busy: each Spark task adds the seconds that it has worked on each bucket.
+        threads: how many buckets a function that isn't async works on at once, in a Spark task.
+        busy: the accumulator to which each Spark task adds the seconds that it has worked on each bucket.
         line: where workers report their progress; see :mod:`anabranch.task_progress.meters`.
         seconds: how long the function may work on a message.
         source: how other processes get the function; None: it is pickled.
@@ -117,7 +117,7 @@ def _calling(user: UserFunction) -> Iterator[tuple[Calls, bool]]:
 
 
 def let_signals_end() -> None:
-    """Let SIGINT end a worker as it ends a program that isn't Python: then ``KeyboardInterrupt`` can only come from
+    """Let SIGINT end a worker as it ends a program that isn't Python. Then ``KeyboardInterrupt`` can come only from
     user code.
     """
     if threading.current_thread() is threading.main_thread():
@@ -125,7 +125,7 @@ def let_signals_end() -> None:
 
 
 def _of_no_record(origin: pa.Array) -> pa.Array:
-    """The hidden column of rows for which it isn't known which record of their partition they come from."""
+    """The hidden column of rows if it isn't known from which record of their partition they come."""
     fields = [origin.field(i) for i in range(origin.type.num_fields)]
     at = origin.type.get_field_index("offset")
     offsets = fields[at].to_numpy(zero_copy_only=False)
@@ -142,7 +142,7 @@ def origin_of(origins: pa.Array, place: int) -> dict[str, Any]:
 
 
 def rejecting(condition: str, error: str, label: str, on_error: Rejecting) -> Callable[[Batches], Batches]:
-    """The function for ``mapInArrow`` that rejects the rows whose column ``condition`` is true and drops the column."""
+    """A function for ``mapInArrow`` that rejects the rows whose column ``condition`` is true, and drops that column."""
 
     def run(batches: Batches) -> Batches:
         rejects = on_error(label)

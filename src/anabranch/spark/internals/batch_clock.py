@@ -1,6 +1,6 @@
 """``BatchClock.java``: the clock with which a lane's query plans its batches. It never goes back.
 
-Spark stamps batches with the machine's time. If a batch had an earlier stamp than the one before it, its records would
+Spark stamps batches with the machine's time. If a batch had an earlier stamp than the previous one, its records would
 fall into closed windows; timers would wait until the clock has caught up, and so would a query with an interval between
 its batches. See :mod:`anabranch.event_time.batch_time`.
 """
@@ -53,7 +53,8 @@ probe = SURFACE.probe
 
 @contextmanager
 def starting(spark: SparkSession, name: str, since: int) -> Iterator[None]:
-    """Start the query of that name in the body: its time begins at ``since`` (Unix ms), or now if that is later."""
+    """A context in which the query of that name is started. Its time begins at ``since`` (Unix ms), or now if that is
+    later."""
     if not SURFACE.works(spark):
         yield
         return
@@ -69,7 +70,7 @@ def _listener(spark: SparkSession) -> Any:
     with _lock:
         if not _installed or _installed[0][0] is not spark.sparkContext:
             session = java.session(spark)
-            given = java.array(spark, java.jvm(spark).java.lang.Object, [session])
+            given = java.array(spark, java.java_class(spark, "java.lang.Object"), [session])
             listener = java_functions.class_of(spark, _CLASS).getConstructors()[0].newInstance(given)
             session.streams().addListener(listener)
             _installed[:] = [(spark.sparkContext, listener)]

@@ -1,4 +1,4 @@
-"""Checkpoint files that aren't on a local disk: writing them completely, creating them exclusively, and listing them.
+"""Checkpoint files that aren't on a local disk: writes them completely, creates them exclusively, and lists them.
 
 Spark uses the same class, ``CheckpointFiles.java``, for its own checkpoint files.
 """
@@ -18,7 +18,7 @@ _NAME = "CheckpointFiles"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 MANAGER = f"anabranch.{_NAME}"
-"""The class name for Spark's settings."""
+"""The name of the class in Spark's settings."""
 
 SURFACE = Surface(
     "checkpoint_files",
@@ -37,7 +37,7 @@ probe = SURFACE.probe
 
 class Listed(NamedTuple):
     """``name``: in the listed folder, "" if that is itself a file; ``size`` in bytes; ``changed``: when it was written,
-    in Unix seconds by the clock of the store.
+    in Unix seconds on the clock of the store.
     """
 
     name: str
@@ -46,23 +46,23 @@ class Listed(NamedTuple):
 
 
 def prepare(spark: SparkSession) -> None:
-    """Let Spark find the class; to be called before the first query, and before :class:`FarFiles`.
+    """Let Spark find the class. Must be called before the first query, and before :class:`FarFiles`.
 
     Raises:
-        UnsupportedSparkError: this Spark lacks what it needs.
-        AnabranchError: it can't be compiled.
+        UnsupportedSparkError: this Spark lacks what the class needs.
+        AnabranchError: the class can't be compiled.
     """
     SURFACE.insist(spark)
     java_functions.class_of(spark, _NAME)
 
 
 def lease(spark: SparkSession, folder: str, seconds: float) -> None:
-    """Let this JVM write below a folder for some time from now on; 0: stop letting it."""
+    """Let this JVM write below a folder for some time from now on; with 0, stop letting it."""
     java.java_class(spark, MANAGER).lease(folder, int(seconds * 1000))
 
 
 def process_id(spark: SparkSession) -> int:
-    """That of the JVM."""
+    """The process id of the JVM."""
     prepare(spark)
     return int(java.java_class(spark, MANAGER).processId())
 
@@ -82,13 +82,13 @@ class FarFiles:
         """Whether a file appears completely, under its own name, when it is closed, and renaming means copying."""
 
     def create(self, path: Any, text: str) -> bool:
-        """Create a file that must not exist yet. Returns whether it was created. Of several processes that try, one
-        succeeds, if the file system creates files exclusively.
+        """Create a file that must not exist yet. Returns whether it was created. If several processes try, one
+        succeeds, provided that the file system creates files exclusively.
         """
         return bool(self._class.create(self._fs, path, text))
 
     def write(self, path: Any, text: str) -> None:
-        """Write a file, replacing any existing one: readers see one or the other, complete."""
+        """Write a file, replacing any existing one. Readers see either the old or the new one, complete."""
         self._class.write(self._fs, path, text)
 
     def read(self, path: Any) -> str:
@@ -97,7 +97,7 @@ class FarFiles:
 
     def just_written(self, path: Any) -> str | None:
         """The text of an entry of a log in an object store that this JVM has written, without a call to the store. It
-        is given once: later the file may be written anew. None: it isn't known.
+        is returned only once, because the file may be rewritten later. None: it isn't known.
         """
         text = self._class.justWritten(self._fs, path)
         return None if text is None else str(text)
@@ -107,7 +107,8 @@ class FarFiles:
         self._class.rename(self._fs, path, to)
 
     def files(self, folder: Any, *, below: bool) -> list[Listed]:
-        """The files in a folder; ``below``: including those in folders below it. None if there is no such folder."""
+        """The files in a folder; with ``below``, including those in folders below it. None if the folder doesn't
+        exist."""
         lines = str(self._class.files(self._fs, folder, below)).splitlines()
         parts = (line.rsplit("\t", 2) for line in lines)
         return [Listed(name, int(size), int(changed) / 1000) for name, size, changed in parts]

@@ -1,5 +1,5 @@
-"""The layout of Spark's checkpoints: planned batches are written into them, lanes are split and copied, and time is set
-back.
+"""The layout of Spark's checkpoints, which is needed to write planned batches into them, to split and copy lanes, and
+to set time back.
 
 :mod:`anabranch.container.checkpoint.folder` reads and changes the folder itself, in the versions named here.
 """
@@ -19,10 +19,10 @@ OFFSETS = "v1"
 """The first line of an entry of ``offsets`` and ``commits``."""
 
 SCHEMAS = ("*/_metadata", "*/*/_metadata", "*/*/*/_metadata", "*/_stateSchema")
-"""The folders below ``state`` with the schemas of state: of operators, partitions and stores."""
+"""The folders below ``state`` with the schemas of state: those of operators, partitions and stores."""
 
 OPERATORS = "*/_metadata/v2/*"
-"""The files below ``state`` in which a ``process`` stores what its state is, with the absolute paths of its schemas."""
+"""The files below ``state`` in which a ``process`` describes its state, with the absolute paths of its schemas."""
 
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 _METADATA = "org.apache.spark.sql.execution.streaming.state.OperatorStateMetadataV2"
@@ -59,7 +59,7 @@ probe = SURFACE.probe
 
 
 def relocated(text: str, state: str) -> str:
-    """A file of ``OPERATORS``, with the schemas' paths changed to another folder.
+    """The text of a file of ``OPERATORS``, with the schemas' paths changed to another folder.
 
     Args:
         state: the absolute path of the folder of all state.

@@ -1,7 +1,7 @@
-"""The methods and fields of a Java class, read from its file.
+"""The methods and fields of a Java class, as read from its file.
 
-Reflection would load the class and every class in its methods' signatures: hundreds of them, which takes a second of a
-session's start.
+Reflection would load the class and every class in the signatures of its methods. There are hundreds of these, so that
+would take a second of a session's start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TWO_PLACES = (5, 6)
 
 @dataclass(frozen=True)
 class ClassFile:
-    """``members``: those that the class itself declares; ``parents``: its superclass and interfaces, by their full
+    """``members``: those that the class itself declares. ``parents``: its superclass and interfaces, by their full
     names.
     """
 
@@ -33,7 +33,7 @@ def parsed(data: bytes) -> ClassFile:
     """Read a class file: Java Virtual Machine Specification, chapter 4.
 
     Raises:
-        ValueError: it isn't a class file.
+        ValueError: the data isn't a class file.
     """
     if struct.unpack_from(">I", data)[0] != _MAGIC:
         raise ValueError("no Java class file")
@@ -54,7 +54,7 @@ def parsed(data: bytes) -> ClassFile:
 
 
 def _constants(data: bytes) -> tuple[dict[int, str], dict[int, int], int]:
-    """The texts and class names in the constant pool, by number, and where it ends."""
+    """The texts and class names in the constant pool, by number, and the position where the pool ends."""
     texts: dict[int, str] = {}
     classes: dict[int, int] = {}
     (count,) = struct.unpack_from(">H", data, 8)
@@ -74,7 +74,7 @@ def _constants(data: bytes) -> tuple[dict[int, str], dict[int, int], int]:
 
 
 def _after(data: bytes, at: int, attributes: int) -> int:
-    """The end of the attributes that begin there."""
+    """The position where the attributes that begin at ``at`` end."""
     for _ in range(attributes):
         (size,) = struct.unpack_from(">I", data, at + 2)
         at += 6 + size

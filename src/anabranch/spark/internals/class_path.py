@@ -23,7 +23,7 @@ probe = SURFACE.probe
 def has_kafka_connector(spark: SparkSession) -> bool:
     """Whether a session can read and write topics."""
     if SURFACE.works(spark):
-        thread = java.jvm(spark).java.lang.Thread.currentThread()
+        thread = java.java_class(spark, "java.lang.Thread").currentThread()
         return thread.getContextClassLoader().getResource(_CONNECTOR) is not None
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", "localhost:9").option("subscribe", "x")
     try:

@@ -1,7 +1,7 @@
-"""Whether PySpark records the line of Python that each column comes from.
+"""Whether PySpark records the line of Python code from which each column comes.
 
-Spark's errors point to those lines, and so do ours for what users' functions do with DataFrames. For our own columns
-nobody needs them, and recording them takes longer than making the column.
+Spark's errors point to those lines, and so do anabranch's errors about what users' functions do with DataFrames. For
+anabranch's own columns, the lines aren't needed, and recording them takes longer than making the column.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ probe = SURFACE.probe
 
 
 def settings() -> dict[str, str]:
-    """Session settings with which lines are recorded only on request; empty where requests aren't possible."""
+    """Session settings with which lines are recorded only on request; empty if that isn't possible."""
     return {_SETTING: "false"} if SURFACE.is_in_pyspark else {}
 
 
@@ -39,7 +39,7 @@ _asking: set[object] = set()
 
 @contextmanager
 def noted() -> Iterator[None]:
-    """Record lines inside this context, in all threads: a user's function makes columns."""
+    """Record lines inside this context, in all threads, because a user's function makes columns."""
     who = object()
     with _lock:
         _asking.add(who)

@@ -1,4 +1,4 @@
-"""How Spark and py4j write errors: the cause of a lane's failure is parsed from such a text.
+"""How Spark and py4j write errors. The cause of a lane's failure is parsed from such a text.
 
 The patterns are in :mod:`anabranch.container.root_cause`, and :mod:`anabranch.container.error_text` knows the kinds.
 """

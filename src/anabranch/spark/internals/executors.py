@@ -21,10 +21,10 @@ probe = SURFACE.probe
 
 
 def cores(spark: SparkSession) -> int:
-    """The cores of all present executors.
+    """The total number of cores of all present executors.
 
     Raises:
-        UnsupportedSparkError: this Spark doesn't say.
+        UnsupportedSparkError: this Spark doesn't provide it.
     """
     SURFACE.insist(spark)
     there = java.context(spark).sc().statusStore().executorList(True)

@@ -1,6 +1,4 @@
-"""Hadoop's file systems, configured like Spark's: PySpark has no way of its own to access the files of a
-storage root.
-"""
+"""Hadoop's file systems, configured like Spark's. (PySpark offers no way to access the files of a storage root.)"""
 
 from __future__ import annotations
 
@@ -30,11 +28,11 @@ probe = SURFACE.probe
 
 
 class Hadoop:
-    """Access to the files below a path: ``path`` makes paths, ``files`` copies files, ``io`` reads streams, ``conf`` is
-    Spark's configuration.
+    """Access to the files below a path. ``path`` makes paths, ``files`` copies files, ``io`` reads streams, and
+    ``conf`` is Spark's configuration.
 
     Raises:
-        UnsupportedSparkError: this Spark lacks it.
+        UnsupportedSparkError: this Spark lacks these.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -59,8 +57,8 @@ class Hadoop:
 
 
 def lock(spark: SparkSession, path: str) -> Any:
-    """Take the OS lock of a local file for the JVM, which holds it as long as Python refers to the result; None:
-    another process has it.
+    """Take the OS lock of a local file for the JVM, which holds the lock as long as Python refers to the result; None:
+    another process has the lock.
     """
     holder = java.java_class(spark, "java.io.RandomAccessFile")(path, "rw")
     if holder.getChannel().tryLock() is None:

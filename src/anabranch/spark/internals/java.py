@@ -1,7 +1,7 @@
-"""From PySpark's objects to the Java objects behind them: PySpark has these, but makes no promises about them.
+"""The Java objects behind PySpark's objects. PySpark has references to them, but makes no promises about these.
 
-The other modules of this package build on this one. A class is looked up by its full name: for ``jvm.org.apache.x``
-Java would search all of Spark's jars for a class at each dot.
+The other modules of this package build on this one. A class is looked up by its full name, and once: for
+``jvm.org.apache.x`` Java would search all of Spark's jars for a class at each dot, and py4j asks again at every use.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from py4j.java_gateway import JavaClass  # type: ignore[import-untyped]
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -25,13 +26,29 @@ __all__ = [
     "items",
     "java_class",
     "jvm",
+    "keep_pysparks_classes",
     "let_java_call",
     "plan",
     "query",
+    "reason",
     "session",
     "singleton",
     "text",
 ]
+
+
+_PYSPARKS = (
+    "PythonRDD",
+    "PythonSQLUtils",
+    "PythonUtils",
+    "SerDeUtil",
+    "SimplePythonFunction",
+    "functions",
+    "org.apache.spark.sql.classic.SparkSession",
+    "org.apache.spark.sql.classic.SparkSession$",
+    "org.apache.spark.sql.functions",
+)
+"""Those that PySpark uses for each column, function and frame."""
 
 
 def jvm(spark: SparkSession) -> Any:
@@ -41,7 +58,17 @@ def jvm(spark: SparkSession) -> Any:
 
 def java_class(spark: SparkSession, name: str) -> Any:
     """A class, by its full name."""
-    return getattr(spark._jvm, name)
+    view = jvm(spark)
+    found = getattr(view, name)
+    if isinstance(found, JavaClass):
+        setattr(view, name, found)  # py4j asks Java only for what the view hasn't
+    return found
+
+
+def keep_pysparks_classes(spark: SparkSession) -> None:
+    """Let PySpark find its own classes without Java, which searches ten packages of all jars for a short name."""
+    for name in _PYSPARKS:
+        java_class(spark, name)
 
 
 def singleton(spark: SparkSession, name: str) -> Any:
@@ -51,13 +78,13 @@ def singleton(spark: SparkSession, name: str) -> Any:
 
 def has_class(spark: SparkSession, name: str) -> bool:
     """Whether a class can be loaded, without loading it."""
-    loader = jvm(spark).Thread.currentThread().getContextClassLoader()
+    loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
     return loader.getResource(f"{name.replace('.', '/')}.class") is not None
 
 
 def class_file(spark: SparkSession, name: str) -> bytes | None:
     """The file from which a class would be loaded, without loading it; None: there is none."""
-    loader = jvm(spark).Thread.currentThread().getContextClassLoader()
+    loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
     stream = loader.getResourceAsStream(f"{name.replace('.', '/')}.class")
     if stream is None:
         return None
@@ -103,7 +130,7 @@ def frame(rows: DataFrame) -> Any:
 
 
 def plan(rows: DataFrame) -> Any:
-    """The ``QueryExecution`` of a frame: its plans, each of which is made on demand."""
+    """The ``QueryExecution`` of a DataFrame: its plans, each of which is made on demand."""
     return frame(rows).queryExecution()
 
 
@@ -128,5 +155,14 @@ def items(scala: Any) -> Iterator[Any]:
 
 
 def text(spark: SparkSession, values: Any) -> str:
-    """The elements of a Java array, in one call: a call for each of hundreds would take longer than everything else."""
+    """The elements of a Java array, in one call. (Hundreds of separate calls would take longer than everything
+    else.)"""
     return str(java_class(spark, "org.apache.commons.lang3.ArrayUtils").toString(values))
+
+
+def reason(error: Exception) -> str:
+    """What Java says of the first cause of an error, in a line: py4j's own text begins with the call that failed."""
+    cause = getattr(error, "java_exception", None)
+    while cause is not None and cause.getCause() is not None:
+        cause = cause.getCause()
+    return str(error if cause is None else cause.toString()).strip().splitlines()[0]

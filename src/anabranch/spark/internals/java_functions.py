@@ -1,4 +1,5 @@
-"""Our Java code, above all functions on columns: compiled once per JVM with Janino, the compiler that Spark ships."""
+"""anabranch's Java code, mainly functions on columns. It is compiled once per JVM with Janino, the compiler that Spark
+ships."""
 
 from __future__ import annotations
 
@@ -23,6 +24,8 @@ __all__ = ["SURFACE", "applied", "class_of", "java_type", "prepare", "probe"]
 _PACKAGE = "anabranch"
 _SOURCES = tuple(sorted(Path(__file__).parent.glob("*.java")))
 _MUTABLE = "org.apache.spark.util.MutableURLClassLoader"
+_SQL = "org.apache.spark.sql"
+_UTILS = "org.apache.spark.util.Utils"
 _COMPILER = "org.codehaus.janino.SimpleCompiler"
 _compiling = threading.Lock()
 
@@ -32,47 +35,44 @@ SURFACE = Surface(
     [
         JavaMembers(_COMPILER, ("cook", "getBytecodes", "setParentClassLoader")),
         JavaMembers(_MUTABLE, ("addURL",)),
-        JavaMembers("org.apache.spark.util.Utils", ("getContextOrSparkClassLoader",)),
-        JavaMembers("org.apache.spark.sql.functions"),
-        JavaMembers("org.apache.spark.sql.api.java.UDF1", ("call",)),
-        JavaMembers("org.apache.spark.sql.types.DataType", ("fromJson",)),
+        JavaMembers(_UTILS, ("getContextOrSparkClassLoader",)),
+        JavaMembers(f"{_SQL}.functions"),
+        JavaMembers(f"{_SQL}.api.java.UDF1", ("call",)),
+        JavaMembers(f"{_SQL}.types.DataType", ("fromJson",)),
     ],
 )
 probe = SURFACE.probe
 
 
-def applied(name: str, arguments: Callable[[Any], Sequence[Any]], column: Column, result: DataType) -> Column:
+def applied(name: str, arguments: Callable[[SparkSession], Sequence[Any]], column: Column, result: DataType) -> Column:
     """The result of a Java function for a column.
 
     Args:
         name: of the class, a ``UDF1``, and of its file in this folder.
-        arguments: the constructor's, made with the JVM.
+        arguments: the constructor's, made with the session.
 
     Raises:
-        AnabranchError: this Spark can't compile it.
+        AnabranchError: this Spark can't compile the class.
     """
     spark = SparkSession.active()
     SURFACE.insist(spark)
-    jvm = java.jvm(spark)
-    given = java.array(spark, jvm.java.lang.Object, arguments(jvm))
+    of_objects, of_classes = (java.java_class(spark, f"java.lang.{name}") for name in ("Object", "Class"))
+    given = java.array(spark, of_objects, arguments(spark))
     function = class_of(spark, name).getConstructors()[0].newInstance(given)
     # By reflection: py4j would take another function of this name, for Scala.
-    types = [
-        jvm.java.lang.Class.forName(f"org.apache.spark.sql.{name}") for name in ("api.java.UDF1", "types.DataType")
-    ]
-    functions = jvm.java.lang.Class.forName("org.apache.spark.sql.functions")
-    method = functions.getMethod("udf", java.array(spark, jvm.java.lang.Class, types))
-    made = method.invoke(None, java.array(spark, jvm.java.lang.Object, [function, java_type(jvm, result)]))
-    return Column(made.apply(java.array(spark, jvm.org.apache.spark.sql.Column, [java.column(column)])))
+    types = [of_classes.forName(f"{_SQL}.{name}") for name in ("api.java.UDF1", "types.DataType")]
+    method = of_classes.forName(f"{_SQL}.functions").getMethod("udf", java.array(spark, of_classes, types))
+    made = method.invoke(None, java.array(spark, of_objects, [function, java_type(spark, result)]))
+    return Column(made.apply(java.array(spark, java.java_class(spark, f"{_SQL}.Column"), [java.column(column)])))
 
 
-def java_type(jvm: Any, kind: DataType) -> Any:
+def java_type(spark: SparkSession, kind: DataType) -> Any:
     """A type in its Java form."""
-    return jvm.org.apache.spark.sql.types.DataType.fromJson(kind.json())
+    return java.java_class(spark, f"{_SQL}.types.DataType").fromJson(kind.json())
 
 
 def prepare(spark: SparkSession) -> None:
-    """Compile them in the background: it takes a fifth of a second, and a lane's first query needs them."""
+    """Compile the functions in the background. That takes a fifth of a second, and a lane's first query needs them."""
 
     def compile_them() -> None:
         with suppress(Exception):  # whoever needs one is told
@@ -81,9 +81,9 @@ def prepare(spark: SparkSession) -> None:
     threading.Thread(target=compile_them, name="compiles Java functions", daemon=True).start()
 
 
-def _loader(jvm: Any) -> Any:
+def _loader(spark: SparkSession) -> Any:
     """The outermost class loader of an application's jars: those of sessions and tasks delegate to it."""
-    found = each = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
+    found = each = java.java_class(spark, _UTILS).getContextOrSparkClassLoader()
     while each is not None:
         found = each if each.getClass().getName() == _MUTABLE else found
         each = each.getParent()
@@ -91,13 +91,12 @@ def _loader(jvm: Any) -> Any:
 
 
 def class_of(spark: SparkSession, name: str) -> Any:
-    """The class of a file in this folder; both have this name.
+    """The class in a file of this folder, which has the same name.
 
     Raises:
-        AnabranchError: this Spark can't compile it.
+        AnabranchError: this Spark can't compile the class.
     """
-    jvm = java.jvm(spark)
-    loader = _loader(jvm)
+    loader = _loader(spark)
     with _compiling:
         try:
             return loader.loadClass(f"{_PACKAGE}.{name}")
@@ -105,16 +104,16 @@ def class_of(spark: SparkSession, name: str) -> Any:
             if "ClassNotFoundException" not in str(error):
                 raise
         try:
-            _compile(spark, jvm, loader)
+            _compile(spark, loader)
             return loader.loadClass(f"{_PACKAGE}.{name}")
         except Exception as error:
             raise AnabranchError(
-                f"Spark {spark.version} can't compile {name}.java: {str(error).strip().splitlines()[0]}",
+                f"Spark {spark.version} can't compile {name}.java: {java.reason(error)}",
                 "anabranch runs on PySpark 4.3: see that the environment has its jars as they were installed",
             ) from error
 
 
-def _compile(spark: SparkSession, jvm: Any, loader: Any) -> None:
+def _compile(spark: SparkSession, loader: Any) -> None:
     jar = scratch.folder("classes") / "anabranch-functions.jar"
     with zipfile.ZipFile(jar, "w") as packed:
         for source in _SOURCES:
@@ -123,6 +122,6 @@ def _compile(spark: SparkSession, jvm: Any, loader: Any) -> None:
             compiler.cook(source.read_text())
             for name, code in compiler.getBytecodes().items():
                 packed.writestr(f"{name.replace('.', '/')}.class", bytes(code))
-    loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())
+    loader.addURL(java.java_class(spark, "java.io.File")(str(jar)).toURI().toURL())
     if cluster.is_cluster(spark.sparkContext.master or ""):
         java.context(spark).sc().addJar(str(jar))

@@ -1,4 +1,4 @@
-"""The Java process of a session: whether it is this process's child, whether it has ended, and ending it."""
+"""The Java process of a session: whether it is this process's child, whether it has ended, and how to end it."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ probe = SURFACE.probe
 
 
 def is_child(spark: SparkSession) -> bool:
-    """Whether this process has started the Java process; with spark-submit it is the other way round."""
+    """Whether this process has started the Java process. (With spark-submit, the Java process has started this one.)"""
     return _process(spark) is not None
 
 
 def pid(spark: SparkSession) -> int:
-    """The id of the Java process that this one has started; 0: there is none, or it is unknown."""
+    """The id of the Java process that this one has started; 0 if there is none, or if it isn't known."""
     process = _process(spark)
     return 0 if process is None else process.pid
 
@@ -53,8 +53,8 @@ def kill(spark: SparkSession) -> None:
 
 
 def is_gone(spark: SparkSession, within: float = 0.0) -> bool:
-    """Whether the Java process of a session has ended, or ends ``within`` this many seconds, although nobody has
-    stopped it.
+    """Whether the Java process of a session has ended, or ends ``within`` this many seconds, although this process
+    hasn't stopped it.
     """
     process = _process(spark)
     if process is None:

@@ -1,4 +1,4 @@
-"""Whether this Spark tells a task its purpose under the names that we know."""
+"""Whether this Spark passes on the purpose of a task under the names that anabranch knows."""
 
 from __future__ import annotations
 

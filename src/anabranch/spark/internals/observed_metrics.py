@@ -1,6 +1,4 @@
-"""The observations of a query in its running batch, before the batch ends: Spark passes them to listeners only
-afterwards.
-"""
+"""The observations of a query in its running batch. Spark passes them to listeners only after the batch has ended."""
 
 from __future__ import annotations
 
@@ -28,8 +26,8 @@ probe = SURFACE.probe
 
 
 def of_query(spark: SparkSession, name: str) -> dict[str, dict[str, Any]]:
-    """What the running batch of a query has observed so far, by the names of the observations; {}: no such query is
-    running. Complete once the batch's rows were computed.
+    """The observations of a query's running batch so far, by name; {} if no such query is running. They are complete
+    once the batch's rows have been computed.
     """
     active = [each for each in java.session(spark).streams().active() if each.name() == name]
     if not active:

@@ -1,7 +1,7 @@
-"""Spark's Python daemon for calls of our sources outside tasks, which imports their modules only once.
+"""Spark's Python daemon for calls of anabranch's sources outside tasks. It imports their modules only once.
 
-Spark ends a worker that was idle for a minute, but the daemon stays, so a lane that starts later doesn't wait for
-imports. The first daemon of a session also forks the processes of sources: its second argument is the address for that.
+Spark ends a worker that was idle for a minute, but the daemon stays, so that a lane that starts later doesn't wait for
+imports. The first daemon of a session also forks the processes of sources; its second argument is the address for that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from anabranch.spark.internals import source_server
 
 
 def _nothing(*_: object) -> None:
-    """Prints nothing."""
+    """Does nothing, in place of a function that prints."""
 
 
 if __name__ == "__main__":

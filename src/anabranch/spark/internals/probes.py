@@ -72,16 +72,16 @@ log = logs.get_logger()
 
 
 def look(spark: SparkSession) -> list[Probe]:
-    """Whether a session's Spark has each of the surfaces, and they do what they should."""
+    """Whether a session's Spark has each of the surfaces, and whether they do what they should."""
     return [each.probe(spark) for each in SURFACES]
 
 
 def insist(spark: SparkSession) -> None:
-    """Check for all of them, and log those that this Spark lacks. Only those that every job needs are tried out, to
-    save time.
+    """Check for all surfaces, and log those that this Spark lacks. To save time, only those that every job needs are
+    tried.
 
     Raises:
-        UnsupportedSparkError: it lacks one without which no job runs.
+        UnsupportedSparkError: this Spark lacks a surface that every job needs.
     """
     found = surface.look(spark, SURFACES)
     tried = [each.surface.probe(spark) if each.works and each.surface.always else each for each in found]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.sql import Column
+from pyspark.sql import Column, SparkSession
 from pyspark.sql.types import BinaryType, DataType, StringType, StructType
 
 from anabranch.spark.internals import java_functions
@@ -17,7 +17,7 @@ def row(value: Column, files: bytes, message: str, columns: StructType) -> Colum
 
     Args:
         files: a serialized FileDescriptorSet.
-        message: its full name.
+        message: the message type's full name.
     """
     return _applied(value, files, message, columns, "row", columns)
 
@@ -33,7 +33,7 @@ def written(struct: Column, files: bytes, message: str, columns: StructType) -> 
 
 
 def _applied(column: Column, files: bytes, message: str, columns: StructType, mode: str, result: DataType) -> Column:
-    def arguments(jvm: Any) -> list[Any]:
-        return [bytearray(files), message, java_functions.java_type(jvm, columns), mode]
+    def arguments(spark: SparkSession) -> list[Any]:
+        return [bytearray(files), message, java_functions.java_type(spark, columns), mode]
 
     return java_functions.applied("Protobuf", arguments, column, result)

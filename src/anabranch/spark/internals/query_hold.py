@@ -1,7 +1,7 @@
-"""Holds a running query where it would plan its next batch, so that the batch can be planned from outside.
+"""Holds a running query at the point where it would plan its next batch, so that the batch can be planned from outside.
 
-Stopping the query and starting it for each planned batch does the same by public means; here, Spark already has its
-plan, its state and its sources at hand.
+The public way is to stop the query and to start it for each planned batch. A held query is faster, because Spark
+already has its plan, its state and its sources.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _HANDOVER_NS = 50_000_000
 _LOCKING_MS = 100
 TURN_EVERY = 0.2
 RUNS_WITHIN = 60.0
-"""Seconds within which a query without a running batch reaches the place where it would plan one, and begins a planned
+"""Seconds within which a query without a running batch reaches the point where it would plan one, and begins a planned
 one.
 """
 
 _PASSED = 2
-"""How many batches a query may still plan once it should be held: more show that it doesn't wait where it should."""
+"""How many batches a query may still plan once it should be held. If it plans more, it doesn't wait where it should."""
 
 SURFACE = Surface(
     "query_hold",
@@ -78,20 +78,21 @@ probe = SURFACE.probe
 
 
 class NotHeldError(AnabranchError):
-    """Spark hasn't done in time what a held query should do: it must be stopped instead."""
+    """Spark hasn't done in time what a held query should do. The query must be stopped instead."""
 
 
 class HeldQuery:
-    """The query of a lane, from when this is made until it is released or closed. For one thread.
+    """The query of a lane, from when this object is made until it is released or closed. For one thread.
 
-    Its batches read only what is planned for them. Unless the query was let :meth:`go`, no batch is under way when a
+    Its batches read only what is planned for them. Unless the query was let :meth:`go`, no batch is running when a
     method of this class returns, and Spark plans none.
 
-    ``turn`` is called from time to time while a batch is awaited; an exception that it raises ends the wait.
-    ``limits``: those of the query's sources.
+    ``turn`` is called from time to time while this waits for a batch; if it raises an exception, the wait ends.
+    ``limits``: the limits of the query's sources.
 
     Raises:
-        NotHeldError: raised by every method that waits, if the query has no running batch and still doesn't get there.
+        NotHeldError: raised by every method that waits, if the query has no running batch and still doesn't reach that
+            point.
     """
 
     def __init__(
@@ -132,7 +133,8 @@ class HeldQuery:
         self._stand()
 
     def go(self, begun: Callable[[], bool] = lambda: True) -> None:
-        """Let the query run the planned batch, and those that Spark plans after it; wait until it has ``begun``."""
+        """Let the query run the planned batch, and those that Spark plans after it. Wait until the query has
+        ``begun``."""
         self._adopt()
         self._planning.unlock()
         self._ran_at = monotonic()
@@ -140,7 +142,7 @@ class HeldQuery:
             self._look()
 
     def release(self) -> None:
-        """Let the query go on as before."""
+        """Let the query continue as before."""
         self._limits.release()
         self.close()
 
@@ -150,8 +152,9 @@ class HeldQuery:
             self._planning.unlock()
 
     def _stand(self) -> None:
-        """Take the lock, and wait until the query waits for it to plan a batch: the batch that is adopted then is the
-        one it runs. At any other point Spark would discard the adopted batch or treat it as finished.
+        """Take the lock, and wait until the query waits for it in order to plan a batch. The batch that is then adopted
+        is the one that the query runs. At any other point, Spark would discard the adopted batch or treat it as
+        finished.
         """
         self._ran_at, self._last = monotonic(), math.inf
         while not self._planning.tryLock(_LOCKING_MS, self._milliseconds):
@@ -172,7 +175,7 @@ class HeldQuery:
         return not self._is_under_way() and PLANNING_CALL in java.text(self._spark, self._thread.getStackTrace())
 
     def _is_under_way(self) -> bool:
-        """Whether the query has planned a batch and not yet forgotten it."""
+        """Whether the query has planned a batch and not forgotten it yet."""
         context = self._execution.getLatestExecutionContext()
         return context is not None and bool(context.isCurrentBatchConstructed())
 
@@ -193,15 +196,15 @@ class HeldQuery:
         sleep(_LOOK)
 
     def _batch(self) -> int:
-        """The query's present batch; -1: none yet."""
+        """The query's present batch; -1 if there is none yet."""
         context = self._execution.getLatestExecutionContext()
         return -1 if context is None else int(context.batchId())
 
     def _adopt(self) -> None:
         """Adopt the last batch of the offset log as the one that the query has planned, as it does when it starts.
 
-        With its present watermark, the query had already determined whether another batch was due: that result is
-        forgotten.
+        With its present watermark, the query has already determined whether another batch is due. That result is
+        discarded.
         """
         execution, context = self._execution, self._execution.getLatestExecutionContext()
         latest = execution.offsetLog().getLatest().get()
@@ -217,7 +220,7 @@ class HeldQuery:
         getattr(context, "isCurrentBatchConstructed_$eq")(True)
 
     def _read(self, ends: Any) -> Any:
-        """Offsets in the form in which sources create them; those in a log may be of another class."""
+        """Offsets in the form in which sources create them. (Those in a log may be of another class.)"""
         found, sources = self._execution.uniqueSources().empty(), ends.keysIterator()
         while sources.hasNext():
             source = sources.next()

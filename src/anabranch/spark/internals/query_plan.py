@@ -1,4 +1,4 @@
-"""Spark's plan of a frame: its printed steps, whether a value depends on chance, and planning it in advance."""
+"""Spark's plan of a DataFrame: its printed steps, whether a value depends on chance, and planning it in advance."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from anabranch.spark.internals.surface import JavaMembers, Surface
 __all__ = ["GENERATOR", "SURFACE", "count", "is_by_chance", "prepare", "probe"]
 
 GENERATOR = "Generate "
-"""The printed name of the step in which ``explode`` and the like turn one row into several."""
+"""The printed name of the step in which ``explode`` and similar functions turn one row into several."""
 
 
 def count(frame: DataFrame, word: str) -> int:
-    """How often a step's name is in the analyzed plan.
+    """How many times a step's name occurs in the analyzed plan.
 
     Raises:
         UnsupportedSparkError: this Spark's plans are unreadable.
@@ -27,7 +27,7 @@ def count(frame: DataFrame, word: str) -> int:
 
 
 def is_by_chance(frame: DataFrame) -> bool:
-    """Whether a column comes from an expression that isn't deterministic, in whatever earlier step.
+    """Whether a column comes from an expression that isn't deterministic, in any earlier step.
 
     Raises:
         UnsupportedSparkError: this Spark's plans are unreadable.
@@ -37,7 +37,7 @@ def is_by_chance(frame: DataFrame) -> bool:
 
 
 def prepare(frame: DataFrame) -> None:
-    """Let Spark plan the computation of a frame in advance; does nothing if that isn't possible."""
+    """Let Spark plan the computation of a DataFrame in advance. Does nothing if that isn't possible."""
     if SURFACE.works(frame.sparkSession):
         java.plan(frame).executedPlan()
 
@@ -73,7 +73,7 @@ def _id(expression: Any) -> int:
 
 
 def _read_wrongly(spark: SparkSession) -> str:
-    """Check the reading of plans against plans whose content is known."""
+    """Check that plans are read correctly, with plans whose content is known."""
     rows = spark.range(1)
     several = rows.select(F.explode(F.array("id")).alias("id"), F.rand().alias("chance"))
     counted = several.union(several).groupBy("id").agg(F.max("chance").alias("chance"))

@@ -1,4 +1,5 @@
-"""Spark's reports of the last batches of a running query, at a cost that doesn't grow with how many it remembers.
+"""Spark's reports of the last batches of a running query, at a cost that doesn't depend on how many reports Spark
+keeps.
 
 PySpark's own ``recentProgress`` fetches every field of every report with a separate call into the JVM.
 """
@@ -28,7 +29,7 @@ probe = SURFACE.probe
 
 
 def newest(spark: SparkSession, query: StreamingQuery) -> str:
-    """The time of the newest report; '' while there is none."""
+    """The time of the newest report; empty while there is none."""
     if SURFACE.works(spark):
         report = java.query(query).lastProgress()
         return "" if report is None else str(report.timestamp())
@@ -37,7 +38,7 @@ def newest(spark: SparkSession, query: StreamingQuery) -> str:
 
 
 def recent(spark: SparkSession, query: StreamingQuery) -> Iterator[str]:
-    """The reports that Spark remembers, as JSON, the newest first."""
+    """The reports that Spark keeps, as JSON, the newest first."""
     if not SURFACE.works(spark):
         yield from (each.json for each in reversed(query.recentProgress))
         return

@@ -1,8 +1,8 @@
 """Changes the limits that a running query passes to its sources, between two batches.
 
-Spark sets them once, when the query starts, from what each source says, and offers no public way to change them. They
-are in a field of the query, ``uniqueSources``, which it reads when it plans a batch. Without access to this field,
-batches keep the limit with which the query was started.
+Spark sets the limits once, when the query starts, to the values that each source gives, and offers no public way to
+change them. They are in a field of the query, ``uniqueSources``, which the query reads when it plans a batch. Without
+access to this field, batches keep the limit with which the query was started.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ probe = SURFACE.probe
 
 
 class ReadLimits:
-    """The limits of one query, from when its first batch is planned. Thread-safe.
+    """The limits of one query, which can be used once its first batch is planned. Thread-safe.
 
-    Spark reads them in the query's own thread when it plans a batch: limits that are set in that thread, or while it is
-    held, apply to the next batch.
+    Spark reads them in the query's own thread when it plans a batch. So limits that are set in that thread, or while
+    the query is held, apply to the next batch.
     """
 
     def __init__(self, spark: SparkSession, query: StreamingQuery) -> None:
@@ -58,7 +58,7 @@ class ReadLimits:
         return self._texts(self._execution.getLatestExecutionContext().startOffsets())
 
     def ends(self) -> list[str]:
-        """Where each ends in it."""
+        """Where each source ends in the running batch, as JSON, in the same order."""
         return self._texts(self._execution.getLatestExecutionContext().endOffsets())
 
     def _texts(self, offsets: Any) -> list[str]:
@@ -66,8 +66,8 @@ class ReadLimits:
         return [str(each.get().json()) if each.isDefined() else "" for each in found]
 
     def give(self, rows: Mapping[int, int]) -> None:
-        """Let sources, by their index in :meth:`ends`, contribute at most this many rows each to a batch, from the next
-        one on; while the query is held, from its release on.
+        """Let each source, by its index in :meth:`ends`, contribute at most this many rows to a batch, from the next
+        batch on; while the query is held, from its release on.
         """
         with self._lock:
             limits = self._limits if self._before is None else self._before
@@ -80,7 +80,7 @@ class ReadLimits:
                 self._before = limits
 
     def hold(self) -> None:
-        """Let all sources give nothing."""
+        """Let all sources contribute nothing."""
         with self._lock:
             limits = self._before = self._limits
             for source in self._sources():
@@ -99,7 +99,8 @@ class ReadLimits:
         return getattr(self._execution, _FIELD)()
 
     def _sources(self) -> list[Any]:
-        """Cached: each call into the JVM costs a batch some time, and the sources stay the same."""
+        """The sources. They are cached, because each call into the JVM costs a batch some time, and they don't
+        change."""
         if not self._known:
             sources = self._limits.keysIterator()
             while sources.hasNext():
@@ -107,7 +108,7 @@ class ReadLimits:
         return self._known
 
     def _limit(self, now: Any, rows: int) -> Any:
-        """The limit in the form that the source takes, according to its present one."""
+        """The limit in the form that the source accepts, according to its present one."""
         if now.getClass().getName() == _LIMIT_IN_PYTHON:
             told = json.dumps({"_type": "ReadMaxRows", "max_rows": rows})
             return java.java_class(self._spark, _LIMIT_IN_PYTHON)(told)
@@ -118,7 +119,7 @@ class ReadLimits:
 
 
 def current(spark: SparkSession) -> StreamingQuery | None:
-    """The query whose batch this thread was called for; None: it has ended, or its limits can't be changed."""
+    """The query for whose batch this thread was called; None if it has ended, or if its limits can't be changed."""
     if not SURFACE.works(spark):
         return None
     number = spark.sparkContext.getLocalProperty(local_properties.QUERY)

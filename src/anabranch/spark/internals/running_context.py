@@ -1,4 +1,4 @@
-"""Whether this process has a session already. Nothing of Spark's public surface says so without starting one."""
+"""Whether this process already has a session. Nothing in Spark's public interface says so without starting one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ __all__ = ["is_there"]
 
 
 def is_there() -> bool:
-    """Where PySpark keeps its context elsewhere, a session of this thread is all that is seen: one of another thread
-    is then joined when a session is started, and keeps its own settings.
+    """Whether there is a session. If PySpark keeps its context elsewhere, only a session of this thread is seen; one of
+    another thread is then joined when a session is started, and keeps its own settings.
     """
     if getattr(SparkContext, "_active_spark_context", None) is not None:
         return True

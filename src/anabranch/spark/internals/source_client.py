@@ -1,11 +1,11 @@
 """The Python process that Spark starts for a source. It lets a fork of :mod:`source_server` do the work.
 
-Run as a file, with nothing but the standard library, so that it starts in 0.02 s::
+It is run as a file, with nothing but the standard library, so that it starts in 0.02 s::
 
     source_client.py SOCKET -m MODULE ...
 
-The fork gets its standard streams, folder and environment; each ends with the other. If no server is listening, it
-becomes the requested process itself.
+The fork gets this process's standard streams, folder and environment, and each of the two ends with the other. If no
+server is listening, this process itself becomes the requested one.
 """
 
 import os
@@ -14,7 +14,7 @@ import sys
 
 
 def main(path: str, words: list[str]) -> int:
-    """Gives the fork's exit code."""
+    """Run the client, and return the fork's exit code."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         try:
             server.connect(path)

@@ -1,4 +1,4 @@
-"""The environment variables that Spark's runners give to a Python source's function, set before the source is
+"""The environment variables that Spark's runners give to a Python source's function. They are set before the source is
 registered.
 """
 

@@ -1,7 +1,7 @@
 """Forks the Python processes that Spark starts for sources.
 
-Each query starts one for each of its Python sources, without a daemon: such a process would import for 0.3 s, on a core
-that batches of other lanes need meanwhile. See :mod:`source_client`.
+Each query starts one process for each of its Python sources, without a daemon. Such a process would spend 0.3 s on
+imports, on a core that batches of other lanes need meanwhile. See :mod:`source_client`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _STREAMS = 3
 
 
 def serve(path: str) -> None:
-    """Fork a process that serves at this path as long as this process, or a fork of it, lives. Does nothing if another
-    process serves there, or serving isn't possible: then processes of sources do their own imports.
+    """Fork a process that serves at this path as long as this process, or a fork of it, is alive. Does nothing if
+    another process serves there, or if serving isn't possible; processes of sources then do their own imports.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -60,7 +60,7 @@ def _serve(listener: socket.socket, gone: int) -> None:
 
 
 def _become(client: socket.socket) -> None:
-    """Do what the client was started for, and exit."""
+    """Do the work for which the client was started, and exit."""
     code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -100,6 +100,6 @@ def _taken_over(client: socket.socket) -> list[str]:
 
 
 def _end_with(client: socket.socket) -> None:
-    """End when the client says nothing more: it has ended."""
+    """End when the connection to the client ends, because the client has then ended."""
     client.recv(1)
     os._exit(1)

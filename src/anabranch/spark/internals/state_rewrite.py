@@ -52,16 +52,16 @@ def rewrite(
     partitions: int,
     chosen: Callable[[DataFrame], DataFrame],
 ) -> None:
-    """Write rows of the state that one checkpoint has after a committed batch as the state of another one after that
-    batch.
+    """Take the rows of state that one checkpoint has after a committed batch, and write some of them as the state of
+    another checkpoint after that batch.
 
     Args:
-        target: has the same logs and schemas, but no state.
+        target: a checkpoint with the same logs and schemas, but no state.
         partitions: the number of state partitions in both.
         chosen: returns the rows to write from those of ``source``, in the form of :func:`state_rows.read`.
 
     Raises:
-        UnsupportedSparkError: this Spark can't do it.
+        UnsupportedSparkError: this Spark can't rewrite state.
     """
     SURFACE.insist(spark)
     java.let_java_call(spark)

@@ -28,7 +28,7 @@ def read(spark: SparkSession, folder: str, batch: int) -> DataFrame:
     ``column_family_name``. The folder isn't changed.
 
     Raises:
-        UnsupportedSparkError: this Spark doesn't return them.
+        UnsupportedSparkError: this Spark doesn't return these rows.
     """
     SURFACE.insist(spark)
     reader = spark.read.format("statestore").option("path", folder).option("batchId", batch)

@@ -1,4 +1,4 @@
-"""Ends a query at a batch boundary, in the way in which Spark ends one that has read everything."""
+"""Ends a query at a batch boundary, in the same way in which Spark ends a query that has read everything."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _JOIN_MS = 100
 TURN_EVERY = 0.5
 _LOOK = 0.02
 NEXT_WITHIN = 1.0
-"""Seconds within which the next batch comes, if there is anything to read."""
+"""Seconds within which the next batch begins, if there is anything to read."""
 STOPS_WITHIN = 60.0
 """Seconds within which Spark finishes planning a batch, and ends once no batch is being written."""
 _RUNTIME = "org.apache.spark.sql.execution.streaming.runtime"
 _IDLE = "Waiting for next trigger"
 _BETWEEN = ("Initializing", "Waiting", "Stopped")
-"""The beginnings of its status messages while it neither plans a batch nor runs one."""
+"""The beginnings of Spark's status messages while it neither plans nor runs a batch."""
 
 SURFACE = Surface(
     "stop_at_batch",
@@ -49,18 +49,18 @@ def end(
     another: bool = False,
     decided: Callable[[], None] = lambda: None,
 ) -> None:
-    """Let the running batch be committed, and no other one begin. ``query.exception()`` says whether it failed.
+    """Let the running batch be committed, and no other batch begin. ``query.exception()`` says whether it failed.
 
-    ``writes``: whether a batch is planned and being written. ``turn`` is called from time to time; an exception that it
-    raises ends the wait. ``another``: if a batch is being written, the next one is the last, unless it takes long to
-    come. ``decided`` is called once it is known which batch is the last one; that one may still be running.
+    ``writes``: whether a batch is planned and being written. ``turn`` is called from time to time; if it raises an
+    exception, the wait ends. ``another``: if a batch is being written, the next one is the last, unless it takes long
+    to begin. ``decided`` is called once it is known which batch is the last one; that batch may still be running.
 
-    ``stop()`` would interrupt the batch. It is right between two triggers of an interval, when nothing is running, and
-    in a ``hurry``. Spark abandons a batch that is just being planned once its state says that the query has ended, so
-    that is awaited.
+    ``stop()`` would interrupt the batch. It is the right call between two triggers of an interval, when nothing is
+    running, and in a ``hurry``. If a batch is being planned when Spark's state says that the query has ended, Spark
+    abandons that batch, so this waits for the end of planning.
 
-    A batch may be planned but not committed when this returns: if this Spark can't be ended in this way, or hasn't
-    ended in time. The caller finishes it with a query that runs ``once``.
+    When this returns, a batch may be planned but not committed, if this Spark can't be ended in this way or hasn't
+    ended in time. The caller finishes that batch with a query that runs ``once``.
     """
     if not SURFACE.works(spark):
         _wait(lambda: hurry() or not query.isActive, turn, lambda: not writes())

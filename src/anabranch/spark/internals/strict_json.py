@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pyspark.sql import Column
+from pyspark.sql import Column, SparkSession
 from pyspark.sql.types import StringType, StructType
 
-from anabranch.spark.internals import java_functions
+from anabranch.spark.internals import java, java_functions
 
 __all__ = ["reason", "row"]
 
@@ -24,9 +24,9 @@ def row(
     """JSON bytes as a struct of the columns ``wanted``, null where they can't be read as ``declared``.
 
     Args:
-        read_as: the columns that aren't read by their type alone; docs/reference/values.md.
+        read_as: the columns that aren't read by their type alone; see docs/reference/values.md.
         result: the type of the struct.
-        array: the columns are the elements of an array that we wrote: a key.
+        array: whether the columns are the elements of an array that anabranch wrote, that is, a key.
     """
     given = _arguments(declared, wanted, read_as, array, explains=False)
     return java_functions.applied("StrictJson", given, value, result)
@@ -41,12 +41,12 @@ def reason(value: Column, declared: StructType, read_as: Mapping[str, str], arra
 def _arguments(
     declared: StructType, wanted: Iterable[str], read_as: Mapping[str, str], array: bool, explains: bool
 ) -> Any:
-    def made(jvm: Any) -> list[Any]:
-        names, ways = jvm.java.util.ArrayList(), jvm.java.util.HashMap()
+    def made(spark: SparkSession) -> list[Any]:
+        names, ways = (java.java_class(spark, f"java.util.{kind}")() for kind in ("ArrayList", "HashMap"))
         for name in wanted:
             names.add(name)
         for name, way in read_as.items():
             ways.put(name, way)
-        return [java_functions.java_type(jvm, declared), names, ways, array, explains]
+        return [java_functions.java_type(spark, declared), names, ways, array, explains]
 
     return made

@@ -1,14 +1,15 @@
-"""A private surface of Spark: what is needed of it, what for, and what happens if this Spark lacks it.
+"""A private surface of Spark: which parts it consists of, which features need it, and what happens if this Spark lacks
+it.
 
-What Spark doesn't promise may be gone or changed in its next version. So each module that uses such parts declares them
-in its ``SURFACE``, and code that uses the module first asks whether this Spark has them::
+Parts that Spark makes no promises about may be gone or changed in its next version. So each module that uses such parts
+declares them in its ``SURFACE``, and code that uses the module first asks whether this Spark has them::
 
     if query_hold.SURFACE.works(spark):
         ...  # the quick way
     else:
         ...  # the public, slower way
 
-or, where there is no other way, ``SURFACE.insist(spark)``.
+or, if there is no other way, ``SURFACE.insist(spark)``.
 """
 
 from __future__ import annotations
@@ -33,28 +34,30 @@ SUPPORTED = "PySpark 4.3"
 """The version with which anabranch was tested, and which its package requires."""
 
 DEADLINE = 60.0
-"""Seconds within which a surface must be found: otherwise it counts as missing until the next check. Finding it takes
-milliseconds; on a busy machine it may take thousands of times as long.
+"""Seconds within which a surface must be found; otherwise it counts as missing until the next check. Finding it takes
+milliseconds, but on a busy machine it may take thousands of times as long.
 """
 TRIED_WITHIN = 300.0
-"""Seconds within which it must have been tried out: Spark may have to load hundreds of classes for that."""
+"""Seconds within which a surface must have been tried. (Spark may have to load hundreds of classes for that.)"""
 
 
 _files: dict[str, ClassFile | None] = {}
-"""Class files by name: several surfaces need the same ones, and Spark's class path doesn't change."""
+"""Class files by name. They are cached because several surfaces need the same ones, and Spark's class path doesn't
+change."""
 
 
 class Need(Protocol):
-    """Something that a surface consists of."""
+    """A part of which a surface consists."""
 
     def missing(self, spark: SparkSession) -> str:
-        """What this Spark lacks of it, in words; '': nothing. An exception means that it is missing, too."""
+        """What this Spark lacks of the part, in words; empty if nothing. An exception means that the part is missing,
+        too."""
         ...
 
 
 @dataclass(frozen=True)
 class JavaMembers:
-    """A Java class, with methods or fields of it or of its parents."""
+    """A Java class, with methods or fields of the class or of its parents."""
 
     name: str
     members: tuple[str, ...] = ()
@@ -93,7 +96,7 @@ class PythonName:
 
 @dataclass(frozen=True)
 class Probe:
-    """Whether a session's Spark has a surface. ``missing``: why not; '': it has it."""
+    """Whether a session's Spark has a surface. ``missing``: why it doesn't; empty if it does."""
 
     surface: Surface
     version: str
@@ -105,14 +108,14 @@ class Probe:
 
     @property
     def summary(self) -> str:
-        """In one sentence, without a full stop."""
+        """The result in one sentence, without a full stop."""
         if self.works:
             return f"as in {SUPPORTED}"
         instead = self.surface.otherwise or f"not to be had: {self.surface.used_for}"
         return f"Spark {self.version}: {self.missing}; {instead}"
 
     def refusal(self) -> UnsupportedSparkError:
-        """The error for a feature without an alternative."""
+        """The error for a feature that has no alternative."""
         return UnsupportedSparkError(
             f"Spark {self.version} can't be used for {self.surface.used_for}: {self.missing}",
             f"anabranch supports {SUPPORTED}: install that version, and see anabranch doctor",
@@ -126,9 +129,10 @@ class Surface:
         name: the module's name.
         used_for: the features that need it, in the users' terms.
         needs: the parts that it consists of. All of them are checked when a session starts.
-        tried: tries it out, and returns what is wrong with it, '' for nothing; called when it is first needed.
-        otherwise: the public alternative if it is missing; '': the features are refused.
-        always: every job needs it: a session doesn't start without it.
+        tried: tries the surface, and returns what is wrong with it, '' if nothing; called when the surface is first
+            needed.
+        otherwise: the public alternative if the surface is missing; '': the features are refused.
+        always: whether every job needs it, so that a session doesn't start without it.
     """
 
     def __init__(
@@ -151,7 +155,7 @@ class Surface:
         self._probed: tuple[object, Probe] | None = None
 
     def look(self, spark: SparkSession) -> Probe:
-        """Whether all of its parts are there: determined once a session, in milliseconds."""
+        """Whether all of the surface's parts are there. This is determined once per session, in milliseconds."""
         there = self._there
         if there is None or there[0] is not spark.sparkContext:
             missing = _within(DEADLINE, partial(self._missing, spark))
@@ -162,11 +166,12 @@ class Surface:
 
     @property
     def is_in_pyspark(self) -> bool:
-        """Whether PySpark has its Python parts: known before a session starts."""
+        """Whether PySpark has the surface's Python parts. This is known before a session starts."""
         return not any(each.missing(None) for each in self.needs if isinstance(each, PythonName))
 
     def probe(self, spark: SparkSession) -> Probe:
-        """Whether this Spark has it and it does what it should: determined once a session."""
+        """Whether this Spark has the surface, and the surface does what it should. This is determined once per
+        session."""
         probed = self._probed
         if probed is None or probed[0] is not spark.sparkContext:
             found = self.look(spark)
@@ -179,25 +184,25 @@ class Surface:
         return probed[1]
 
     def works(self, spark: SparkSession) -> bool:
-        """Whether this Spark has it; if not, do what ``otherwise`` says."""
+        """Whether this Spark has the surface. If not, do what ``otherwise`` says."""
         return self.probe(spark).works
 
     def insist(self, spark: SparkSession) -> None:
-        """Raises UnsupportedSparkError if this Spark lacks it."""
+        """Raises UnsupportedSparkError if this Spark lacks the surface."""
         probe = self.probe(spark)
         if not probe.works:
             raise probe.refusal()
 
     def forget(self) -> None:
-        """Have it checked again when it is next asked for."""
+        """Check the surface again when it is next asked for."""
         self._there = self._probed = None
 
     def look_here(self, spark: SparkSession) -> None:
-        """Like :meth:`look`, in this thread, and without a deadline."""
+        """Like :meth:`look`, but in this thread, and without a deadline."""
         self._looked(spark, _answer(partial(self._missing, spark)))
 
     def latest(self, spark: SparkSession) -> Probe:
-        """What :meth:`look_here` has found so far: missing, if nothing."""
+        """The result of :meth:`look_here` so far; missing, if there is none."""
         there = self._there
         return there[1] if there is not None and there[0] is spark.sparkContext else self._in_vain(DEADLINE)
 
@@ -220,7 +225,7 @@ def _class_file(spark: SparkSession, name: str) -> ClassFile | None:
 
 
 def look(spark: SparkSession, surfaces: Sequence[Surface]) -> list[Probe]:
-    """Check all of them in one thread: each further thread costs a connection to Java."""
+    """Check all surfaces in one thread, because each further thread costs a connection to Java."""
 
     def look_for_all() -> None:
         for each in surfaces:
@@ -233,7 +238,7 @@ def look(spark: SparkSession, surfaces: Sequence[Surface]) -> list[Probe]:
 
 
 def _within(seconds: float, ask: Callable[[], str]) -> str | None:
-    """The result of ``ask``; None: it took too long."""
+    """The result of ``ask``; None if it took too long."""
     said: list[str] = []
     thread = threading.Thread(target=lambda: said.append(_answer(ask)), name="probes Spark", daemon=True)
     thread.start()

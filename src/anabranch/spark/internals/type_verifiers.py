@@ -1,4 +1,4 @@
-"""Whether a value has one of Spark's types, checked in the way Spark does before it accepts one."""
+"""Checks whether a value has one of Spark's types, in the same way as Spark before it accepts a value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark would object to in a plan when its query starts, without starting it."""
+"""Spark's objections to a plan, which it would raise when the query starts, without starting the query."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ probe = SURFACE.probe
 
 
 def fault(frame: DataFrame, mode: str) -> str:
-    """Spark's objection to running a frame as a stream; empty: none, or it can't be asked.
+    """Spark's objection to running a DataFrame as a stream; empty if there is none, or if Spark can't be asked.
 
     Args:
         mode: ``Append`` or ``Update``.

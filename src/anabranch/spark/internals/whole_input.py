@@ -1,8 +1,8 @@
 """Makes Python workers accept a task's input as complete only if it ends with Spark's end mark.
 
 A task that is ended halfway, because its batch is broken off or another of its workers has died, closes the pipes of
-its workers. Between two Arrow batches, pyarrow takes that for the end: a worker would go on, and commit its partial
-result as if it were complete.
+its workers. If that happens between two Arrow batches, pyarrow takes it for the end of the input. A worker would
+continue, and commit its partial result as if it were complete.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Load = Callable[[Any, IO[bytes]], Iterator[pa.RecordBatch]]
 
 
 class CutShortError(Exception):
-    """The input of a Spark task ended prematurely: the task was ended, and nothing of it may count."""
+    """The input of a Spark task ended prematurely, because the task was ended. Nothing of it may count."""
 
 
 class _Watched:
-    """A stream for pyarrow. ``is_over``: it returned less than was requested."""
+    """A stream for pyarrow. ``is_over``: whether it returned less than was requested."""
 
     closed = False
 
@@ -48,7 +48,7 @@ class _Watched:
 
 
 def whole(load: Load) -> Load:
-    """The same function, raising CutShortError if a stream has ended without its end mark."""
+    """The same function, but raising CutShortError if a stream has ended without its end mark."""
 
     def load_whole(serializer: Any, stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
         watched: Any = _Watched(stream)

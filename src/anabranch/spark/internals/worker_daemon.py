@@ -1,4 +1,4 @@
-"""Spark's Python daemon, which has imported the workers' modules once: workers are forked from it.
+"""Spark's Python daemon, from which workers are forked. It has already imported the workers' modules.
 
 A worker collects garbage after each task, before Spark gives it the next one. Imported objects are excluded, because
 collecting them would take longer than many a task.

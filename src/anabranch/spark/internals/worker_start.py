@@ -1,4 +1,4 @@
-"""How Spark starts Python on this machine: the interpreter, and the daemons that fork its workers."""
+"""How Spark starts Python on this machine: with which interpreter, and through which daemons that fork its workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anabranch.spark.internals.surface import PythonName, Surface
 __all__ = ["DAEMON", "SOURCES", "SURFACE", "interpreter", "probe"]
 
 DAEMON = {"spark.python.daemon.module": "anabranch.spark.internals.worker_daemon"}
-"""The setting that makes Spark fork task workers from our daemon."""
+"""The setting that makes Spark fork task workers from anabranch's daemon."""
 
 _PLANNING = "anabranch.spark.internals.planning_daemon"
 _SPARKS_DAEMON = "pyspark.daemon"
@@ -41,12 +41,12 @@ SOURCES = Surface(
 
 
 def interpreter() -> str:
-    """The interpreter of Python workers on this machine: this one, without Spark's zips on its path, and with our
-    daemons where Spark has no setting for them.
+    """The interpreter of Python workers on this machine. It is this process's, without Spark's zips on its path, and
+    with anabranch's daemons where Spark has no setting for them.
 
-    Spark puts a zip with PySpark's sources before the installed PySpark: each of the processes that it starts for a
-    source or a function would compile them anew, for most of a second. The working folder isn't on the path either
-    (``-P``): a job file named ``json.py`` would replace Python's own module.
+    Spark puts a zip with PySpark's sources before the installed PySpark. Each process that Spark starts for a source or
+    a function would then compile these sources again, which takes most of a second. The working folder isn't on the
+    path either (``-P``), because a job file named ``json.py`` would replace Python's own module.
     """
     folder = scratch.folder("python")
     file = folder / "python"

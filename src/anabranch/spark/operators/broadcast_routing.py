@@ -1,4 +1,4 @@
-"""Which of its tasks a lane gives a broadcast record to: all of them, each from its own start on."""
+"""Which of its tasks get a broadcast record in a lane: all of them, each from its own start on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from anabranch.spark.query import ownership
 __all__ = ["FIRST", "BroadcastRouting"]
 
 FIRST = 0
-"""The number of the task that rejects, for all, records that are unreadable or have no key."""
+"""The number of the task that rejects records that are unreadable or have no key, for all tasks."""
 _ONE = "_anabranch_one"
 
 
@@ -29,8 +29,8 @@ class BroadcastRouting:
     """A lane's broadcast routing. ``ssps``: the partitions of one broadcast stream; ``key``: the bytes of a record's
     key.
 
-    Without state, a record goes to each virtual task. State belongs to a key, and so to one bucket: a record goes into
-    it once for each task at factor 1, through the virtual task that has the bucket of the record's key.
+    Without state, a record goes to each virtual task. State belongs to a key, and thus to one bucket. So, with state, a
+    record is processed once for each task at factor 1, in the virtual task that has the bucket of the record's key.
     """
 
     lane: Lane
@@ -38,7 +38,7 @@ class BroadcastRouting:
     key: Column
 
     def given(self, records: DataFrame) -> DataFrame:
-        """A row for each task that takes the record: ``task``, its number at factor 1, and ``bucket``, null for the
+        """A row for each task that gets the record: ``task``, its number at factor 1, and ``bucket``, null for the
         key's own bucket.
         """
         one = "task int, bucket int, begins array<bigint>"
@@ -53,7 +53,7 @@ class BroadcastRouting:
         return rows.select(*[F.col(name) for name in records.columns], *given)
 
     def first(self) -> Column:
-        """Whether the lane rejects this record if it is unreadable: of all tasks, the first one does."""
+        """Whether the lane rejects this record if it is unreadable. Only the first of all tasks does."""
         known = {ssp.partition: broadcasts.floors(self.lane, ssp, FIRST) for ssp in self.ssps}
         if all(at == NEVER for each in known.values() for at in each):
             return F.lit(False)

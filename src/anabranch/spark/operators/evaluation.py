@@ -1,4 +1,4 @@
-"""From a group's operators to its output rows: (output, key, value, headers, timestamp, origin)."""
+"""Computes the output rows of a group from its operators: (output, key, value, headers, timestamp, origin)."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ DRAINED = "drained"
 class Sink:
     """A stream output of a group. ``number``: its index in the group's list of sinks.
 
-    ``traced``: its rows say which record they come from, in addition to its offset. ``slots``: the numbers of the
-    slots, by source and partition, if rows say theirs; {} if they come from state, whose partition is their slot's
-    number. ``named``: returns the name of a row's task, which is added to its headers; None: it isn't. ``windowed``:
-    its rows say when their windows end, if they have any and may say that a drain has cut them.
+    ``traced``: whether its rows say from which record they come, in addition to its offset. ``slots``: the numbers of
+    the slots, by source and partition, if rows say theirs; {} if they come from state, whose partition is their slot's
+    number. ``named``: returns the name of a row's task, which is added to its headers; None: the name isn't added.
+    ``windowed``: whether its rows say when their windows end, if they have windows and may say that a drain has cut
+    them.
     """
 
     number: int
@@ -44,10 +45,11 @@ class Sink:
 
 
 def trunk(group: Group, frames: Mapping[int, DataFrame], context: Context) -> tuple[Node, DataFrame] | None:
-    """Follow the path from the group's sources as long as it doesn't branch. Returns where it ends, and the frame
+    """Follow the path from the group's sources as long as it doesn't branch. Returns where it ends, and the DataFrame
     there.
 
-    None when it branches before its sources have come together: then nothing can be computed in the query itself.
+    Returns None if the path branches before its sources have come together; nothing can then be computed in the query
+    itself.
     """
     done = dict(frames)
     last: Node | None = group.sources[0] if len(group.sources) == 1 else None
@@ -75,7 +77,7 @@ def trunk_nodes(group: Group) -> list[Node]:
 
 def streaming_nodes(group: Group) -> list[Node]:
     """The operators that are part of the query itself, in order: those of the trunk, and branches in one pass after it.
-    The others are computed on each batch."""
+    All others are computed for each batch."""
     found = trunk_nodes(group)
     last = group.sources[0] if len(group.sources) == 1 else None
     last = next((node for node in reversed(found) if _covers(group, node)), last)
@@ -87,7 +89,7 @@ def streaming_nodes(group: Group) -> list[Node]:
 
 
 def before_state(group: Group, frames: Mapping[int, DataFrame], context: Context) -> list[DataFrame]:
-    """The rows that reach the group's stateful operator, for each of its inputs. ``frames``: those of all its
+    """The rows that reach the group's stateful operator, for each of its inputs. ``frames``: the DataFrames of all its
     sources.
     """
     stateful = group.stateful
@@ -127,7 +129,7 @@ def fans_out(group: Group, start: Node) -> bool:
 def fan_out(group: Group, start: Node, frame: DataFrame, sinks: Mapping[int, Sink]) -> DataFrame | None:
     """All branches in one pass over ``frame``: each row becomes an array of output rows, which is then exploded.
 
-    None when an operator turns one row into several (``explode``): a column can't do that.
+    Returns None if an operator turns one row into several (``explode``), because a column can't do that.
     """
     if [s.id for s in _ways(group, start.id)] == [n.id for n in group.nodes if n.id in sinks] and len(sinks) == 1:
         (sink,) = sinks.values()
@@ -232,7 +234,7 @@ def _encoded_row(frame: DataFrame, names: list[str], sink: Sink) -> Column:
 
 
 def _end(frame: DataFrame, names: list[str], sink: Sink) -> Column:
-    """When a row's window ends; null if it has none, or couldn't say that it was cut."""
+    """When a row's window ends; null if the row has none, or can't say that it was cut."""
     may_say = isinstance(sink.writer, JsonWriter) and DRAINED not in names
     return (
         meta_column.field(meta_column.END)
@@ -242,7 +244,7 @@ def _end(frame: DataFrame, names: list[str], sink: Sink) -> Column:
 
 
 def told_cut(rows: DataFrame, reached: int) -> DataFrame:
-    """The output rows of a batch in which time ends; rows of windows that end after ``reached``, in Unix ms, say that a
+    """The output rows of a batch in which time ends. Rows of windows that end after ``reached``, in Unix ms, say that a
     drain has cut them.
     """
     cut = F.col(meta_column.END) > F.timestamp_millis(F.lit(reached))
@@ -285,10 +287,10 @@ def _key(frame: DataFrame, sink: Sink) -> Column:
 
 @contextmanager
 def inside_batch(group: Group, start: Mapping[int, DataFrame], context: Context) -> Iterator[dict[int, DataFrame]]:
-    """The rows that reach each sink, by the sink's node, computed on a batch; frames that several operators take are
-    cached.
+    """The rows that reach each sink, by the sink's node, computed for one batch. DataFrames that several operators use
+    are cached.
 
-    ``start``: the frames that the operators begin with, by node.
+    ``start``: the DataFrames with which the operators begin, by node.
     """
     frames: dict[int, DataFrame] = {}
     kept: list[DataFrame] = []

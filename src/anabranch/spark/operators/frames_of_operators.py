@@ -1,4 +1,4 @@
-"""Each operator as DataFrame calls. Frames carry the user's columns and the hidden one."""
+"""Each operator as DataFrame calls. The DataFrames have the user's columns and the hidden one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from anabranch.task_progress.counts import ReportAddress
 _FLAG, _WINDOW, _INTAKE = "_anabranch_wrong", "_anabranch_window", "_anabranch_intake"
 _END = "_anabranch_end"
 _BEHIND = 1
-"""Spark includes a row at the very end of a session in it: a session that ends at the watermark isn't closed yet."""
+"""Spark includes a row at the very end of a session in it, so a session that ends at the watermark isn't closed yet."""
 _FUNCTIONS = ("map_arrow", "map", "flat_map", "filter")
 _NOT_STATELESS = (
     "Aggregate",
@@ -50,7 +50,7 @@ _NOT_STATELESS = (
 
 
 def _nobody(seconds: dict[Bucket, float]) -> None:
-    """Isn't interested."""
+    """Does nothing, because no observer is interested."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class Workers:
     """How functions of the job run in Python workers.
 
     ``home``: the job's folder. ``threads``: how many buckets functions work on at once in a Spark task; ``busy``
-    receives how long they work on each. ``routing``: where rows go before the functions ``routed`` (None: they stay
-    where they are). ``line``: where functions report their progress; ``message_seconds``: how long they may work on one
-    message.
+    receives how long they work on each bucket. ``routing``: where rows go before the functions ``routed`` (None: they
+    stay where they are). ``line``: where functions report their progress; ``message_seconds``: how long they may work
+    on one message.
     """
 
     home: str = ""
@@ -74,16 +74,17 @@ class Workers:
 
 @dataclass(frozen=True)
 class Context:
-    """What operators need in addition to frames: functions by node, and key and event-time columns after each node.
+    """What operators need in addition to DataFrames: functions by node, and the key and event-time columns after each
+    node.
 
     ``changed``: the nodes after which a function of the job may have changed the values of these columns.
 
-    ``on_error`` and ``on_null_key`` receive what can't be processed (None: it fails the lane), ``on_late`` the late
-    rows that are rejected. ``watermarked`` gives the lane's watermark, minus some ms, to a frame with its time in the
-    column of that name; ``following`` does so for another frame of the same operator. ``shuffle_partitions``: for
-    shuffles inside the query; ``factor``: how many buckets each partition is divided into. ``own_state``: which rows of
-    state belong to the lane's own tasks; ``own_tasks``: these tasks, by number, with their buckets; None: all.
-    ``table`` returns the table of a ``join_table``.
+    ``on_error`` and ``on_null_key`` receive rows that can't be processed (None: they fail the lane), ``on_late``
+    receives the late rows that are rejected. ``watermarked`` adds the lane's watermark, minus some ms, to a DataFrame
+    with its time in the column of that name; ``following`` does so for another DataFrame of the same operator.
+    ``shuffle_partitions``: for shuffles inside the query. ``factor``: how many buckets each partition is divided into.
+    ``own_state``: which rows of state belong to the lane's own tasks. ``own_tasks``: these tasks, by number, with their
+    buckets; None: all. ``table`` returns the table of a ``join_table``.
     """
 
     functions: Mapping[int, Callable[..., Any]]
@@ -104,9 +105,7 @@ class Context:
 
 
 def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFrame:
-    """The frame after an operator. Spark's AnalysisExceptions are passed on; see ``resolve`` for where they are
-    explained.
-    """
+    """The DataFrame after an operator. Spark's AnalysisExceptions are passed on; ``resolve`` explains them."""
     frame = inputs[0]
     args = node.args
     match node.kind:
@@ -145,7 +144,7 @@ def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 
 def _check_merge(node: Node, inputs: Sequence[DataFrame]) -> None:
-    """Raises GraphError if a column has types that Spark unifies with casts which fail, in each batch, on some values.
+    """Raises GraphError if a column has types that Spark unifies with casts that fail in a batch for some values.
     Numbers become the wider type.
     """
     first = {field.name.lower(): field for field in _visible(inputs[0])}
@@ -190,7 +189,7 @@ def _transform(node: Node, frame: DataFrame, context: Context) -> DataFrame:
 
 
 def check_stateless(node: Node, before: DataFrame, after: DataFrame) -> None:
-    """Raises GraphError if a stateless operator has added a stateful step (a window function, for example)."""
+    """Raises GraphError if a stateless operator has added a stateful step (for example, a window function)."""
     count = query_plan.count
     added = next((word for word in _NOT_STATELESS if count(after, word) > count(before, word)), None)
     if added is not None:
@@ -365,8 +364,8 @@ def _join(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 
 def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> DataFrame:
-    """The rows after the operator ``before`` that a stateful one accepts: those with a key and, if it uses
-    event time, with an event time.
+    """The rows after the operator ``before`` that a stateful operator accepts: those with a key and, if it uses event
+    time, with an event time.
     """
     if not any(i in context.changed for i in node.inputs):
         if context.on_null_key is None:

@@ -15,12 +15,12 @@ from anabranch.spark.values import codec, meta_column
 __all__ = ["GRACE", "TASK", "followed", "joined"]
 
 TASK = "_task"
-"""The column with the number of a row's task, where rows are joined or aggregated. No column of a job may have this
+"""The column with the number of a row's task, when rows are joined or aggregated. No column of a job may have this
 name. Another name wouldn't match the state that lanes have stored.
 """
 
 GRACE = 1
-"""By how many ms Spark's watermark is behind ours: its join treats rows that are exactly that old as late."""
+"""By how many ms Spark's watermark is behind ours, because its join treats rows that are exactly that old as late."""
 
 _WATERMARKED = "spark.watermarkDelayMs"
 
@@ -28,8 +28,8 @@ _WATERMARKED = "spark.watermarkDelayMs"
 def followed(frame: DataFrame, time: str) -> DataFrame:
     """The right side of a join whose left has the watermark.
 
-    Spark lets one side forget rows if the other side's event-time column is marked as such; marking it with a second
-    ``withWatermark`` would cost a second clock.
+    Spark lets one side forget rows if the event-time column of the other side is marked as such. Marking it with a
+    second ``withWatermark`` would cost a second clock.
     """
     return frame.withMetadata(time, {_WATERMARKED: GRACE})
 

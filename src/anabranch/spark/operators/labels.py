@@ -6,5 +6,5 @@ from anabranch.model.graph import Node
 
 
 def label(node: Node) -> str:
-    """Kind, name and place in the job file: ``map 'map' (delays.py:12)``."""
+    """An operator's kind, name and place in the job file: ``map 'map' (delays.py:12)``."""
     return f"{node.kind} {node.name!r} ({node.where})"

@@ -1,4 +1,4 @@
-"""Tables that a stream is joined with: small, read completely, and read again after a while."""
+"""Tables with which a stream is joined. They are small, read completely, and read again after a while."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["Lookups", "everything", "joined", "load", "nothing"]
 
 @dataclass
 class Lookups:
-    """The tables of a lane. ``load`` reads one; ``schemas``: columns after each operator; ``now_seconds``: a monotonic
+    """The tables of a lane. ``load`` reads one. ``schemas``: columns after each operator. ``now_seconds``: a monotonic
     clock.
     """
 
@@ -39,11 +39,11 @@ class Lookups:
     _held: dict[int, tuple[float, DataFrame]] = field(default_factory=dict)
 
     def now(self, node: Node, spark: SparkSession) -> DataFrame:
-        """The table as last read, no longer ago than its ``refresh``; columns that were added since the job was planned
-        are left out.
+        """The table as it was last read, no longer ago than its ``refresh``. Columns that were added since the job was
+        planned are left out.
 
         Raises:
-            StateError: it can't be read.
+            StateError: the table can't be read.
         """
         refresh, before = node.args.get("refresh"), self._held.get(node.id)
         if before is not None and (refresh is None or self.now_seconds() < before[0] + refresh / 1000):
@@ -88,10 +88,10 @@ def load(
     """Read the table of a ``join_table``.
 
     Args:
-        functions: as in the job.
+        functions: the job's functions, by node.
         records: returns a stream's full name and its records.
-        formats: of streams that aren't JSON.
-        fails: an unreadable record of a stream is an error when the table is used; otherwise it is skipped.
+        formats: the formats of streams that aren't JSON.
+        fails: whether an unreadable record of a stream is an error when the table is used; otherwise it is skipped.
 
     Raises:
         GraphError: the function didn't return a table, or the declaration of a stream's table is wrong.
@@ -110,7 +110,7 @@ def load(
 
 
 def _last(node: Node, stream: str, raw: DataFrame, formats: Mapping[str, Format], fails: bool) -> DataFrame:
-    """The latest record of each key, without those whose value is null. Unless ``fails`` is set, an unreadable record
+    """The latest record of each key, without records whose value is null. Unless ``fails`` is set, an unreadable record
     is skipped, and the previous one stays the latest.
     """
     declared = Node(id=node.id, kind="read", name=node.name, args=node.args["of"], where=node.where)
@@ -127,7 +127,7 @@ def _last(node: Node, stream: str, raw: DataFrame, formats: Mapping[str, Format]
 
 
 def _warn(node: Node, stream: str, wrong: DataFrame) -> None:
-    """Log which records of a table are skipped, and why the first of them is."""
+    """Log which records of a table are skipped, and why the first of them is unreadable."""
     first = F.min(F.struct("partition", "offset", "reason"))
     ((several, one),) = wrong.agg(F.count("*"), first).collect()
     if several:
@@ -136,7 +136,7 @@ def _warn(node: Node, stream: str, wrong: DataFrame) -> None:
 
 
 def nothing(stream: str, spark: SparkSession) -> tuple[str, DataFrame]:
-    """A stream without records, for when only its columns matter."""
+    """A stream without records, for when only its columns are needed."""
     return stream, spark.createDataFrame([], SCHEMA)
 
 
@@ -154,7 +154,7 @@ _OPTIONS = {"csv": {"header": "true"}}
 def joined(node: Node, frame: DataFrame, table: DataFrame) -> DataFrame:
     """The rows with the columns of the table added, except the table's key.
 
-    The table is sent to where the rows are: they stay in their Spark tasks, in their order.
+    The table is sent to the Spark tasks that have the rows, so the rows stay there, in their order.
 
     Raises:
         GraphError: a column is missing, or on both sides.
@@ -188,8 +188,8 @@ def joined(node: Node, frame: DataFrame, table: DataFrame) -> DataFrame:
 
 
 def _check_types(node: Node, frame: DataFrame, table: DataFrame, keys: Mapping[str, str]) -> None:
-    """``keys``: columns of the frame, each with that of the table. Spark would compare different types by casting one
-    to the other: each batch with a value that can't be cast would fail.
+    """Check the types of keys. ``keys``: columns of the frame, each with that of the table. Spark would compare
+    different types by casting one to the other, and each batch with a value that can't be cast would fail.
     """
     for name, key in keys.items():
         mine, its = frame.select(codec.quoted(name)).schema[0].dataType, table.schema[key].dataType

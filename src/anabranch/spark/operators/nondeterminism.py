@@ -1,8 +1,8 @@
-"""Finds keys that differ from one attempt to the next, because of ``rand()`` and the like: they can't determine where a
-row goes.
+"""Finds keys that differ from one attempt to the next, because of ``rand()`` and the like. Such keys can't determine
+where a row goes.
 
-A batch that is computed again after a crash would send the row elsewhere, and the row would be in the output twice, or
-not at all. (``current_timestamp()`` is the same in each attempt.) What Python functions return can't be known.
+If a batch is computed again after a crash, it would send the row elsewhere, and the row would be in the output twice,
+or not at all. (``current_timestamp()`` is the same in each attempt.) The results of Python functions can't be checked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["check"]
 
 
 def check(node: Node, frames: Mapping[int, DataFrame]) -> None:
-    """Raises GraphError if an operator's key isn't deterministic. ``frames``: those before it."""
+    """Raises GraphError if an operator's key isn't deterministic. ``frames``: the DataFrames before the operator."""
     for key in _keys(node):
         if query_plan.is_by_chance(frames[node.inputs[0]].select(F.expr(key))):
             raise GraphError(

@@ -1,4 +1,4 @@
-"""``process`` on Spark: passes rows, state and timers of one key at a time to a processor, in Python workers."""
+"""``process`` on Spark: passes the rows, state and timers of one key at a time to a processor, in Python workers."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ _MODES = {None: "None", user_timers.EVENT_TIME: "EventTime", user_timers.PROCESS
 
 
 _STORED = re.compile(r"[^\W\d]\w*")
-"""Names that Spark's state can have: its schema is written as Avro."""
+"""The names that Spark's state can have. (Its schema is written as Avro.)"""
 
 
 @dataclass(frozen=True)
 class Process:
     """A ``process`` in the form for workers.
 
-    ``function``: the processor; ``clock``: its timers', None if it has none; ``result``: the schema of its rows;
-    ``columns``: those of messages; ``keys``: those of the stage key. ``own``: the lane's tasks, by number, with their
-    buckets; None: all. Others as for :func:`anabranch.spark.functions.wrap`.
+    ``function``: the processor. ``clock``: the clock of its timers, None if it has none. ``result``: the schema of its
+    rows. ``columns``: the columns of messages. ``keys``: the columns of the stage key. ``own``: the lane's tasks, by
+    number, with their buckets; None: all. The other fields are as for :func:`anabranch.spark.functions.wrap`.
     """
 
     label: str
@@ -88,7 +88,7 @@ class Process:
         return self.function.home
 
     def keyed(self, schemas: Mapping[str, Schemas]) -> KeyedProcessor:
-        """What calls the processor, with its states."""
+        """The processor with everything that is needed to call it, including its states."""
         return KeyedProcessor(self.processor, self.clock, self.result, schemas, self.home, self.function)
 
     def owns(self, task: int, key: bytes) -> bool:
@@ -126,7 +126,7 @@ def applied(frame: DataFrame, key: Column, process: Process, result: StructType)
 
 
 def _untimed(name: str, alias: str) -> Column:
-    """A column that Spark doesn't use to drop late rows, as it would if it knew that the column is the event time."""
+    """A column that Spark doesn't recognize as the event time; otherwise it would drop late rows."""
     return F.col(codec.quoted(name)).alias(alias, metadata={"anabranch": ""})
 
 
@@ -173,7 +173,8 @@ def _field_names(kind: DataType) -> Iterator[str]:
 
 
 class _Worker(StatefulProcessor):
-    """One instance for each Spark task. Spark calls it for each key with rows, for each due timer, and at the end."""
+    """There is one instance for each Spark task. Spark calls it for each key with rows, for each due timer, and at the
+    end."""
 
     def __init__(self, process: Process, schemas: Mapping[str, Schemas], types: StructType) -> None:
         self._process = process
@@ -280,15 +281,15 @@ class _Worker(StatefulProcessor):
 
 
 def _place(message: Mapping[str, Any]) -> tuple[int, int, int]:
-    """The order of a key's rows, which is that of their records. (Rows that don't come from a single record have
-    negative offsets.)
+    """The sort key of a key's rows, which are processed in the order of their records. (Rows that don't come from a
+    single record have negative offsets.)
     """
     at = message[_AT]
     return at["source"], at["partition"], at["offset"] if at["offset"] >= 0 else -1 - at["offset"]
 
 
 def _stored(handle: StatefulProcessorHandle, name: str, state: State, schemas: Schemas) -> Any:
-    """Where Spark keeps a state."""
+    """Where Spark stores a state."""
     match state.kind:
         case "value":
             return handle.getValueState(name, schemas.values)

@@ -1,4 +1,4 @@
-"""Which Spark task works on a row: before Python functions, rows go to groups of virtual tasks."""
+"""Which Spark task processes a row. Before Python functions, rows are sent to groups of virtual tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ Virtual = tuple[int, int]
 class Routing:
     """``virtual``: the virtual tasks of a lane, in order; ``factor``: how many each task is divided into.
 
-    ``count``: the number of Spark tasks. A replay may have another number: nothing that is written once depends on it.
+    ``count``: the number of Spark tasks. A replay may have another number, so nothing that is written exactly once
+    depends on it.
     """
 
     virtual: tuple[Virtual, ...]
@@ -31,9 +32,8 @@ class Routing:
     count: int
 
     def routed(self, rows: DataFrame) -> DataFrame:
-        """The rows, with those of a virtual task in one Spark task; the rows of a key from one partition keep their
-        order.
-        """
+        """The rows, with those of a virtual task in one Spark task. Rows of a key from one partition keep their
+        order."""
         return rows.repartitionById(self.count, self._number())
 
     @property
@@ -48,7 +48,7 @@ class Routing:
 
     @cached_property
     def numbers(self) -> dict[Virtual, int]:
-        """The Spark task of each virtual task. Neighbours go together, so that as few partitions as possible are
+        """The Spark task of each virtual task. Neighbours stay together, so that as few partitions as possible are
         divided.
         """
         return {each: at * self.count // len(self.virtual) for at, each in enumerate(self.virtual)}
@@ -62,22 +62,21 @@ class Routing:
 
 
 def _literal(numbers: list[int]) -> Column:
-    """An array of any length, in one call to the JVM."""
+    """An array of any length, made in one call to the JVM."""
     return F.from_json(F.lit(json.dumps(numbers)), "array<int>")
 
 
 def over(virtual: Iterable[Virtual], factor: int, cores: int) -> Routing | None:
-    """How a lane's rows are distributed over as many Spark tasks as there are cores; None if they stay where
-    they are.
-    """
+    """How a lane's rows are distributed over as many Spark tasks as there are cores; None if they stay where they
+    are."""
     mine = tuple(sorted(set(virtual)))
     count = min(cores, len(mine))
     return Routing(mine, factor, count) if factor > 1 and count > 1 else None
 
 
 def before(group: Group) -> frozenset[int]:
-    """The functions before which rows are routed, because the rows aren't yet in the Spark tasks of their virtual
-    tasks.
+    """The functions before which rows are routed, because the rows aren't in the Spark tasks of their virtual tasks
+    yet.
     """
     there: set[int] = set()
     found: set[int] = set()

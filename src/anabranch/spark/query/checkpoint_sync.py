@@ -1,7 +1,7 @@
-"""Makes everything that a batch depends on durable before any part of the batch is visible: Spark itself doesn't sync
-its files.
+"""Makes everything on which a batch depends durable before any part of the batch is visible, because Spark itself
+doesn't sync its files.
 
-Otherwise a power cut may leave the entries of the last seconds' batches empty, while outputs contain their records.
+Otherwise a power cut may leave the entries of the last seconds' batches empty, although outputs contain their records.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ __all__ = ["CheckpointSync"]
 
 _BRANCHES = ("offsets", "commits", "state")
 _AT_ONCE = 8
-"""A disk takes hardly longer to sync several files at once than a single one."""
+"""How many files are synced at once. (A disk takes hardly longer for several files than for one.)"""
 _POOL = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="syncs")
 _RECENT = 600.0
-"""Seconds. The operating system has long written files that are this much older than the newest one."""
+"""In seconds. The operating system has long written files that are this much older than the newest one."""
 
 
 class CheckpointSync:
-    """The checkpoint folder of one query. Only acts on a local disk. For one thread."""
+    """Syncs the checkpoint folder of one query. Does something only on a local disk. For one thread."""
 
     def __init__(self, uri: str) -> None:
         self._folder = local_folder(uri)
         self._synced: dict[str, set[str]] | None = None
 
     def sync(self) -> int:
-        """Sync all files that are new since the last call, and return how many these were.
+        """Sync all files that are new since the last call, and return their number.
 
         Raises:
-            OSError: the disk can't.
+            OSError: the files can't be synced.
         """
         if self._folder is None:
             return 0
@@ -66,7 +66,7 @@ def _files(folder: str) -> Iterator[tuple[str, set[str]]]:
 
 
 def _recent(paths: list[str]) -> list[str]:
-    """The files that were written not long before the newest of them, whatever the machine's clock says now."""
+    """The files that were written shortly before the newest of them, whatever the machine's clock says now."""
     times = {path: at for path in paths if (at := _written_at(path)) is not None}
     newest = max(times.values(), default=0.0)
     return [path for path, at in times.items() if at >= newest - _RECENT]

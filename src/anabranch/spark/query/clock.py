@@ -1,7 +1,7 @@
-"""A lane's event time on its way to Spark: a file that the lane writes, and the source that passes it on as data.
+"""How Spark gets a lane's event time: the lane writes it to a file, and a source passes it on as data.
 
-The source's offset is the lane's :class:`Progress`, so it is in the offset log, and planning, copying and resetting
-edit one line of it. When the watermark has risen, the source has a single row with it.
+The source's offset is the lane's :class:`Progress`. So it is in the offset log, and planning, copying and resetting
+edit only one line of it. When the watermark has risen, the source has a single row with it.
 """
 
 from __future__ import annotations
@@ -40,11 +40,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Clock:
-    """What a lane knows after a batch. ``delays`` and ``positions`` are by SSP, written ``system/stream/partition``.
+    """A lane's clock after a batch. ``delays`` and ``positions`` are by SSP, written ``system/stream/partition``.
 
     ``delays`` are in ms, None for SSPs of intermediate streams; ``positions`` are those at the end of the batch.
-    ``window``: set if the lane has windows of processing time; ``newest``: when the last record was taken in then, in
-    Unix ms. ``at``: the lane's processing time, in Unix ms, when the clock that can't be set was at ``boot`` seconds.
+    ``window``: set if the lane has windows of processing time; ``newest`` is then the time at which the last record was
+    read, in Unix ms. ``at``: the lane's processing time, in Unix ms, when the clock that can't be set was at ``boot``
+    seconds.
     """
 
     progress: Progress
@@ -56,7 +57,7 @@ class Clock:
     boot: float = 0.0
 
     def write(self, path: Path) -> None:
-        """Replace the file. It only contains what can be determined again, so it need not outlive the process."""
+        """Replace the file. It contains only what can be determined again, so it need not outlive the process."""
         part = path.with_suffix(".part")
         held: dict[str, Any] = {"progress": self.progress.to_builtins()}
         held |= {"delays": self.delays, "positions": self.positions}
@@ -73,21 +74,21 @@ class Clock:
 
     @property
     def idle(self) -> list[str]:
-        """The SSPs that no longer hold the watermark back, because nothing arrives from them."""
+        """The SSPs that don't hold the watermark back, because they have no new records."""
         return progress.resting(self.progress, self.delays)
 
     def now(self, wall: int, boot: float) -> int:
-        """The lane's processing time, in Unix ms, from the machine's clock and the one that can't be set."""
+        """The lane's processing time, in Unix ms, given the machine's clock and the one that can't be set."""
         return batch_time.now(self.at, (boot - self.boot) * 1000, wall)
 
     def heard(self, system: Callable[[str], System], now: int, idle: Mapping[str, int] = _NOBODY) -> Progress:
-        """The progress including what other lanes have reported meanwhile in the part of the streams that this one has
-        read, and for processing time, the consequences of the present time.
+        """The progress, including what other lanes have reported in the part of the streams that this one has read
+        since and, for processing time, the consequences of the present time.
 
         Args:
-            system: returns a system by name; only called if the lane reads an intermediate stream.
+            system: returns a system by name; called only if the lane reads an intermediate stream.
             now: the lane's processing time, in Unix ms.
-            idle: the SSPs that seemed idle, each with its position; one that has been read further since isn't idle.
+            idle: the SSPs that seemed idle, each with its position. One that has been read further since isn't idle.
         """
         if self.window is not None:
             closed = processing.closed(self.window, self.newest, max(now, self.newest))
@@ -122,7 +123,7 @@ def note_idle(path: Path, idle: Mapping[str, int]) -> None:
 
 
 def idle_at(path: Path) -> dict[str, int]:
-    """The inverse; empty before the first time."""
+    """The SSPs that were recorded by :func:`note_idle`; empty if none were recorded."""
     try:
         held: dict[str, int] = json.loads(path.with_suffix(_IDLE).read_text())
     except FileNotFoundError:
@@ -141,7 +142,7 @@ def reached(last: Batch | None, path: str | None) -> int:
 
     Args:
         last: the last planned batch.
-        path: the path of its clock, which has been written; None: it has no windows of processing time.
+        path: the path of its clock, which has been written; None: the lane has no windows of processing time.
     """
     planned = 0 if last is None or last.drains else last.at
     if path is None:
@@ -151,7 +152,7 @@ def reached(last: Batch | None, path: str | None) -> int:
 
 
 def unix_ms() -> int:
-    """The time that it is."""
+    """The present time in Unix ms."""
     return time.time_ns() // 1_000_000
 
 
@@ -166,18 +167,19 @@ def _without_cursors(of: Progress) -> Progress:
 
 
 def is_of_clock(offset: object) -> bool:
-    """Whether an offset in a query's progress belongs to a clock, whose rows come from no stream."""
+    """Whether an offset in a query's progress belongs to a clock, whose rows don't come from a stream."""
     told = json.loads(offset) if isinstance(offset, str) else offset
     return isinstance(told, dict) and told.get("source") == progress.SOURCE
 
 
 def carried(systems: Systems) -> str:
-    """Systems as an option value. Secrets stay references."""
+    """Systems in the form of an option value. Secrets stay references."""
     return base64.b64encode(pickle.dumps(systems)).decode()
 
 
 class EventTimeSource(DataSource):
-    """Options: ``file`` (the clock's), ``systems`` (see :func:`carried`); ``rows`` "false": it returns no rows."""
+    """The options are ``file`` (the clock's), ``systems`` (see :func:`carried`), and ``rows``: if that is "false", the
+    source returns no rows."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,4 +1,4 @@
-"""Records that could not be processed: Python workers set them aside, and the driver publishes them with their batch.
+"""Records that could not be processed. Python workers write them, and the driver publishes them with their batch.
 
 A dead letter is the record itself (bytes, headers and timestamp), with headers that say what happened.
 """
@@ -31,7 +31,7 @@ from anabranch.systems.output import Output, Target, Written
 from anabranch.systems.records import RECORD_SCHEMA
 
 PREFIX = "anabranch."
-"""The prefix of our headers' names: error, operator, stream, partition, offset, job, cut."""
+"""The prefix of the names of anabranch's headers: error, operator, stream, partition, offset, job, cut."""
 
 _CUT = f"{PREFIX}cut"
 
@@ -49,7 +49,7 @@ _HEADERS = RECORD_SCHEMA.get_field_index("headers")
 
 @dataclass(frozen=True)
 class Letters:
-    """The stream for another stream's dead letters, and the way there."""
+    """The stream for another stream's dead letters, and how to write to it."""
 
     target: Target
     output: Output
@@ -57,12 +57,12 @@ class Letters:
 
 @dataclass(frozen=True)
 class WorkerDeadLetters:
-    """What workers need to set records aside. Travels with functions.
+    """What workers need to write dead letters. It is sent along with functions.
 
-    ``streams``: streams by the id of the node that reads them; ``systems``: those of these streams; ``letters``: by
-    stream. ``operators``: operators' names, by the names used in messages; ``slots``: the names of the lane's slots.
-    ``gathers``: tasks only report what they reject, and :func:`put` writes it, because each slot must be written by one
-    task.
+    ``streams``: streams by the id of the node that reads them. ``systems``: the systems of these streams. ``letters``:
+    by stream. ``operators``: operators' names, by the names used in messages. ``slots``: the names of the lane's slots.
+    ``gathers``: whether tasks only report what they reject, and :func:`put` writes it, because each slot must be
+    written by one task.
     """
 
     job: str
@@ -75,11 +75,11 @@ class WorkerDeadLetters:
     gathers: bool = False
 
     def rejects(self, operator: str, keep: bool) -> Rejects:
-        """For one Spark task of one operator. ``keep`` false: records are only counted and dropped."""
+        """The receiver for one Spark task of an operator. ``keep`` False: records are only counted and dropped."""
         return Rejects(self, operator, keep)
 
     def slot(self, operator: str, stream: str, partition: int) -> int:
-        """The number of the slot for an operator's dead letters of a partition; of a state partition for stream ''."""
+        """The slot number for an operator's dead letters of a partition; of a state partition if the stream is ''."""
         part = f"{self.systems[stream].name}/{stream}/{partition}" if stream else f"state-{partition}"
         name = f"{self.operators.get(operator, operator)}:{part}"
         if name not in self.slots:
@@ -92,7 +92,7 @@ class WorkerDeadLetters:
 
 @dataclass
 class Rejects:
-    """The records that an operator has rejected in one Spark task; the totals are reported when it is closed.
+    """The records that an operator has rejected in one Spark task. The totals are reported when it is closed.
 
     Threads may add at the same time.
     """
@@ -106,7 +106,7 @@ class Rejects:
     _adding: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, origin: Mapping[str, Any], error: str, row: Mapping[str, Any] | pa.RecordBatch | None = None) -> None:
-        """Reject the result of one record. Raises nothing that depends on its content.
+        """Reject the result of one record. It never raises because of the record's content.
 
         Args:
             origin: the row's hidden column.
@@ -125,7 +125,7 @@ class Rejects:
                 self._errors.setdefault(place, {})[origin["offset"]] = error
 
     def take(self, rejected: Rejected) -> None:
-        """Reject what was rejected elsewhere."""
+        """Add records that were rejected in another process."""
         place = rejected.source, rejected.partition
         self._count += len(rejected.errors) + len(rejected.derived)
         self._errors |= {place: rejected.errors} if rejected.errors else {}
@@ -141,7 +141,7 @@ class Rejects:
             self.close()
 
     def close(self) -> None:
-        """Write them durably, and report to the driver what was written."""
+        """Write the records durably, and report to the driver what was written."""
         if not self._count:
             return
         if self.aside.gathers and self.keep:
@@ -177,7 +177,7 @@ class Rejects:
     def letters_of(
         self, records: Iterator[Records], stream: str, partition: int, errors: Mapping[int, str]
     ) -> Iterator[pa.RecordBatch]:
-        """The dead letters of records of a partition, by the errors at their offsets."""
+        """The dead letters for records of a partition, given the errors at their offsets."""
         for offsets, batch in records:
             held = batch.column(_HEADERS).to_pylist()
             told = []
@@ -197,7 +197,7 @@ class Rejects:
             self.aside.said.add([Rejected(self.operator, source, partition, errors, derived, _first(derived))])
 
     def derived_letters(self, several: list[_Derived]) -> pa.RecordBatch:
-        """The dead letters of rows that come of no single record."""
+        """The dead letters for rows that don't come from a single record."""
         now = time.time_ns() // 1000
         rows = [
             {"key": key, "value": value, "headers": self._headers(error, {}), "timestamp": now}
@@ -222,15 +222,15 @@ def _values(row: pa.RecordBatch) -> dict[str, Any]:
 
 
 def _first(derived: list[_Derived]) -> int:
-    """A number for rows that don't come from a single record: different in each Spark task, the same when they are
-    computed again. Negative, unlike offsets.
+    """A number for rows that don't come from a single record. It differs in each Spark task, and is the same when they
+    are computed again. It is negative, unlike offsets.
     """
     least = min((offset for offset, *_ in derived), default=0)
     return least if least < 0 else -1 - task_number()
 
 
 def fitting(letters: Iterable[pa.RecordBatch], limit: float) -> Iterator[pa.RecordBatch]:
-    """Limits dead letters to this many bytes: a larger one only gets the beginning of its value, and a header with the
+    """Limits dead letters to this many bytes. A larger one gets only the beginning of its value, and a header with the
     full length.
     """
     for batch in letters:
@@ -250,7 +250,7 @@ def fitting(letters: Iterable[pa.RecordBatch], limit: float) -> Iterator[pa.Reco
 
 
 def sizes_of(letters: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """The size of each in bytes, with the most that Kafka adds to a header."""
+    """The size of each record in bytes, with the most that Kafka adds to a header."""
     found = np.zeros(letters.num_rows, np.int64)
     for name in ("key", "value"):
         found += pc.fill_null(pc.binary_length(letters.column(name)), 0).to_numpy(zero_copy_only=False)
@@ -291,7 +291,7 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class _TaskReport(msgspec.Struct, frozen=True):
-    """A task's report to the driver: if a task is repeated, the last report counts."""
+    """A task's report to the driver. If a task is repeated, its last report counts."""
 
     operator: str
     slot: int
@@ -309,7 +309,7 @@ class _TaskReportsParam(AccumulatorParam[list[Any]]):
 
 
 def listening(context: SparkContext) -> Accumulator[list[Any]]:
-    """The reports of tasks, which the driver receives when they have ended."""
+    """The reports of tasks. The driver receives them when the tasks have ended."""
     said: Accumulator[list[Any]] = context.accumulator([], _TaskReportsParam())
     return said
 
@@ -317,7 +317,7 @@ def listening(context: SparkContext) -> Accumulator[list[Any]]:
 @dataclass(frozen=True)
 class TaskReports:
     """The contents of tasks' reports: the dead letters that were ``written``, how many records were ``dropped``, and
-    how many were set ``aside``, by operator and by the part of the lane that the slot is for.
+    how many were rejected (``aside``), by operator and by the part of the lane for which the slot is.
     """
 
     written: list[Written]
@@ -340,7 +340,7 @@ def heard(aside: WorkerDeadLetters) -> TaskReports:
 
 
 def put(spark: SparkSession, aside: WorkerDeadLetters) -> None:
-    """Write what tasks have reported since the last call: each slot in one Spark task."""
+    """Write the records that tasks have reported since the last call, each slot in one Spark task."""
     said: list[Any] = aside.said.value
     told = [each for each in said if isinstance(each, Rejected)]
     if not told:
@@ -352,7 +352,7 @@ def put(spark: SparkSession, aside: WorkerDeadLetters) -> None:
 
 
 def gathered(aside: WorkerDeadLetters, told: Iterable[Rejected]) -> list[Rejected]:
-    """The reported records by slot, each once, even if a task has reported it twice."""
+    """The reported records by slot, each only once, even if a task has reported it twice."""
     errors: dict[tuple[str, int, int], dict[int, str]] = {}
     derived: dict[tuple[str, int, int], dict[int, list[_Derived]]] = {}
     sources = {stream: source for source, stream in aside.streams.items()}
@@ -369,7 +369,7 @@ def gathered(aside: WorkerDeadLetters, told: Iterable[Rejected]) -> list[Rejecte
 
 
 def _putting(aside: WorkerDeadLetters) -> Any:
-    """For ``mapInArrow`` over rejected records with a slot in each row: writes them, and returns nothing."""
+    """A function for ``mapInArrow`` that writes rejected records with a slot in each row, and returns nothing."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -383,8 +383,8 @@ def _putting(aside: WorkerDeadLetters) -> Any:
 
 
 def looked_through(aside: WorkerDeadLetters, operator: str, dropping: Collection[str]) -> Any:
-    """For ``mapInArrow`` over rows of (source, partition, offset, fault, reason): rejects each record, and returns
-    nothing.
+    """A function for ``mapInArrow`` over rows of (source, partition, offset, fault, reason). It rejects each record,
+    and returns nothing.
 
     ``dropping``: the faults whose records are only counted.
     """

@@ -1,4 +1,4 @@
-"""The streaming frames of a lane: the sources and operators that Spark computes."""
+"""The streaming DataFrames of a lane: the sources and operators that Spark computes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ __all__ = ["LaneFrames"]
 
 @dataclass(frozen=True)
 class LaneFrames:
-    """``folder``: the checkpoint folder in the form for Spark; ``clock``: a local file for the lane's event time;
-    ``nothing``: its batches read nothing; ``pacer`` returns what sizes them.
+    """``folder``: the checkpoint folder in the form for Spark. ``clock``: a local file for the lane's event time.
+    ``nothing``: whether its batches read nothing. ``pacer`` returns the object that sizes them.
     """
 
     plan: LanePlan
@@ -88,9 +88,10 @@ class LaneFrames:
         return self.plan.job.spark.readStream.format(clock.FORMAT).options(**options).load()
 
     def _watermarked(self, frame: DataFrame, column: str, behind: int) -> DataFrame:
-        """The frame with the lane's watermark on a column, from a row of the clock that then goes no further.
+        """The DataFrame with the lane's watermark on a column. The watermark comes from a row of the clock, which is
+        then dropped.
 
-        Only the clock has ``withWatermark``, and it comes first: otherwise a sparse stream would hold the watermark
+        Only the clock has ``withWatermark``, and it comes first; otherwise a sparse stream would hold the watermark
         back. ``behind``: by how many ms the operator must stay behind the watermark.
         """
         if not self.sources.has_event_time:
@@ -108,7 +109,7 @@ class LaneFrames:
         return both.where(f"if(spark_partition_id() >= 0, {meta_column.NAME} is not null, false)")
 
     def _following(self, frame: DataFrame, column: str, behind: int) -> DataFrame:
-        """Another frame of the same operator, with the same watermark."""
+        """Another DataFrame of the same operator, with the same watermark."""
         return (
             joining.followed(frame, column) if self.sources.has_event_time else self._watermarked(frame, column, behind)
         )
@@ -123,7 +124,7 @@ class LaneFrames:
         return Lookups(load, self.plan.job.schemas, monotonic)
 
     def ticking(self, frame: DataFrame) -> DataFrame:
-        """A stateless frame that still has batches when only the lane's event time has advanced."""
+        """A stateless DataFrame that has batches even if only the lane's event time has advanced."""
         if not self.sources.delays or (self.plan.group.stateful is not None and is_timed(self.plan.group.stateful)):
             return frame
         nothing = [F.lit(None).cast(f.dataType).alias(f.name) for f in frame.schema]
@@ -131,7 +132,8 @@ class LaneFrames:
 
     @cached_property
     def whole(self) -> tuple[DataFrame | None, int | None]:
-        """The streaming frame of the rows to write; or of the rows of an operator, with its id. None: there is none."""
+        """The streaming DataFrame of the rows to write; or of the rows of an operator, with its id. None: there is
+        none."""
         group, context, sinks = self.plan.group, self.context, self.outputs.sinks
         frames = by_node(self.sources.all, lambda s: s.rows(s.observed(s.opened(self.streamed(s)))))
         way = evaluation.trunk(group, frames, context)

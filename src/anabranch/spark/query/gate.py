@@ -16,13 +16,13 @@ _TOLD = "the batch was broken off"
 
 
 class BrokenOffError(Exception):
-    """The batch was broken off: nothing more of it may be done."""
+    """The batch was broken off, so no more work may be done for it."""
 
 
 @dataclass(frozen=True)
 class Visible:
-    """What others may see of a batch: ``what`` was done. ``exact``: each record is seen once there, so it would be
-    repeated if the records were read again under another batch number.
+    """What others may see of a batch: ``what`` was done. ``exact``: whether the output shows each record only once.
+    Such an output would show it twice if the record were read again under another batch number.
     """
 
     what: str
@@ -31,17 +31,17 @@ class Visible:
 
 @dataclass
 class Gate:
-    """The gate for the batches of one query, of which only one is written at a time; once shut, it stays shut.
+    """The gate for the batches of one query, of which only one is written at a time. Once shut, it stays shut.
     Thread-safe.
 
-    A batch is written by a thread that Spark calls, which goes on for some time after its query was stopped. It calls
-    :meth:`passes` right before each step that others may see: either that step is recorded first, and :meth:`shut`
-    reports it, or the gate was shut first, and the step never happens.
+    A batch is written by a thread that Spark calls, which may keep running for some time after its query was stopped.
+    The thread calls :meth:`passes` right before each step that others may see. Either that step is recorded first, and
+    :meth:`shut` reports it; or the gate was shut first, and the step never happens.
     """
 
     clock: Callable[[], float] = monotonic
     check_owner: Callable[[], object] = lambda: None
-    """Raises FencedError if the lane's folder belongs to another process by now: then nothing of a batch may become
+    """Raises FencedError if the lane's folder now belongs to another process. If so, nothing of a batch may become
     visible.
     """
     number: int = -1
@@ -58,16 +58,16 @@ class Gate:
             self.number, self.begun_at = number, self.clock()
 
     def check(self) -> None:
-        """Raises BrokenOffError if the gate is shut, FencedError if another process has the lane. Call it before
-        invisible work, which would be done in vain.
+        """Raises BrokenOffError if the gate is shut, and FencedError if another process has the lane. Call it before
+        invisible work, which would then be done in vain.
         """
         self.check_owner()
         with self._lock:
             self._check()
 
     def passes(self, what: str, *, exact: bool) -> None:
-        """The batch is about to become visible to others; ``what`` says how, for example "it is being published".
-        Raises BrokenOffError if the gate is shut, FencedError if another process has the lane.
+        """Record that the batch is about to become visible to others; ``what`` says how, for example "it is being
+        published". Raises BrokenOffError if the gate is shut, and FencedError if another process has the lane.
         """
         self.check_owner()
         with self._lock:
@@ -75,8 +75,9 @@ class Gate:
             self._seen.append(Visible(what, exact))
 
     def shut(self, *, duplicates: bool = False) -> str:
-        """Let nothing more of the batch become visible. Returns what may be visible already: then the gate stays open,
-        unless ``duplicates`` are accepted and it is an output that repeats rows whenever a batch is run again.
+        """Prevent anything more of the batch from becoming visible. If some of it may already be visible, returns what,
+        and the gate stays open, unless ``duplicates`` are accepted and the output repeats rows anyway whenever a batch
+        is run again.
         """
         with self._lock:
             seen = [each.what for each in self._seen if each.exact or not duplicates]
@@ -85,8 +86,8 @@ class Gate:
 
     @contextmanager
     def quietly(self) -> Iterator[None]:
-        """If the body fails because the batch was broken off, only that is raised: Spark searches error texts with an
-        expression that can't handle long ones.
+        """If the body fails because the batch was broken off, only that error is raised. (Spark searches error texts
+        with a regular expression that can't handle long ones.)
         """
         try:
             yield
@@ -97,7 +98,7 @@ class Gate:
 
     @property
     def seconds(self) -> float:
-        """How long the batch has been in writing."""
+        """For how many seconds the batch has been written."""
         return self.clock() - self.begun_at
 
     def _check(self) -> None:

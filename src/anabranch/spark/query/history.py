@@ -1,6 +1,4 @@
-"""Information about the batches that a running query has completed, at a cost that doesn't grow with how many it
-remembers.
-"""
+"""The batches that a running query has completed, at a cost that doesn't depend on how many reports it keeps."""
 
 from __future__ import annotations
 
@@ -18,14 +16,14 @@ from anabranch.spark.query import clock
 __all__ = ["BatchRun", "newest", "since"]
 
 _STATE_BYTES = "rocksdbSstFileSize"
-"""RocksDB's name in Spark for the size of all files of a state."""
+"""Spark's name for RocksDB's metric of the size of all files of a state."""
 
 
 @dataclass(frozen=True)
 class BatchRun:
     """A completed batch: the records that it read, its duration, its groups of late rows, and the rows of state after
-    it. ``seconds`` is the sum of its parts, because a held query also waits. ``ended``: when, in seconds since 1970;
-    ``state_bytes``: the size of the state's files.
+    it. ``seconds`` is the sum of its parts, because a held query also waits. ``ended``: when it ended, in seconds since
+    1970; ``state_bytes``: the size of the state's files.
     """
 
     number: int
@@ -38,12 +36,13 @@ class BatchRun:
 
 
 def newest(spark: SparkSession, query: StreamingQuery) -> str:
-    """A tag for the newest report of a query, to recognize newer ones; '' while there is none."""
+    """A tag for the newest report of a query, to recognize newer ones; empty while there is none."""
     return query_progress.newest(spark, query)
 
 
 def since(spark: SparkSession, query: StreamingQuery, batch: int) -> list[BatchRun]:
-    """The batches that a query has completed after the given one, oldest first, of those that it remembers."""
+    """The batches that a query has completed after the given one, oldest first, as far as it still has their
+    reports."""
     found: list[BatchRun] = []
     for text in query_progress.recent(spark, query):
         told = json.loads(text)

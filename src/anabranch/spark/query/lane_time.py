@@ -1,4 +1,4 @@
-"""A lane's own event time: how far it has come after each batch, as reported to Spark and to the lanes downstream."""
+"""A lane's own event time after each batch, as it is passed on to Spark and to the lanes downstream."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ __all__ = ["LaneTime"]
 class LaneTime:
     """The event time of one lane.
 
-    ``path``: the file of its clock, None if it has no event time; ``delays``: those of its SSPs; or the ``window`` of
-    processing time. ``inherited`` returns the event time of the lanes from which it continues, None if there are none.
+    ``path``: the file of its clock, None if it has no event time. ``delays``: the delays of its SSPs; or the ``window``
+    of processing time. ``inherited`` returns the event time of the lanes from which it continues, None if there are
+    none.
     """
 
     lane: Lane
@@ -36,8 +37,8 @@ class LaneTime:
     inherited: Callable[[], Progress] | None = None
 
     def begin(self, last: Batch | None, pending: bool) -> None:
-        """Set the clock before the query starts. ``last``: the last planned batch; unless it is ``pending``, and runs
-        again anyway, its records are read once more.
+        """Set the clock before the query starts. ``last``: the last planned batch. Unless it is ``pending``, and thus
+        runs again anyway, its records are read once more.
         """
         if self.path is None:
             return
@@ -84,7 +85,7 @@ class LaneTime:
         return any(end > first for first, end in ranges)
 
     def _newest(self, batch: Batch) -> int:
-        """When the last record was taken in; after a restart, when it may have been."""
+        """When the last record was read; after a restart, when it may have been read."""
         assert self.path is not None
         before = clock.read(self.path)
         return batch.at if before is None or self.reads(batch) else before.newest

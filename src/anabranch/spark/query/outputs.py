@@ -1,6 +1,5 @@
-"""Where a lane's rows go: its sinks, their slots, what publishes them, and what happens to records that it can't
-process.
-"""
+"""Where a lane's rows go: its sinks, their slots, their publishers, and what happens to records that it can't
+process."""
 
 from __future__ import annotations
 
@@ -54,9 +53,9 @@ _KEYLESS = "the key is null, and the operator keeps its rows by key"
 class LaneOutputs:
     """What happens to the rows of a lane, and to records that it can't process.
 
-    ``planned`` returns a batch's entry in the offset log; ``clock``: a local file for the lane's event time;
-    ``inherited`` returns the event time of the lanes from which it continues; ``dropped`` is called with how many
-    records each batch has dropped; everything that makes a batch visible passes the ``gate``.
+    ``planned`` returns a batch's entry in the offset log. ``clock``: a local file for the lane's event time.
+    ``inherited`` returns the event time of the lanes from which it continues. ``dropped`` is called with how many
+    records each batch has dropped. Everything that makes a batch visible passes the ``gate``.
     """
 
     plan: LanePlan
@@ -71,7 +70,7 @@ class LaneOutputs:
 
     @property
     def allowed(self) -> float:
-        """The seconds that a batch may take."""
+        """How many seconds a batch may take."""
         slotted = [publisher for publisher in self.publishers.values() if publisher.slotted]
         return min((publisher.batch_seconds for publisher in slotted), default=math.inf)
 
@@ -80,7 +79,7 @@ class LaneOutputs:
 
     @property
     def repeats(self) -> str:
-        """What is written again when a batch is run again; empty: nothing."""
+        """What is written again if a batch is run again; empty if nothing is."""
         written = [node for node in self.plan.group.sinks if node.kind != "foreach_batch"]
         plain = sorted(
             stream
@@ -92,7 +91,8 @@ class LaneOutputs:
         return " and ".join([*told, *(f"is given to {name}" for name in called)])
 
     def take(self, new: bool) -> None:
-        """Take the lane's outputs: former owners can't write to them any more. ``new``: there were none."""
+        """Take the lane's outputs, so that former owners can't write to them any more. ``new``: whether there were no
+        former owners."""
         for publisher in self.publishers.values():
             publisher.take(new)
 
@@ -114,8 +114,8 @@ class LaneOutputs:
 
     @cached_property
     def _gathers(self) -> bool:
-        """Whether dead letters of one slot may come from several Spark tasks although one must write them; or even a
-        single record may, if it is broadcast.
+        """Whether dead letters of one slot may come from several Spark tasks although one must write them. Even those
+        of a single record may, if it is broadcast.
         """
         job = self.plan.settings.job
         keyed = any(rule(node).stateful or node.kind == "partition_by" for node in self.plan.group.nodes)
@@ -154,7 +154,7 @@ class LaneOutputs:
 
     @cached_property
     def publishers(self) -> dict[str, Publisher]:
-        """What writes exactly once, by system."""
+        """The publishers that write exactly once, by system."""
         written = [stages.stream_of(self.plan.graph, n) for n in self.plan.group.sinks if n.kind != "foreach_batch"]
         exact = [
             *self.plan.lane.dead_letters.values(),
@@ -170,11 +170,11 @@ class LaneOutputs:
 
     @cached_property
     def tables(self) -> dict[str, Table]:
-        """The tables that the lane writes, by output."""
+        """The tables to which the lane writes, by output."""
         return self.plan.systems.tables(self.plan.lane)
 
     def table(self, node: Node) -> str:
-        """The output of a sink that writes to a table; '' of others."""
+        """The output of a sink that writes to a table; empty for other sinks."""
         output = "" if node.kind == "foreach_batch" else stages.stream_of(self.plan.graph, node)
         return output if output in self.tables else ""
 
@@ -252,8 +252,8 @@ class LaneOutputs:
         return {slots[ssp]: place for ssp, place in places.items() if ssp in slots}
 
     def plain(self, streams: Mapping[int, str]) -> dict[int, PlainWriter]:
-        """The writers of at-least-once outputs, by number. All are of one system: outputs to several systems belong to
-        several groups.
+        """The writers of at-least-once outputs, by number. All belong to one system, because outputs to several systems
+        belong to several groups.
         """
         plain = {number: stream for number, stream in streams.items() if self.plan.is_plain(stream)}
         if not plain:
@@ -318,17 +318,17 @@ class LaneOutputs:
 
     def out_of_time(self, batch: Batch) -> bool:
         """Whether records of a batch would fall into closed windows of processing time, because the clock had been set
-        back when it was planned.
+        back when the batch was planned.
         """
         return self.plan.by_intake and batch.at < batch.watermark and self.time.reads(batch)
 
     def settle(self) -> None:
-        """Wait until readers can see what the lane has published, once it has ended."""
+        """Once the lane has ended, wait until readers can see what it has published."""
         self.publishing.settle()
 
     @property
     def tells_time(self) -> bool:
-        """Whether others depend on the lane's event time."""
+        """Whether other lanes depend on this lane's event time."""
         return bool(self.publishing.timed)
 
     @property

@@ -16,9 +16,9 @@ __all__ = ["of_key", "of_keys", "of_records", "of_state", "of_tasks", "taken"]
 
 
 def of_records(lane: Lane, ssps: Iterable[SSP], key: Column) -> Column | None:
-    """Whether the lane takes a record, by its partition, its offset and the bytes of its key (the offset replaces a
-    null key): only records of its buckets, and only from each bucket's start on. None: it takes everything that it
-    reads.
+    """Whether the lane processes a record, by its partition, its offset and the bytes of its key (the offset replaces a
+    null key): it processes only records of its buckets, and only from each bucket's start on. None: it processes
+    everything that it reads.
 
     Args:
         ssps: the whole partitions of one stream that the lane reads.
@@ -30,7 +30,7 @@ def of_records(lane: Lane, ssps: Iterable[SSP], key: Column) -> Column | None:
 
 
 def taken(begins: Mapping[int, Sequence[int]], hashed: Column) -> Column:
-    """Whether a record is one of those. ``begins``: by partition, the first offset for each bucket."""
+    """Whether a record is one that the lane processes. ``begins``: by partition, the first offset for each bucket."""
     alike: dict[tuple[int, ...], list[int]] = {}
     for partition, each in begins.items():
         alike.setdefault(tuple(each), []).append(partition)
@@ -50,12 +50,12 @@ def of_key(key: Column, offset: Column) -> Column:
 
 
 def bucket(hashed: Column, factor: int) -> Column:
-    """A bucket, by the same formula as :func:`anabranch.model.hashing.bucket`."""
+    """A bucket, computed by the same formula as :func:`anabranch.model.hashing.bucket`."""
     return F.pmod(hashed, F.lit(factor).cast("bigint"))
 
 
 def bucket_of_row(factor: int) -> Column:
-    """The bucket of a row, from the key of its record."""
+    """The bucket of a row, computed from the key of its record."""
     return bucket(of_key(meta_column.field("key"), meta_column.field("offset")), factor)
 
 
@@ -69,10 +69,10 @@ def _taken(begins: Sequence[int], hashed: Column) -> Column:
 
 
 def of_state(lane: Lane) -> Column | None:
-    """Whether a row from state belongs to one of the lane's tasks; None: all of them do.
+    """Whether a row from state belongs to one of the lane's tasks; None if all of them do.
 
-    After a split, a lane also has the other tasks' state. The condition must stay after the operator: if the optimizer
-    understood it, it would move it before the operator, where it means something else.
+    After a split, a lane also has the state of other tasks. The condition must stay after the operator: if the
+    optimizer understood it, it would move the condition before the operator, where it has a different meaning.
     """
     if not lane.predecessors:
         return None
@@ -86,7 +86,7 @@ def of_keys(lane: Lane, task: Column, key: Column) -> Column:
 
 
 def of_tasks(own: Mapping[int, frozenset[int]], factor: int, task: Column, hashed: Column) -> Column:
-    """Whether a row belongs to one of these tasks, by number, and to one of the buckets given for it."""
+    """Whether a row belongs to one of these tasks, by number, and to one of the buckets given for that task."""
     alike: dict[frozenset[int], list[int]] = {}
     for number, buckets in own.items():
         alike.setdefault(buckets, []).append(number)

@@ -22,7 +22,7 @@ from anabranch.spark.query import clock
 __all__ = ["Pacer", "name_of"]
 
 _REMEMBERED = 16
-"""For how many batches the writing time is remembered until the query reports their total time."""
+"""For how many batches the writing time is kept, until the query reports their total time."""
 
 _BESIDES = 4
 
@@ -58,16 +58,16 @@ class Pacer:
 
     @property
     def is_known(self) -> bool:
-        """Whether the limit is based on the duration of batches."""
+        """Whether the limit is based on measured durations of batches."""
         return bool(self._pace.ran) and not math.isinf(self._pace.aim.target)
 
     @property
     def shares(self) -> dict[str, int]:
-        """How many of these each input may contribute, by name."""
+        """How many of the records of the next batch each input may contribute, by name."""
         return dict(self._shares)
 
     def go_on(self, former: Pacer) -> None:
-        """Continue with the experience from a former query of the lane."""
+        """Continue with the experience of a former query of the lane."""
         with self._lock:
             aim = replace(self._pace.aim, least=min(self._pace.aim.least, former._pace.aim.least))
             self._pace = replace(former._pace, aim=aim)
@@ -90,7 +90,7 @@ class Pacer:
             return self._limits_of(query)
 
     def ran(self, batch: int, seconds: float) -> None:
-        """Record that a batch was written in this many seconds. To be called in the thread of its query."""
+        """Record that a batch was written in this many seconds. Must be called in the thread of its query."""
         with self._lock:
             query = read_limits.current(self._spark) if self._limits is None else None
             if query is None and self._limits is None:
@@ -108,7 +108,7 @@ class Pacer:
                 self._given = given
 
     def took(self, batch: int, seconds: float) -> None:
-        """Record the total duration of a batch: planned, written, and committed."""
+        """Record the total duration of a batch: the time to plan, write and commit it."""
         with self._lock:
             if batch in self._written:
                 beside = max(0.0, seconds - self._written.pop(batch))
@@ -116,7 +116,7 @@ class Pacer:
 
     @property
     def _beside(self) -> float:
-        """The seconds of a batch apart from writing: the first one takes more than all others."""
+        """The seconds of a batch without writing. (The first batch takes more of them than all others.)"""
         return min(self._besides) if len(self._besides) > 1 else 0.0
 
     def _limits_of(self, query: StreamingQuery) -> ReadLimits:
@@ -152,7 +152,7 @@ def name_of(offset: Mapping[str, Any]) -> str:
 
 
 def _positions(offset: str) -> tuple[str, dict[int, int]]:
-    """The name of an input, and positions, from an offset in Spark's form; '' for a clock's."""
+    """The name of an input, and positions, from an offset in Spark's form; the name is '' for a clock's offset."""
     told: dict[str, Any] = json.loads(offset) if offset else {}
     if not told or clock.is_of_clock(told):
         return "", {}

@@ -16,14 +16,14 @@ from anabranch.spark.query.sources import LaneSources
 __all__ = ["LanePacing", "place_of"]
 
 _FIRST = 50
-"""The number of records in a first batch: as many as finish within a minute if each takes a second."""
+"""The number of records in a first batch: as many as are done within a minute if each takes a second."""
 _FIRST_OF_SQL = 100_000
 _AWAITED = 0.5
-"""The share of the target for a batch that a change must wait for. bench/backlog shows no loss of throughput; a quarter
-would cost a tenth, and isn't needed.
+"""The share of the target for a batch for which a change must wait. bench/backlog shows no loss of throughput. A
+quarter would cost a tenth of the throughput, and isn't needed.
 """
 _BUCKETS = 1000
-"""No container works on many more at once."""
+"""The upper limit for this number, because no container works on many more buckets at once."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,15 @@ class LanePacing:
 
     @property
     def _target_seconds(self) -> float:
-        """How long a batch should take. A change must wait for a batch that can't be taken back, so that takes less,
-        unless it consists of SQL alone, for which its fixed time counts more.
+        """How long a batch should take. A change must wait for a batch that can't be broken off, so such a batch should
+        take less time, unless it consists only of SQL, for which its fixed time counts more.
         """
         target = self.plan.settings.job.target_batch_seconds or math.inf
         return target * _AWAITED if self.outputs.repeats and self.plan.calls_functions else target
 
     @property
     def _least_rows(self) -> int:
-        """As many rows as there are buckets to work on at once."""
+        """At least as many rows as there are buckets to work on at once."""
         return max(1, min(len(self.plan.lane.ssps), _BUCKETS))
 
     @property
@@ -63,7 +63,7 @@ class LanePacing:
         return self.plan.settings.job.max_rows_per_batch * max(1, len(self.sources.all))
 
     def pacer(self, first: int | None = None) -> Pacer:
-        """The pacer of the lane's batches. ``first``: the number of records in the first one, if known."""
+        """The pacer of the lane's batches. ``first``: the number of records in the first one, if it is known."""
         job, most = self.plan.settings.job, self._most_rows
         inputs = {place_of(source): source.starts for source in self.sources.all}
         aim = BatchTarget(self._target_seconds, min(most, self._least_rows), most, self.outputs.allowed)

@@ -1,4 +1,4 @@
-"""A lane's work according to its job's graph: its group of operators, with their settings."""
+"""A lane's part of its job's graph: its group of operators, with their settings."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ __all__ = ["LanePlan", "LoadedJob"]
 _DRAINING_SECONDS = 60.0
 _ASIDE, _FAIL = "dead-letter", "fail"
 _UNKNOWN = ("transform", "foreach_batch")
-"""Operators that call functions of the job once per batch, which may take any time."""
+"""Operators that call functions of the job once per batch. Such a call may take any time."""
 
 
 @dataclass(frozen=True)
 class LoadedJob:
     """What the lanes of a job share in this process.
 
-    ``functions``: by node. ``schemas``: the columns after each operator. ``formats``: of streams that aren't JSON.
-    ``home``: the job's folder. ``needs``: the columns that groups need, as far as lanes have determined them.
+    ``functions``: the functions, by node. ``schemas``: the columns after each operator. ``formats``: the formats of
+    streams that aren't JSON. ``home``: the job's folder. ``needs``: the columns that groups need, as far as lanes have
+    determined them.
     """
 
     spark: SparkSession
@@ -73,8 +74,8 @@ class LanePlan:
 
     @property
     def message_patience(self) -> float:
-        """After how many seconds on one message a drain is given up. If messages have a time limit, the drain goes on:
-        a worker that takes too long on one is ended.
+        """The number of seconds on one message after which a drain gives up. If messages have a time limit, the drain
+        continues instead: a worker that takes too long on one is ended.
         """
         return _DRAINING_SECONDS if math.isinf(self.message_limit) else math.inf
 
@@ -86,17 +87,17 @@ class LanePlan:
 
     @property
     def stateful(self) -> bool:
-        """Whether it keeps state."""
+        """Whether the lane keeps state."""
         return self.group.stateful is not None
 
     @property
     def empties(self) -> bool:
-        """Whether all of its state is emitted when time ends."""
+        """Whether all of the lane's state is emitted when time ends."""
         return self.stateful and not after_drain.keeps_state(self.graph, self.lane.group)
 
     @property
     def sequential(self) -> bool:
-        """Whether its functions work on one key after another: Spark passes the rows of one key at a time to a
+        """Whether the lane's functions process one key after another: Spark passes the rows of one key at a time to a
         processor.
         """
         functions = [node for node in self.group.nodes if rule(node).function]
@@ -104,7 +105,7 @@ class LanePlan:
 
     @property
     def ticks(self) -> bool:
-        """Whether it has timers of processing time: then Spark begins a batch whenever none is running."""
+        """Whether the lane has timers of processing time. If so, Spark begins a batch whenever none is running."""
         stateful = self.group.stateful
         return stateful is not None and stateful.args.get("timers") == PROCESSING_TIME
 
@@ -115,17 +116,17 @@ class LanePlan:
 
     @property
     def real_time(self) -> bool:
-        """Whether records are processed one by one. Up to noted ends, they are processed in batches."""
+        """Whether records are processed one by one. (Up to noted ends, they are processed in batches.)"""
         return self.settings.job.trigger == "real-time" and not self.until
 
     @property
     def operators(self) -> tuple[Node, ...]:
-        """The operators that it runs."""
+        """The operators that the lane runs."""
         return self.group.nodes
 
     @property
     def by_intake(self) -> bool:
-        """Whether it has windows of processing time, which depend on when a record's batch was first planned."""
+        """Whether the lane has windows of processing time, which depend on when a record's batch was first planned."""
         return self.group.stateful is not None and is_by_intake(self.group.stateful)
 
     @property
@@ -149,7 +150,7 @@ class LanePlan:
 
     @cached_property
     def systems(self) -> Systems:
-        """The systems of its streams."""
+        """The systems of the lane's streams."""
         return Systems(self.settings, self.lane.job)
 
     @cached_property
@@ -162,8 +163,8 @@ class LanePlan:
 
     @property
     def looks_for_null_keys(self) -> bool:
-        """Whether rows with null keys may reach the lane's state and must be reported: these belong to records with
-        null keys, as long as neither a shuffle nor a function has changed keys.
+        """Whether rows with null keys may reach the lane's state and must be reported. These rows belong to records
+        with null keys, as long as neither a shuffle nor a function has changed keys.
         """
         stateful = self.group.stateful
         shuffled = any(is_shuffle(node) for node in self.group.nodes)
@@ -185,7 +186,7 @@ class LanePlan:
 
     @property
     def calls_functions(self) -> bool:
-        """Whether a record may take any time."""
+        """Whether the lane calls functions of the job, so that a record may take any time."""
         return any(rule(node).function or node.kind in _UNKNOWN for node in self.group.nodes)
 
     @property

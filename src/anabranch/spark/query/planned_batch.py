@@ -1,4 +1,4 @@
-"""A planned batch in the offset log: what it reads, and the event time with which it was planned."""
+"""A planned batch in the offset log: what the batch reads, and the event time with which it was planned."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Positions = Mapping[str, Mapping[int, int]]
 class Batch:
     """``begins`` and ``ends`` are stream → partition → next offset; a partition that isn't in ``begins`` is new.
 
-    ``at``: when it was first planned; ``watermark``: Spark's; both in Unix ms. ``drains``: it takes the watermark to
-    infinity, and is the last one; ``reached``: the event time before that, in Unix ms.
+    ``at``: when it was first planned. ``watermark``: Spark's watermark. Both are in Unix ms. ``drains``: whether it
+    sets the watermark to infinity, and is thus the last one; ``reached``: the event time before that, in Unix ms.
     """
 
     number: int
@@ -28,8 +28,8 @@ class Batch:
     reached: int = 0
 
     def ranges(self, stream: str, starting: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-        """What it reads from a stream: partition → the first offset and the one after the last. ``starting``: for new
-        partitions.
+        """What the batch reads from a stream: partition → the first offset and the one after the last. ``starting``:
+        the start offsets of new partitions.
         """
         begins, ends = self.begins.get(stream, {}), self.ends.get(stream, {})
         return {p: (begins.get(p, starting.get(p, 0)), end) for p, end in ends.items()}

@@ -25,7 +25,7 @@ _KNOWN_LATER: dict[str, Any] = {
     "ran": False,
     "begun": False,
 }
-"""The fields that a lane gets only when its predecessors are closed, and on which no frame depends."""
+"""The fields that a lane gets only when its predecessors are closed, and on which no DataFrame depends."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class PreanalyzedQuery:
     query: LaneQuery
 
     def known(self, query: LaneQuery) -> LaneQuery | None:
-        """The query of the lane in its final form, without another analysis; None: it differs from the prediction."""
+        """The query of the lane in its final form, without another analysis; None if it differs from the prediction."""
         return query.as_analyzed(self.query) if is_as_foreseen(self.query.lane, query.lane) else None
 
 
@@ -48,8 +48,8 @@ def foreseen(query: LaneQuery) -> PreanalyzedQuery | None:
 
 
 def is_as_foreseen(announced: Lane, lane: Lane) -> bool:
-    """Whether nothing but a lane's start has become known since, and all buckets of each partition begin at the same
-    offset (otherwise the query would need a filter).
+    """Whether nothing but the lane's start has become known since, and all buckets of each partition begin at the same
+    offset. (Otherwise the query would need a filter.)
     """
     if msgspec.structs.replace(announced, **_KNOWN_LATER) != msgspec.structs.replace(lane, **_KNOWN_LATER):
         return False
@@ -57,6 +57,6 @@ def is_as_foreseen(announced: Lane, lane: Lane) -> bool:
 
 
 def _own(lane: Lane, whole: SSP) -> tuple[bool, ...] | None:
-    """Which buckets of a partition belong to the lane; None: they don't begin together."""
+    """Which buckets of a partition belong to the lane; None if they don't begin at the same offset."""
     begin = floors(lane, whole)
     return tuple(at != NEVER for at in begin) if len(set(begin) - {NEVER}) == 1 else None

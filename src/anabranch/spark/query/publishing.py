@@ -33,10 +33,10 @@ from anabranch.task_progress.counts import ReportAddress
 class Publishing:
     """How one lane publishes each batch.
 
-    ``targets``: by the number of their output; ``timed``: those whose readers need the lane's watermark.
-    ``publishers``: by system; ``plain``: the writers of at-least-once outputs, by number. ``without_key``: what happens
-    to rows for the next stage whose key is null. ``unruly``: rows of one slot may be in several Spark tasks. ``line``:
-    where workers report their progress. ``gate``: everything that makes a batch visible passes it.
+    ``targets``: the streams, by the number of their output. ``timed``: those whose readers need the lane's watermark.
+    ``publishers``: by system. ``plain``: the writers of at-least-once outputs, by number. ``without_key``: what happens
+    to rows for the next stage whose key is null. ``unruly``: whether rows of one slot may be in several Spark tasks.
+    ``line``: where workers report their progress. ``gate``: everything that makes a batch visible passes it.
     """
 
     lane: Lane
@@ -53,7 +53,7 @@ class Publishing:
     gate: Gate = field(default_factory=Gate)
 
     def written(self, rows: DataFrame, batch: int, apart: bool = False) -> list[Written]:
-        """Write a batch's output rows durably. ``apart``: their branches were computed separately."""
+        """Write a batch's output rows durably. ``apart``: whether their branches were computed separately."""
         if meta_column.END in rows.columns:
             rows = self._cut(rows, self.planned(batch)).drop(meta_column.END)
         ways = self._ways
@@ -80,8 +80,8 @@ class Publishing:
         return evaluation.told_cut(rows, batch.reached) if batch.drains else rows
 
     def planned_write(self, rows: DataFrame, batch: int) -> DataFrame | None:
-        """The writing of a batch's output rows, planned by Spark but not run; None if it isn't a single pass of
-        ours.
+        """The writing of a batch's output rows, planned by Spark but not run; None if it isn't a single pass that
+        anabranch controls.
         """
         numbers, ways = [*self._ways], {*self._ways.values()}
         if self.rejections.aside.gathers or len(ways) != 1 or not self._plannable(*ways):
@@ -131,7 +131,7 @@ class Publishing:
     def finish(self, number: int, written: list[Written], measured: Mapping[str, Measured]) -> None:
         """Publish a batch whose rows are written, with its dead letters, and advance the lane's time.
 
-        ``measured``: what was observed of each source, by its name.
+        ``measured``: the observations of each source, by its name.
         """
         marks = [Marks.of(seen) for seen in measured.values()]
         look = any(each.faulty or each.keyless for each in marks)

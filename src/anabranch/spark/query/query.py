@@ -47,11 +47,11 @@ from anabranch.systems.output import Written
 
 _STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _BATCH_MS = 300_000
-"""The length of a batch in real-time mode. At the end of a batch, records wait for 0.3 to 1 s: once in five minutes,
-this doesn't affect the p99.
+"""The length of a batch in real-time mode. At the end of a batch, records wait for 0.3 to 1 s. If that happens once in
+five minutes, it doesn't affect the 99th percentile.
 """
 _TICK_MS = 1000
-"""How late a timer of processing time may be when there is nothing else to do."""
+"""How late a timer of processing time may be if there is nothing else to do."""
 
 
 def real_time_seconds(settings: Settings) -> float:
@@ -63,12 +63,12 @@ def real_time_seconds(settings: Settings) -> float:
 class LaneQuery:
     """The streaming query of a lane. ``starting``: offsets by whole SSP, for a lane without a checkpoint.
 
-    ``folder``: the checkpoint folder in the form for Spark; ``planned`` returns a batch's entry in the offset log.
+    ``folder``: the checkpoint folder in the form for Spark. ``planned`` returns a batch's entry in the offset log.
     ``clock``: a local file for the lane's event time. ``until``: offsets by whole SSP beyond which nothing is ever
     read. ``inherited`` returns the event time of the lanes from which it continues. ``dropped`` is called with how many
     records each batch has dropped. ``remembered`` returns how many records the first batch may have, given whether it
-    calls no functions of the job; 0: unknown. ``nothing``: its batches read nothing. ``writing``: set while a batch is
-    being written; ``under_way``: the batch that is; ``gate``: everything that makes a batch visible passes it.
+    calls no functions of the job; 0: unknown. ``nothing``: whether its batches read nothing. ``writing``: set while a
+    batch is being written. ``under_way``: the running batch. ``gate``: everything that makes a batch visible passes it.
     """
 
     job: LoadedJob
@@ -132,16 +132,16 @@ class LaneQuery:
 
     @cached_property
     def pacer(self) -> Pacer:
-        """What sizes the lane's batches."""
+        """The pacer that sizes the lane's batches."""
         return self._pacing.pacer()
 
     def start(
         self, once: bool = False, last: Batch | None = None, pending: bool = False, taken: bool = False
     ) -> StreamingQuery:
-        """Start the query: endlessly, or with ``once`` for a pending (or planned) batch, after which it ends.
+        """Start the query: without an end, or with ``once`` for a pending (or planned) batch, after which it ends.
 
-        ``last``: the last planned batch, if there is one; ``pending``: it isn't committed. ``taken``: its outputs
-        already belong to this process. Spark's errors in the plan are raised here.
+        ``last``: the last planned batch, if there is one; ``pending``: whether it isn't committed. ``taken``: whether
+        the lane's outputs already belong to this process. Spark's errors in the plan are raised here.
         """
         self.job.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
         self.job.spark.conf.set(_STATE_FORMAT, "2" if self.plan.real_time else "1")
@@ -153,8 +153,8 @@ class LaneQuery:
         return self._start(once, self.publish, clock.reached(last, self.clock if self.plan.by_intake else None))
 
     def begin_ahead(self, each: Callable[[DataFrame, int], None]) -> StreamingQuery:
-        """Start a foreseeable query before its lane starts: ``each`` is called with the arguments for :meth:`publish`,
-        which is to be called once the lane may publish.
+        """Start a foreseeable query before its lane starts. ``each`` is called with the arguments for :meth:`publish`,
+        which must be called once the lane may publish.
         """
         self.job.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
         self.job.spark.conf.set(_STATE_FORMAT, "1")
@@ -171,7 +171,7 @@ class LaneQuery:
             return (writer.trigger(once=True) if once else writer.trigger(processingTime=every)).start()
 
     def planned_write(self, batch: DataFrame, number: int) -> DataFrame | None:
-        """The computing and writing of a batch, as far as it can be prepared in advance; None: it can't."""
+        """The computation and the writing of a batch, as far as Spark can prepare them in advance; None if it can't."""
         frame, last = self.frames.whole
         return None if frame is None or last is not None else self.outputs.publishing.planned_write(batch, number)
 
@@ -210,13 +210,13 @@ class LaneQuery:
 
     @property
     def holdable(self) -> bool:
-        """Whether the running query may be held, to run batches that are planned from outside: that requires that it
-        plans its next batch soon, and not only when its interval is over.
+        """Whether the running query may be held, to run batches that are planned from outside. For that, it must plan
+        its next batch soon, and not only when its interval is over.
         """
         return not self.plan.real_time and self._interval <= _TICK_MS
 
     def _start_real_time(self, since: int) -> StreamingQuery:
-        """Batches last for the interval; at their ends, the positions are stored. A stop abandons the running one."""
+        """Start the query in real-time mode: batches last for the interval, and a stop abandons the running one."""
         frames = by_node(self.sources.all, lambda s: s.rows(s.opened(self.frames.streamed(s))))
         way = evaluation.trunk(self.plan.group, frames, self.frames.context)
         one_pass = way is not None and evaluation.fans_out(self.plan.group, way[0])
@@ -245,8 +245,8 @@ class LaneQuery:
 
     @property
     def foreseeable(self) -> bool:
-        """Whether Spark can analyze the query before the lane's start is known: its only source looks into the folder
-        for its start, and nothing else depends on it.
+        """Whether Spark can analyze the query before the lane's start is known, because its only source looks for the
+        start in the folder, and nothing else depends on it.
         """
         if (
             self.plan.stateful
@@ -261,12 +261,12 @@ class LaneQuery:
 
     @property
     def begins(self) -> dict[str, Any]:
-        """Where its only source begins, in the source's own form; see ``System.begins_in_folder``."""
+        """Where the query's only source begins, in the source's own form; see ``System.begins_in_folder``."""
         (source,) = self.sources.all
         return source.system.offset(source.stream, "", source.starts)
 
     def as_analyzed(self, before: LaneQuery) -> LaneQuery:
-        """The query, with Spark's analysis of one that differs only in its start. Both receive the reports of
+        """The query, with Spark's analysis of a query that differs only in its start. Both receive the reports of
         functions.
         """
         for mine, theirs, names in (
@@ -289,8 +289,8 @@ class LaneQuery:
 
     @cached_property
     def _apart(self) -> _Body:
-        """For sources that are processed separately before they meet: their records pass through the query
-        unchanged.
+        """The query for sources that are processed separately before they come together: their records pass through the
+        query unchanged.
         """
         tagged = [self.frames.streamed(s).withColumn("source", F.lit(s.number)) for s in self.sources.all]
         union = tagged[0]
@@ -312,7 +312,7 @@ class LaneQuery:
         return _Body(self.frames.ticking(union), each)
 
     def _evaluating(self, begin: _Begin, batch: DataFrame, number: int) -> None:
-        """Compute what could not be computed in the query itself, and publish."""
+        """Compute everything that could not be computed in the query itself, and publish the batch."""
         crash_points.reach(crash_points.PLANNED, self.lane.id, number)
         self._check_time(number)
         frames, seen = begin(batch)
@@ -345,9 +345,9 @@ class LaneQuery:
         crash_points.reach(crash_points.PUBLISHED, self.lane.id, number)
 
     def _check_time(self, number: int) -> None:
-        """Tell tasks which rows are late. Raises StateError, before anything of the batch is done, if there are windows
-        of processing time and the batch was planned before the time up to which they are closed: the lane restarts and
-        corrects that.
+        """Inform tasks which rows are late. If there are windows of processing time, and the batch was planned before
+        the time up to which they are closed, this raises StateError before any work on the batch is done; the lane then
+        restarts and corrects that.
         """
         if self.plan.group.stateful is not None and on_late(self.plan.group.stateful) != "drop":
             late_rows.let_know(self.job.spark.sparkContext, self.planned(number - 1).watermark if number else 0)
@@ -367,7 +367,8 @@ class LaneQuery:
 
     def _call(self, node: Node, batch: DataFrame, number: int) -> None:
         """Pass a batch to a ``foreach_batch`` function. The function may look at part of it, at all of it twice, or at
-        nothing, so the batch is computed before, once and completely. The reports of its tasks count once.
+        nothing, so the batch is computed before the call, once and completely. The reports of its tasks count only
+        once.
         """
         rows = batch.persist()
         try:
@@ -393,7 +394,7 @@ _Begin = Callable[[DataFrame], tuple[dict[int, DataFrame], dict[str, Measured]]]
 
 @dataclass(frozen=True)
 class _Body:
-    """The streaming frame, and the function that handles each of its batches."""
+    """The streaming DataFrame, and the function that handles each of its batches."""
 
     frame: DataFrame
     each: Callable[[DataFrame, int], None]

@@ -1,4 +1,4 @@
-"""Chosen records of a stream as frames: read once more, as a batch."""
+"""Selected records of a stream as DataFrames, read once more, as a batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from anabranch.systems.source import BARE, SCHEMA, columns
 def again(
     spark: SparkSession, system: System, stream: str, ranges: Mapping[int, Sequence[Range]], bare: bool = False
 ) -> DataFrame:
-    """Chosen records as a batch. ``ranges`` are by partition, in order of offsets.
+    """Selected records as a batch. ``ranges`` are by partition, in order of offsets.
 
     Each stream partition is one Spark partition, its rows in the order of the ranges.
     """
@@ -41,7 +41,7 @@ def _reading(
 
 
 def task_number() -> int:
-    """The number of the Spark task in which this runs, 0 outside tasks."""
+    """The number of the Spark task in which this runs; 0 outside tasks."""
     context = TaskContext.get()
     return context.partitionId() if context is not None else 0
 

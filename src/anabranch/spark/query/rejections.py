@@ -1,4 +1,4 @@
-"""Records that a lane can't process: which they are, where they go, and how many were dropped."""
+"""Records that a lane can't process: finds them, passes them on, and counts those that were dropped."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["Rejections"]
 
 @dataclass(frozen=True)
 class Rejections:
-    """What one lane does with records and rows that it can't process.
+    """Handles the records and rows that one lane can't process.
 
     ``reports``: the sources whose unreadable records this lane rejects, except for the faults in ``dropping``.
     ``keyless_rows`` finds the rows with null keys that reach the operator ``into_state``, among some rows of each
-    source. ``dropped`` is called with how many were dropped. ``late_rows``: the operators that reject late rows, by the
-    names used in messages; ``late`` is called with how many, by SSP.
+    source. ``dropped`` is called with the number of dropped records. ``late_rows``: the operators that reject late
+    rows, by the names used in messages; ``late`` is called with how many there were, by SSP.
     """
 
     spark: SparkSession
@@ -40,11 +40,11 @@ class Rejections:
     late: Callable[[Mapping[str, int]], None] = lambda _: None
 
     def put(self) -> None:
-        """Write durably what operators have rejected so far."""
+        """Durably write the records that operators have rejected so far."""
         dead_letters.put(self.spark, self.aside)
 
     def finish(self) -> list[Written]:
-        """Write the rest of a batch's dead letters, and return everything that was written; reports how many records
+        """Write the rest of a batch's dead letters, and return everything that was written. Reports how many records
         were dropped and how many were late.
         """
         self.put()

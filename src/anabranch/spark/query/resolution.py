@@ -1,5 +1,5 @@
-"""Runs a graph on empty frames: determines the columns after each operator, and finds the errors that only
-Spark sees.
+"""Runs a graph on empty DataFrames: determines the columns after each operator, and finds the errors that only Spark
+detects.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Built = TypeVar("_Built")
 
 
 def dumped(schemas: Mapping[int, StructType]) -> dict[str, str]:
-    """Schemas in the form in which they travel in a :class:`Program`."""
+    """Schemas in the form in which a :class:`Program` contains them."""
     return {str(node): schema.json() for node, schema in schemas.items()}
 
 
@@ -49,7 +49,7 @@ def columns(
 ) -> dict[int, StructType]:
     """The schema after each operator, without the hidden column, determined with the active session.
 
-    ``formats`` are those of streams that aren't JSON.
+    ``formats``: the formats of streams that aren't JSON.
 
     Raises:
         GraphError: an expression or a function doesn't fit, a column has a name that isn't allowed, or Spark can't run
@@ -101,7 +101,8 @@ def _after(
 
 
 def _check_names(node: Node, names: Sequence[str]) -> None:
-    """Raises GraphError if Spark, which ignores case, couldn't distinguish two columns, or a column from ours."""
+    """Raises GraphError if Spark, which ignores case, couldn't distinguish two columns, or a column from one of
+    anabranch's own."""
     known: dict[str, str] = {}
     for name in names:
         lower = name.lower()
@@ -121,7 +122,7 @@ def _check_names(node: Node, names: Sequence[str]) -> None:
 
 
 def _check_declared(node: Node, keys: Mapping[int, KeyColumns]) -> None:
-    """Like :func:`_check_names`, for names that are declared: with some of them Spark can't even build a frame."""
+    """Like :func:`_check_names`, for declared names. (With some of them, Spark can't even build a DataFrame.)"""
     match node.kind:
         case "read":
             declared = [
@@ -143,7 +144,7 @@ def _read(node: Node, raw: DataFrame, format_: Format) -> DataFrame:
 
 
 def explained(node: Node, build: Callable[[], _Built]) -> _Built:
-    """The result of ``build``; what it raises becomes a GraphError that names the operator."""
+    """The result of ``build``. If it raises an error, that becomes a GraphError that names the operator."""
     try:
         return build()
     except AnabranchError:

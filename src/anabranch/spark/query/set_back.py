@@ -1,4 +1,4 @@
-"""Logs that a lane's time is ahead of the machine's clock."""
+"""Logs when a lane's time is ahead of the machine's clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from anabranch import logs
 __all__ = ["SetBack"]
 
 _IN_STEP = 1_000
-"""How many ms clocks may differ."""
+"""By how many ms clocks may differ."""
 
 log = logs.get_logger()
 
@@ -20,7 +20,8 @@ class SetBack:
         self._told = 0
 
     def look(self, at: int, wall: int) -> None:
-        """``at``: the time of a batch; ``wall``: the machine's time when the batch runs; both in Unix ms."""
+        """Compare two times. ``at``: the time of a batch; ``wall``: the machine's time when the batch runs; both in
+        Unix ms."""
         ahead = at - wall
         if ahead <= self._told + _IN_STEP:
             return

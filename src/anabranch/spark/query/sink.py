@@ -32,9 +32,9 @@ _WRITTEN_DDL = "written binary"
 
 @dataclass(frozen=True)
 class Keyless:
-    """What happens to rows without a key that go into an intermediate stream: they are rejected.
+    """What happens to rows without a key that should go into an intermediate stream: they are rejected.
 
-    ``outputs``: the operators' names, by the number of the output; ``rejecting`` None: they fail the lane.
+    ``outputs``: the operators' names, by the number of the output. ``rejecting`` None: the rows fail the lane.
     """
 
     outputs: dict[int, str]
@@ -60,7 +60,7 @@ class Keyless:
 
 
 def _decoded(value: bytes | None) -> dict[str, Any]:
-    """The row in one of our values; the value itself, if it contains none."""
+    """The row in a value that anabranch wrote; the value itself, if it contains none."""
     try:
         found = msgspec.json.decode(value or b"")
     except msgspec.MsgspecError:
@@ -76,15 +76,15 @@ def writing(
     keyless: Keyless | None = None,
     line: ReportAddress | None = None,
 ) -> DataFrame:
-    """The frame that :func:`write` runs to write all output rows of a batch durably. ``targets``: by the number of the
-    output; ``line``: where workers report their progress.
+    """The DataFrame that :func:`write` runs to write all output rows of a batch durably. ``targets``: by the number of
+    the output; ``line``: where workers report their progress.
     """
     now = time.time_ns() // 1000  # of one clock, however many executors write
     return rows.mapInArrow(_writing(output, dict(targets), batch, keyless, now, line), _WRITTEN_DDL)
 
 
 def write(rows: DataFrame) -> list[Written]:
-    """Run a frame from :func:`writing`, and return what was written."""
+    """Run a DataFrame from :func:`writing`, and return what was written."""
     return [read_written(bytes(row["written"])) for row in rows.collect()]
 
 
@@ -126,13 +126,13 @@ def _writing(
 
 
 def _counted(meter: Meter, slot: int, rows: pa.RecordBatch) -> tuple[Tally, int, int | None]:
-    """The counter for rows of a slot, how many they are, and the offset of the last one's record."""
+    """The counter for rows of a slot, their number, and the offset of the last one's record."""
     last = rows.column("origin")[rows.num_rows - 1].as_py() if rows.num_rows else None
     return meter.tally(0, 0, slot), rows.num_rows, last
 
 
 def _parted(batch: pa.RecordBatch, column: str) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows for each value of a column, in order; all of them for 0 if there is no such column."""
+    """The rows for each value of a column, in order; all rows, for the value 0, if there is no such column."""
     at = batch.schema.get_field_index(column)
     if at < 0:
         yield 0, batch
@@ -144,7 +144,7 @@ def _parted(batch: pa.RecordBatch, column: str) -> Iterator[tuple[int, pa.Record
 
 
 def _records(rows: pa.RecordBatch, now: int) -> pa.RecordBatch:
-    """``now``: the time for rows without one, in microseconds since 1970."""
+    """The rows as records. ``now``: the time for rows without one, in microseconds since 1970."""
     at = rows.schema.get_field_index("headers")
     unpacked = rows.set_column(at, "headers", headers.unpack(rows.column(at)))
     unpacked = _timed(unpacked, now)
@@ -161,8 +161,8 @@ def _timed(rows: pa.RecordBatch, now: int) -> pa.RecordBatch:
 
 
 def partitions(rows: pa.RecordBatch, count: int) -> Numbers:
-    """The partition of each row: murmur2 of its key or, without a key, of its record's offset, so that a replay gives
-    the same.
+    """The partition of each row, by murmur2 of its key or, without a key, of its record's offset, so that a replay
+    gives the same partition.
     """
     if count == 1:
         return np.zeros(rows.num_rows, np.int32)

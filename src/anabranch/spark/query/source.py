@@ -1,4 +1,4 @@
-"""One source of a lane's query: its records as Spark reads them, its rows, and the observations in between."""
+"""One source of a lane's query: its records as Spark reads them, its rows, and the observations made in between."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ Measured = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Source:
-    """A source of one lane. ``number``: identifies it within the lane; one ``read`` may have several streams.
+    """A source of one lane. ``number`` identifies it within the lane; one ``read`` may have several streams.
 
     ``intake``: for a ``read``; None for an intermediate stream, whose value has ``columns``. ``tasks``: task numbers by
-    SSP in text form; ``audience``: the tasks that each record of a broadcast goes to, None for other streams. ``own``:
-    which records belong to the lane, None: all that it reads. ``fail``: an unreadable record fails the lane; ``timed``:
-    its event time moves the lane's watermark; ``bare``: headers and timestamps of records aren't needed.
+    SSP in text form. ``audience``: the tasks to which each record of a broadcast goes, None for other streams. ``own``:
+    which records belong to the lane, None: all that it reads. ``fail``: whether an unreadable record fails the lane.
+    ``timed``: whether its event time determines the lane's watermark. ``bare``: whether headers and timestamps of
+    records aren't needed.
     """
 
     spark: SparkSession
@@ -53,7 +54,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """Its name in observations."""
+        """The source's name in observations."""
         return self.node.name if self.number == self.node.id else f"{self.node.name} {self.stream}"
 
     @property
@@ -66,15 +67,15 @@ class Source:
         return [(ssp, self.starting.get(ssp, 0)) for ssp in self.ssps]
 
     def streamed(self, until: Mapping[int, int], limits: Limits) -> DataFrame:
-        """All records of the lane's partitions, as a stream. ``until``: not beyond these offsets, if the system can
-        stop there.
+        """All records of the lane's partitions, as a stream. ``until``: the offsets beyond which nothing is read, if
+        the system can stop there.
         """
         side = spark_side(self.system)
         raw = side.streamed(self.spark, self.system, Reading(self.stream, self.starts, until, limits, self.bare))
         return self._whole(raw)
 
     def again(self, ranges: Mapping[int, Sequence[Range]]) -> DataFrame:
-        """Chosen records once more, as a batch; ``ranges``: by partition."""
+        """Selected records once more, as a batch; ``ranges``: by partition."""
         return self._whole(records.again(self.spark, self.system, self.stream, ranges, self.bare))
 
     def _whole(self, raw: DataFrame) -> DataFrame:
@@ -87,19 +88,21 @@ class Source:
         return records if self.own is None else records.where(self.own)
 
     def measures(self, today: Column | None = None) -> list[Column]:
-        """The observations to make of :meth:`opened`. ``today``: see :meth:`RecordDecoding.faults`, None: now."""
+        """The observations to make of the records from :meth:`opened`. ``today``: see :meth:`RecordDecoding.faults`;
+        None: now."""
         return [] if self.intake is None else self.intake.measures(sorted(self.starts), self.timed, today)
 
     def opened(self, raw: DataFrame) -> DataFrame:
-        """Records decoded as far as possible; see :meth:`RecordDecoding.opened`. Only the lane's own, unless the event
-        time of others must be observed.
+        """Records decoded as far as possible; see :meth:`RecordDecoding.opened`. Only the lane's own records are
+        included, unless the event time of others must be observed.
         """
         if not self.timed:
             raw = self._own(raw)
         return raw if self.intake is None else self.intake.opened(raw, self.fail)
 
     def observed(self, opened: DataFrame) -> DataFrame:
-        """The same, observed as its rows pass. Spark doesn't compute what is above the observation twice."""
+        """The same DataFrame, observed while its rows pass. (Spark doesn't compute what comes before the observation
+        twice.)"""
         measures = self.measures()
         return opened.observe(self.name, *measures) if measures else opened
 
@@ -119,8 +122,8 @@ class Source:
         return self.intake.rows(opened, task, stream, self.fail, source=self.number, today=today)
 
     def faulty(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame | None:
-        """The unreadable records, and why they are unreadable; None if there are none. ``ranges``: the batch's; ``at``:
-        when it was planned, in Unix ms.
+        """The unreadable records, and why they are unreadable; None if there are none. ``ranges``: the batch's ranges;
+        ``at``: when it was planned, in Unix ms.
         """
         mask = Marks.of(measured).faulty
         if self.intake is None or not mask:
@@ -131,7 +134,7 @@ class Source:
 
     def keyless(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame:
         """The rows of the records near those with null keys; none if there are none. For a broadcast input, only those
-        of the first task: they are rejected once.
+        of the first task, because they are rejected only once.
         """
         rows = self.rows(self.opened(self.again(marked(Marks.of(measured).keyless, ranges))), _day(at))
         return rows if self.audience is None else rows.where(meta_column.field("task") == FIRST)
@@ -144,8 +147,9 @@ class Source:
         return {str(ssp): int(at) for ssp, at in found.items() if at is not None}
 
     def measured_again(self, ranges: Mapping[int, Range], at: int) -> Measured:
-        """The observations of some records, made by reading them once more. Those that the stream no longer keeps are
-        left out: their batch has ended well, and only the watermark is that of the batch before, until there are more.
+        """The observations of some records, made by reading them once more. Records that the stream no longer has are
+        left out. Their batch was completed, so all that is lost is that the watermark is the one of the previous batch,
+        until there are more records.
         """
         starts = self.system.starts(self.stream)
         kept = {p: (max(first, starts.get(p, 0)), end) for p, (first, end) in ranges.items()}
@@ -154,7 +158,7 @@ class Source:
 
 
 def _day(at: int) -> Column:
-    """The day of a moment in Unix ms, as ``current_date`` has it in a batch that was planned then."""
+    """The day of a moment in Unix ms, as ``current_date`` returns it in a batch that was planned at that moment."""
     return F.date_from_unix_date(F.lit(at // 86_400_000))
 
 

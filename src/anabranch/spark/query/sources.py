@@ -1,4 +1,4 @@
-"""What a lane reads: a source for each stream."""
+"""The sources of a lane: one for each stream."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class LaneSources:
         }
 
     def ssp_of(self, source: int, partition: int, bucket: int) -> SSP | None:
-        """The SSP of a partition that the source with that number reads; None: the rows come from no source."""
+        """The SSP of a partition that the source with that number reads; None if the rows don't come from a source."""
         for each in self.all:
             if each.number == source:
                 key_bucket = bucket if self.plan.lane.factor > 1 else WHOLE
@@ -74,12 +74,13 @@ class LaneSources:
 
     @property
     def has_event_time(self) -> bool:
-        """Whether the lane has a watermark of ours."""
+        """Whether the lane has a watermark that anabranch computes."""
         return bool(self.delays) or self.plan.by_intake
 
     @cached_property
     def delays(self) -> dict[str, int | None]:
-        """The delay in ms of each SSP that moves the lane's watermark; None: its writers report their own watermark."""
+        """The delay in ms of each SSP that determines the lane's watermark; None: its writers report their own
+        watermark."""
         if self.plan.settings.job.watermark_scope != "ssp":
             return {}
         found: dict[str, int | None] = {}
@@ -93,7 +94,7 @@ class LaneSources:
 
     @cached_property
     def all(self) -> list[Source]:
-        """One for each stream. With state, their order is that of the offsets in the lane's folder."""
+        """The sources, one for each stream. With state, their order is that of the offsets in the lane's folder."""
         found = []
         for node in self.plan.group.sources:
             streams = self.plan.lane.streams_of(stages.stream_of(self.plan.graph, node))
@@ -130,9 +131,8 @@ class LaneSources:
         )
 
     def _key_bytes(self, node: Node) -> Column:
-        """The column that determines a record's bucket: its key, in the form that rows of state have if there
-        is state.
-        """
+        """The column that determines a record's bucket: its key, in the form that rows of state have if there is
+        state."""
         key, declared = F.col("key"), node.args.get("key")
         if not self.plan.lane.stateful or not declared or is_boundary(node):
             return key
@@ -150,8 +150,8 @@ class LaneSources:
         return whole if needed is None else whole.pruned(needed | {whole.time})
 
     def _needed(self, node: Node, rows: Callable[[], DataFrame]) -> Set[str] | None:
-        """See :func:`pruning.needed`. Spark takes many analyses, half a second, so it is done once for all lanes of a
-        group.
+        """See :func:`pruning.needed`. Spark needs many analyses for this, which take half a second, so it is done once
+        for all lanes of a group.
         """
         key = (self.plan.group.name, node.id)
         if key not in self.plan.job.needs:

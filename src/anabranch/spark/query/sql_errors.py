@@ -1,4 +1,4 @@
-"""Errors that Spark raises on our behalf within a query."""
+"""Errors that Spark raises on anabranch's behalf within a query."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 
 def for_record(before: str, after: Column, cure: str, partition: Column, offset: Column) -> Column:
-    """A condition that fails the lane with an OperatorError, which names the row's partition and offset between the two
+    """A condition that fails the lane with an OperatorError, which has the row's partition and offset between the two
     texts.
 
     The error's name is composed at run time, so that it isn't found in the plans that other errors print.

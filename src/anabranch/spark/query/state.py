@@ -1,4 +1,4 @@
-"""The state in a lane's folder: the rows that Spark stores, and the tasks that they belong to."""
+"""The state in a lane's folder: the rows that Spark stores, and the tasks to which they belong."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["StateSize", "own", "size_of"]
 
 @dataclass(frozen=True)
 class StateSize:
-    """The number of rows of state (one for a key, or for a window of a key), and the bytes of their keys and values;
-    ``foreign``: those of tasks that the lane doesn't own.
+    """The number of rows of state (one for a key, or for a window of a key), and the bytes of their keys and values.
+    ``foreign``: the same for tasks that the lane doesn't own.
     """
 
     rows: int

@@ -1,4 +1,4 @@
-"""What Spark would refuse when a lane's query starts, found on empty streams before anything runs."""
+"""Finds what Spark would refuse when a lane's query starts, with empty streams and before anything runs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check(
     """Build the queries of a stage as lanes do, on streams without records, and let Spark check them.
 
     Args:
-        schemas: those after the stage's sources, including the hidden column.
+        schemas: the schemas after the stage's sources, including the hidden column.
         explained: returns the result of building an operator's frame, and names the operator in any error.
 
     Raises:
@@ -72,7 +72,7 @@ def is_closing(group: Group) -> bool:
 
 
 def _fault(group: Group, frame: DataFrame) -> str:
-    """Spark's objection to running a plan; empty: none."""
+    """Spark's objection to running a plan; empty if there is none."""
     has_state = any(rule(node).stateful for node in group.nodes)
     return unsupported_operations.fault(frame, "Append" if is_closing(group) or not has_state else "Update")
 

@@ -30,10 +30,10 @@ _WRITTEN_DDL = "written binary"
 
 
 def schema_of(columns: StructType, where: str) -> pa.Schema:
-    """The columns of rows in the form for tables: times are in UTC, and all columns may be null.
+    """The columns of rows in the form that tables need: times are in UTC, and all columns may be null.
 
     Raises:
-        GraphError: one has a type that has no equivalent outside Spark; ``where`` is the operator.
+        GraphError: a column has a type that has no equivalent outside Spark; ``where`` is the operator.
     """
     try:
         schema = to_arrow_schema(columns, timezone="UTC")
@@ -46,7 +46,7 @@ def schema_of(columns: StructType, where: str) -> pa.Schema:
 
 
 def write(rows: DataFrame, table: Table, output: str, owner: Owner, schema: pa.Schema) -> list[Written]:
-    """Write the rows of a batch durably where no reader sees them yet."""
+    """Write the rows of a batch durably, but not yet visible to readers."""
     told = arrow.mapped(rows, _writing(table, output, owner, schema), codec.parse_schema(_WRITTEN_DDL)).collect()
     return [read_written(bytes(row["written"])) for row in told]
 
@@ -95,7 +95,7 @@ class TablePublisher:
 
     @property
     def owner(self) -> Owner:
-        """Whom the tables know."""
+        """The owner under which the tables know this lane."""
         return Owner(self.lane.job, self.lane.id, self.epoch)
 
     def take(self, new: bool) -> None:
@@ -112,7 +112,7 @@ class TablePublisher:
                 table.commit(self.owner, batch, parts)
 
     def settle(self) -> None:
-        """Nothing to wait for: a commit is visible at once."""
+        """Does nothing, because a commit is visible at once."""
         for table in self.tables.values():
             table.leave(self.owner)
 

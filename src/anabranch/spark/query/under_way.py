@@ -1,4 +1,5 @@
-"""The present batch of a lane's query, as the driver sees it: recorded where it is published, read for reports."""
+"""The present batch of a lane's query, from the driver's point of view. It is recorded where it is published, and read
+for reports."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ COMPUTING, PUBLISHING, COMMITTING = "computing", "publishing", "committing"
 
 @dataclass(frozen=True)
 class BatchMoment:
-    """``run``: Spark's id of the query's run; ``since``: when the batch was planned, in seconds on a monotonic clock;
+    """``run``: Spark's id of the query's run. ``since``: when the batch was planned, in seconds on a monotonic clock.
     ``step``: computing, publishing or committing, begun at ``stepped``.
     """
 
@@ -24,7 +25,7 @@ class BatchMoment:
 
 
 class CurrentBatch:
-    """Written by the query's thread, read by any."""
+    """Written by the query's thread, read by any thread."""
 
     def __init__(self) -> None:
         self.now: BatchMoment | None = None
@@ -39,5 +40,5 @@ class CurrentBatch:
             self.now = replace(self.now, step=step, stepped=monotonic())
 
     def end(self) -> None:
-        """It has failed."""
+        """Record that the batch has failed."""
         self.now = None

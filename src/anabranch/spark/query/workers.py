@@ -27,7 +27,7 @@ class LaneWorkers:
 
     @property
     def line(self) -> ReportAddress | None:
-        """Where Python workers report their progress; None: nobody listens."""
+        """Where Python workers report their progress; None if the driver doesn't listen."""
         return None if self.listener is None else self.listener.line
 
     @cached_property
@@ -45,7 +45,7 @@ class LaneWorkers:
 
     @cached_property
     def routing(self) -> Routing | None:
-        """How rows get to Python functions; None: the rows of a partition are in one Spark task anyway."""
+        """How rows get to Python functions; None if the rows of a partition are in one Spark task anyway."""
         virtual = [(number, bucket) for number, mine in owned(self.plan.lane).items() for bucket in mine]
         cores = self.plan.job.spark.sparkContext.defaultParallelism
         return routing.over(virtual, self.plan.lane.factor, cores) if routing.before(self.plan.group) else None

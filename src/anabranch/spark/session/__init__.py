@@ -1,1 +1,1 @@
-"""A container's Spark session, and what it needs from a cluster."""
+"""A container's Spark session, and its requirements for a cluster."""

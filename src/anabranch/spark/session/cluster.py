@@ -1,5 +1,5 @@
-"""What a cluster's executors get from a container: anabranch and the job's code, to be imported by their Python
-workers.
+"""The code that a cluster's executors get from a container: anabranch and the job's code, which their Python workers
+import.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ ANSWERS_WITHIN = 10.0
 """Seconds within which a master must accept a connection."""
 
 OF_THE_PLACE = ("spark.driver.host", "spark.driver.bindAddress", "spark.archives", "spark.pyspark.python")
-"""Settings that only make sense where a container's session runs."""
+"""Settings that make sense only where a container's session runs."""
 
 _ARCHIVES, _PATH, _PYTHON = "spark.archives", "spark.executorEnv.PYTHONPATH", "spark.pyspark.python"
 _CODE = f"spark.executorEnv.{job_modules.VARIABLE}"
 _JOB, _PACKAGE = "anabranch-job", "anabranch-package"
-"""Folders in an executor's working folder, where Python workers run and Spark unpacks archives."""
+"""Folders in an executor's working folder, in which Python workers run and Spark unpacks archives."""
 
 
 def is_cluster(master: str) -> bool:
@@ -45,10 +45,10 @@ def is_under(spark: SparkSession) -> bool:
 
 
 def check_master(master: str) -> None:
-    """Check that a standalone master is listening. Spark itself would try for a minute, and say little.
+    """Check that a standalone master is listening. (Spark itself would try for a minute, and say little.)
 
     Raises:
-        ConfigError: it doesn't have the form ``spark://HOST:PORT``, with several addresses separated by commas.
+        ConfigError: the master doesn't have the form ``spark://HOST:PORT``, with several addresses separated by commas.
         AnabranchError: none of the addresses accepts a connection within 10 seconds.
     """
     if not master.startswith("spark://"):
@@ -72,10 +72,11 @@ def check_master(master: str) -> None:
 
 
 def python(conf: Mapping[str, str]) -> str:
-    """The interpreter of Python workers, with the same path on all machines: this process's, if none is configured.
+    """The interpreter of Python workers, which has the same path on all machines. If none is configured, it is this
+    process's.
 
     Raises:
-        ConfigError: the configured one isn't on this machine, where Spark needs it to plan batches.
+        ConfigError: the configured interpreter isn't on this machine, where Spark needs it to plan batches.
     """
     found = conf.get(_PYTHON, sys.executable)
     if shutil.which(found) is None:
@@ -90,7 +91,7 @@ def shipped(conf: Mapping[str, str], home: str) -> dict[str, str]:
     """Settings that ship this installation of anabranch, and the job's folder, to executors, in addition to what
     ``conf`` ships.
 
-    The archives are in a temporary folder until this process ends: Spark fetches them for every new executor.
+    The archives are in a temporary folder until this process ends, because Spark fetches them for every new executor.
 
     Raises:
         UsageError: the job's folder can't be packed; see :func:`anabranch.job_code.artifact.pack`.

@@ -1,4 +1,5 @@
-"""Our Python sources in Spark's session, registered in such a way that queries share nothing that Spark modifies."""
+"""anabranch's Python sources in Spark's session, registered in such a way that queries share nothing that Spark
+modifies."""
 
 from __future__ import annotations
 
@@ -23,10 +24,10 @@ def register(spark: SparkSession, systems: Systems) -> None:
     """Register the sources.
 
     All queries of a session share a registered source's function, and with it one ``java.util.HashMap`` of environment
-    variables. Whenever a query starts, Spark puts some variables into it (``PythonStreamingSourceRunner.init``), while
-    tasks of other queries serialize it. For existing variables only the value is set; new ones change the map's
-    structure, and two threads that do so at once leave a map whose size differs from its number of entries: every later
-    task then fails with ``OptionalDataException``. So all variables are set before a source is registered.
+    variables. Whenever a query starts, Spark puts some variables into the map (``PythonStreamingSourceRunner.init``),
+    while tasks of other queries serialize it. For existing variables, only the value is set. New ones change the map's
+    structure, and if two threads do that at once, they leave a map whose size differs from its number of entries; every
+    later task then fails with ``OptionalDataException``. So all variables are set before a source is registered.
     """
     spark.sparkContext.environment.update(source_environment.of_session(spark))
     for source in sources(systems):

@@ -1,4 +1,4 @@
-"""A container's Spark session: its settings, and the conditions for starting one."""
+"""A container's Spark session: its settings, and the conditions for starting it."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from anabranch.spark.internals import (
     checkpoint_files,
     context_stop,
     debug_lines,
+    java,
     java_functions,
     probes,
     worker_start,
@@ -55,7 +56,7 @@ SETTINGS = {
 }
 
 _MOST_PRINTED = 64 * 1024**2
-"""Bytes. An older log that is larger than this is moved away."""
+"""In bytes. An existing log that is larger than this is moved away."""
 _LOCAL, _S3 = ("", "file"), ("s3", "s3a")
 """Schemes of storage roots."""
 
@@ -66,42 +67,42 @@ HERE = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.authenticate": "true",
 }
-"""For a driver that only this machine has to reach."""
+"""Settings for a driver that only this machine has to reach."""
 
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 LOCAL_SETTINGS = {_MANAGER: f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager"}
-"""For a storage root on a local disk. Spark's default starts a process for each look at a local file, about 60 per
-batch with state. In return it makes sure that of two writers of one checkpoint only one wins, which the folder's lock
-does for us.
+"""Settings for a storage root on a local disk. By default, Spark starts a process for each look at a local file, about
+60 per batch with state. In return, that ensures that only one of two writers of a checkpoint succeeds; here, the
+folder's lock does so.
 """
 
 FAR_SETTINGS = {_MANAGER: checkpoint_files.MANAGER}
-"""For a storage root elsewhere: see ``CheckpointFiles.java``."""
+"""Settings for a storage root elsewhere: see ``CheckpointFiles.java``."""
 
 S3_SETTINGS = {
     "spark.hadoop.fs.s3a.input.stream.type": "classic",
     "spark.hadoop.fs.s3a.performance.flags": "mkdir,delete",
 }
-"""For a storage root on S3. The default stream relies on the length that a file had when it was last read. The flags
-save calls that maintain folders, which S3 doesn't have.
+"""Settings for a storage root on S3. The default stream relies on the length that a file had when it was last read. The
+flags save calls that maintain folders, which S3 doesn't have.
 """
 
 SPARKS_OWN = {_MANAGER: f"{_CHECKPOINTING}.FileContextBasedCheckpointFileManager"}
-"""Spark's own choice, in place of ``LOCAL_SETTINGS``."""
+"""Spark's own choice, instead of ``LOCAL_SETTINGS``."""
 
 _INCUBATOR = "jdk.incubator.vector"
-"""The module of Java that Spark's launcher asks for and that isn't in every Java."""
+"""The Java module that Spark's launcher asks for and that some Java installations lack."""
 
 # PySpark prints every error of analysis as a page of JSON, also those that we explain or expect.
 _SAID_BY_US = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 def java_version() -> tuple[str, int]:
-    """The java that Spark would run, and its major version.
+    """The ``java`` that Spark would run, and its major version.
 
     Raises:
-        AnabranchError: there is none, or it is older than 17.
+        AnabranchError: there is no Java, or it is older than 17.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
@@ -118,12 +119,12 @@ def java_version() -> tuple[str, int]:
 
 
 def master_of(master: str | None, cores: int = 0) -> str:
-    """The master to use: the configured one, else all cores of this machine, or more, with task retries enabled.
+    """The master to use: the configured one, otherwise all cores of this machine, or more, with task retries enabled.
 
     ``cores``: how many tasks must be able to run at once. With fewer, Spark would never read some partitions.
 
     Raises:
-        ConfigError: the configured one has fewer.
+        ConfigError: the configured master has fewer.
     """
     held = re.match(r"local(?:\[(\d+))?(?!.*cluster)", master or "")
     if master and held is not None and "*" not in master and int(held[1] or 1) < cores:
@@ -135,7 +136,7 @@ def master_of(master: str | None, cores: int = 0) -> str:
 
 
 def conf(settings: Settings) -> dict[str, str]:
-    """Spark's settings: ours, overridden by the configured ones."""
+    """Spark's settings: anabranch's, overridden by the configured ones."""
     scheme = urlsplit(settings.storage.root).scheme
     storage = LOCAL_SETTINGS if scheme in _LOCAL else FAR_SETTINGS | (S3_SETTINGS if scheme in _S3 else {})
     here = {} if cluster.is_cluster(master_of(settings.spark.master)) else HERE
@@ -146,13 +147,13 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     """Start the session.
 
     Args:
-        home: the job's folder, which Python workers can import from.
+        home: the job's folder, from which Python workers can import modules.
         output: a file for the output of the JVM and the Python workers (default: this process's stderr).
         cores: see :func:`master_of`.
 
     Raises:
         AnabranchError: Java is missing, or no master accepts the application.
-        UnsupportedSparkError: this Spark lacks what every job needs.
+        UnsupportedSparkError: this Spark lacks something that every job needs.
     """
     java_version()
     master = master_of(settings.spark.master, cores)
@@ -189,13 +190,14 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
         raise
     if urlsplit(settings.storage.root).scheme not in _LOCAL:
         checkpoint_files.prepare(spark)
+    java.keep_pysparks_classes(spark)
     registered_sources.register(spark, Systems(settings))
     java_functions.prepare(spark)
     return spark
 
 
 def _joined(needed: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Settings of a session: given ones override needed ones, except that lists of jars are merged."""
+    """Settings of a session. Given ones override needed ones, except that lists of jars are merged."""
     lists = {name: f"{needed[name]},{given[name]}" for name in _LISTS if needed.get(name) and given.get(name)}
     return {**needed, **given, **lists}
 
@@ -206,13 +208,13 @@ def stop(spark: SparkSession) -> None:
 
 
 def opened(builder: SparkSession.Builder, master: str, packages: str = "", cure: str = "") -> SparkSession:
-    """Let PySpark start it, and say what is to be done if it doesn't.
+    """Let PySpark start the session. If it doesn't start, the error says what to do.
 
     Args:
-        packages: Maven packages that Spark fetches; ``cure``: how else it gets them.
+        packages: Maven packages that Spark fetches; ``cure``: another way to get them.
 
     Raises:
-        AnabranchError: they can't be fetched, Java ends, or the cluster doesn't take the application.
+        AnabranchError: the packages can't be fetched, Java ends, or the cluster doesn't accept the application.
     """
     try:
         return builder.getOrCreate()
@@ -253,7 +255,7 @@ def _java_ended() -> AnabranchError:
 
 
 def for_schemas(settings: Settings, home: str) -> SparkSession:
-    """A small session on this machine, wherever containers have theirs; its output is discarded."""
+    """A small session on this machine, wherever containers run theirs. Its output is discarded."""
     conf = {name: value for name, value in settings.spark.conf.items() if name not in cluster.OF_THE_PLACE}
     small = settings.spark.model_copy(update={"master": "local[1]", "conf": conf})
     return start(settings.model_copy(update={"spark": small}), home, Path(os.devnull))
@@ -272,7 +274,7 @@ def _needs(settings: Settings) -> SessionNeeds:
 
 
 def probed(settings: Settings) -> list[Probe]:
-    """Start a small session, and try out all of Spark's private surfaces.
+    """Start a small session, and try all of Spark's private surfaces.
 
     Raises:
         AnabranchError: as for :func:`start`.
@@ -285,8 +287,9 @@ def probed(settings: Settings) -> list[Probe]:
 
 
 def carry(functions: Mapping[int, Any]) -> None:
-    """Send the modules of a job's functions, by node, to Python workers as code, including UDFs that they pass to
-    Spark: workers can't import a module of tests, or one next to it, nor, in a session that isn't ours, a job file.
+    """Send the modules of a job's functions, by node, to Python workers as code, including UDFs that the functions pass
+    to Spark. Workers can't import a module of tests, or one next to it, nor, in a session that anabranch hasn't
+    started, a job file.
     """
     imported = job_modules.SHELF in os.environ
     given = [each for node, each in functions.items() if not imported or job_modules.code_of(node, each) is None]
@@ -297,7 +300,7 @@ def carry(functions: Mapping[int, Any]) -> None:
 
 @contextmanager
 def _printing_to(output: Path | None) -> Iterator[None]:
-    """Processes that are started inside this context write their output to the file for as long as they live."""
+    """A context in which the output of processes that are started is written to the file, for as long as they live."""
     if output is None:
         yield
         return
@@ -314,7 +317,7 @@ def _printing_to(output: Path | None) -> Iterator[None]:
 
 
 def _pickle_by_value(folder: Path) -> None:
-    """Functions of the modules in a folder are sent to Python workers as code, not by name."""
+    """Send functions of the modules in a folder to Python workers as code, not by name."""
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if file and Path(file).parent == folder and module.__name__ != "__main__":

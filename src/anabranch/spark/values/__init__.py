@@ -20,7 +20,7 @@ def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[
     that aren't read by their type alone.
 
     Raises:
-        GraphError: too many or too few columns are declared, or one that the stream's own schema lacks.
+        GraphError: too many or too few columns are declared, or a column that the stream's own schema lacks.
     """
     if read_as and format_.name != "json":
         raise GraphError(
@@ -46,7 +46,7 @@ def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[
 
 
 def writing(format_: Format, ours: bool = False) -> Writer:
-    """How columns become values. ``ours``: the stream is between stages of this job."""
+    """How columns become values. ``ours``: whether the stream is between stages of this job."""
     if format_.name == "json":
         return JsonWriter(ours)
     if format_.name in ("string", "raw"):

@@ -22,8 +22,8 @@ from anabranch.spark.values import codec, way
 __all__ = ["AvroReader", "AvroWriter"]
 
 _READ = "_anabranch_read"
-"""A field that no writer has but every reader: its default is there wherever a value could be read, whereas Spark
-returns a row of nulls where it couldn't.
+"""A field that every reader's schema has but no writer's. Its default is there whenever a value could be read, whereas
+Spark returns a row of nulls if it couldn't.
 """
 
 _ALL = 2**31 - 1
@@ -33,8 +33,8 @@ _HEAD = 5
 
 @dataclass(frozen=True)
 class AvroReader:
-    """``text``: the reader's schema, as JSON. ``writers``: those of values, by the ids that precede them; None if there
-    is no id: values are written with the reader's schema.
+    """``text``: the reader's schema, as JSON. ``writers``: the schemas of values, by the ids that precede them; None if
+    there are no ids, because values are written with the reader's schema.
     """
 
     schema: StructType
@@ -104,7 +104,7 @@ class AvroReader:
 
 @dataclass(frozen=True)
 class AvroWriter:
-    """Writes by the format's schema."""
+    """Writes values by the format's schema."""
 
     format: Format
 
@@ -116,7 +116,7 @@ class AvroWriter:
 
 
 def columns(schema: str, where: str) -> StructType:
-    """The columns of an Avro record. Raises GraphError if Spark can't read it."""
+    """The columns of an Avro record. Raises GraphError if Spark can't read the schema."""
     try:
         found = SparkSession.active().range(0).select(from_avro(F.lit(b""), schema).alias("v")).schema["v"].dataType
     except Exception as error:

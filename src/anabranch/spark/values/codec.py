@@ -31,26 +31,28 @@ _READ = {"mode": "FAILFAST"}
 
 
 def parse_schema(declared: str) -> StructType:
-    """``"carrier string, delay int"`` as a schema. Raises Spark's ParseException."""
+    """A declaration such as ``"carrier string, delay int"`` as a schema. Raises Spark's ParseException."""
     schema = StructType.fromDDL(declared)
     assert isinstance(schema, StructType)
     return schema
 
 
 def parse_type(declared: str) -> DataType:
-    """``"long"`` as that type, ``"n long, s string"`` as a struct. Raises Spark's ParseException."""
+    """A declaration as a type: ``"long"`` as that type, ``"n long, s string"`` as a struct. Raises Spark's
+    ParseException."""
     return DataType.fromDDL(declared)
 
 
 def pruned(schema: StructType, only: Set[str] | None) -> StructType:
-    """The fields that are needed; at least one, because a value must still be checked as JSON."""
+    """The fields that are needed, but at least one, because a value must still be checked as JSON."""
     if only is None:
         return schema
     return StructType([field for field in schema if field.name in only] or schema.fields[:1])
 
 
 def encode_key(columns: Sequence[tuple[Column, DataType]]) -> Column:
-    """Key bytes of one or several columns. A single null is a null key; among several it is null in the array."""
+    """The key bytes of one or several columns. If there is one column, null gives a null key; if there are several, it
+    is null in the array."""
     if len(columns) == 1:
         column, kind = columns[0]
         if isinstance(kind, BinaryType):
@@ -72,7 +74,8 @@ def _element(column: Column) -> Column:
 
 
 def decode_key(key: Column, schema: StructType) -> list[Column]:
-    """The declared key columns from key bytes: the inverse of :func:`encode_key`. Null where :func:`key_fault` is."""
+    """The declared key columns, from key bytes: the inverse of :func:`encode_key`. They are null where
+    :func:`key_fault` is true."""
     if _is_json(schema):
         parts = _parts(key, schema)
         return [parts[field.name].alias(field.name) for field in schema.fields]
@@ -81,7 +84,7 @@ def decode_key(key: Column, schema: StructType) -> list[Column]:
 
 
 def key_fault(key: Column, schema: StructType) -> Column | None:
-    """Whether key bytes differ from the declaration; None when all bytes are allowed."""
+    """Whether key bytes differ from the declaration; None if all bytes are allowed."""
     if _is_json(schema):
         return key.isNotNull() & _parts(key, schema).isNull()
     kind = schema.fields[0].dataType
@@ -122,7 +125,7 @@ def _parts(key: Column, schema: StructType) -> Column:
 
 
 def _as_parts(schema: StructType) -> StructType:
-    """The elements of the array. A key of one column is null as a whole, never the array of a null."""
+    """The elements of the array. A key of one column is null as a whole, and never an array of a null."""
     return StructType([StructField(f.name, f.dataType, nullable=len(schema.fields) > 1) for f in schema.fields])
 
 
@@ -156,17 +159,18 @@ def _nullable(kind: DataType) -> DataType:
 
 
 def parse_json(value: Column, schema: StructType) -> Column:
-    """The columns of a JSON value that we wrote. A generator, so that the optimizer doesn't parse once per column."""
+    """The columns of a JSON value that anabranch wrote. It is a generator, so that the optimizer doesn't parse the
+    value once per column."""
     return F.inline(F.array(F.from_json(value.cast("string"), schema, _READ)))
 
 
 def encode_json(frame: DataFrame, names: Sequence[str]) -> Column:
-    """Value bytes of these columns, a JSON object for :func:`parse_json`: it contains NaN and infinity as texts."""
+    """The value bytes of these columns: a JSON object for :func:`parse_json`, in which NaN and infinity are texts."""
     return F.to_json(F.struct(*[frame[quoted(name)] for name in names]), _WRITE).cast("binary")
 
 
 def encode_finite_json(frame: DataFrame, names: Sequence[str]) -> Column:
-    """Value bytes of these columns: a JSON object. NaN and infinity, which JSON lacks, become null."""
+    """The value bytes of these columns: a JSON object. NaN and infinity, which JSON lacks, become null."""
     kinds = {field.name: field.dataType for field in frame.schema.fields}
     columns = [_finite(frame[quoted(name)], kinds[name]).alias(name) for name in names]
     return F.to_json(F.struct(*columns), _WRITE).cast("binary")
@@ -196,7 +200,7 @@ def _has_floats(kind: DataType) -> bool:
 
 
 def with_true(value: Column, name: str) -> Column:
-    """Value bytes that are a JSON object, with one more field."""
+    """The value bytes of a JSON object, with one more field."""
     text = value.cast("string")
     begin = F.substring(text, 1, F.length(text) - 1)
     comma = F.when(text == "{}", F.lit("")).otherwise(F.lit(","))

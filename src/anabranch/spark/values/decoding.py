@@ -1,4 +1,5 @@
-"""One source of a lane: which of its records are readable, the rows that they give, and what is observed on the way."""
+"""One source of a lane: which of its records are readable, the rows that they give, and the observations made on the
+way."""
 
 from __future__ import annotations
 
@@ -23,11 +24,11 @@ from anabranch.spark.values import Reader, codec, meta_column
 _BLOCK = 1000
 _MARKS = 30
 """Faulty records are searched for again in blocks of offsets. A bit mask, which costs almost nothing per row, says in
-which blocks: each block has one of this many bits. The bits above these are for records with null keys.
+which blocks they are: each block has one of this many bits. The bits above these are for records with null keys.
 """
 
 FAULTS = ("value", "key", "null_time", "time")
-"""What can make a record unreadable. Of several faults, the first is reported."""
+"""What can make a record unreadable. If a record has several faults, the first one is reported."""
 
 Range = tuple[int, int]
 """The first offset, and the one after the last."""
@@ -37,7 +38,7 @@ _REASON = "_anabranch_reason"
 _MARKED = "marked"
 
 PLAUSIBLE = ("1900-01-01", 24 * 3600 * 1000)
-"""The event times that are accepted if a ``read`` declares no others: the first day, and by how many milliseconds they
+"""The event times that are accepted if a ``read`` doesn't declare any: the first day, and by how many milliseconds they
 may be ahead of the end of the day on which a batch is planned.
 """
 
@@ -45,7 +46,8 @@ may be ahead of the end of the day on which a batch is planned.
 @dataclass(frozen=True)
 class RecordDecoding:
     """Turns the records of a source into rows. ``reader`` decodes the needed columns of values; ``key`` is the key's
-    declaration (None: there is none). ``keyed``: the keys are those of a stateful operator, which accepts no null keys.
+    declaration (None: there is none). ``keyed``: whether the keys are those of a stateful operator, which doesn't
+    accept null keys.
     """
 
     node: Node
@@ -63,9 +65,11 @@ class RecordDecoding:
         return str(self.node.args.get("event_time", ""))
 
     def opened(self, raw: DataFrame, explains: bool = False) -> DataFrame:
-        """The records with their value decoded as far as possible. Nothing more, because what is observed is copied.
+        """The records with their value decoded as far as possible. There is nothing more in the result, because
+        everything that is observed is copied.
 
-        ``explains``: with the reasons for failures, for :meth:`rows` that fail.
+        ``explains``: whether to add the reasons for failures, which :meth:`rows` needs if unreadable records fail the
+        lane.
         """
         rest = [name for name in raw.columns if name != "value"]
         opened = self.reader.opened(raw["value"]).alias(_VALUE)
@@ -118,8 +122,8 @@ class RecordDecoding:
         return F.coalesce((self._time() >= first) & (self._time() < latest), F.lit(True))
 
     def measures(self, partitions: Iterable[int], timed: bool, today: Column | None = None) -> list[Column]:
-        """What is observed of a batch: where faulty records are, and those with null keys if the stage stores rows by
-        key (see :class:`Marks`), and, if the lane has a watermark, the greatest event time of each partition.
+        """What is observed of a batch: where faulty records are; where records with null keys are, if the stage stores
+        rows by key (see :class:`Marks`); and the greatest event time of each partition, if the lane has a watermark.
         """
         today = F.current_date() if today is None else today
         faults = self.faults(today).values()
@@ -145,8 +149,8 @@ class RecordDecoding:
         source: int | None = None,
         today: Column | None = None,
     ) -> DataFrame:
-        """The rows of the readable records. ``fail``: the others, opened with reasons, fail the lane; ``task``,
-        ``bucket``, ``source`` (None: the node's id): see hidden; ``today``: see :meth:`faults`, None: now.
+        """The rows of the readable records. ``fail``: the other records, opened with reasons, fail the lane. ``task``,
+        ``bucket``, ``source`` (None: the node's id): see the hidden column. ``today``: see :meth:`faults`; None: now.
         """
         faults = self.faults(F.current_date() if today is None else today)
         if faults:
@@ -166,7 +170,8 @@ class RecordDecoding:
         return opened.where(F.col("value").isNull() | good).select(*raw.columns)
 
     def faulty(self, raw: DataFrame, number: int, today: Column) -> DataFrame:
-        """The unreadable records of that source: their positions, the name of the fault, and the error text."""
+        """The unreadable records of the source with that number: their positions, the name of the fault, and the error
+        text."""
         opened, reasons = self.opened(raw, explains=True), self._reasons()
         faults = self.faults(today)
         name = F.coalesce(*[F.when(fault, F.lit(name)) for name, fault in faults.items()])
@@ -218,13 +223,13 @@ class Marks:
 
     @classmethod
     def of(cls, measured: Mapping[str, Any]) -> Marks:
-        """What :meth:`RecordDecoding.measures` has observed."""
+        """The marks that :meth:`RecordDecoding.measures` has observed."""
         keyless, faulty = divmod(int(measured.get(_MARKED) or 0), 2**_MARKS)
         return cls(faulty, keyless)
 
 
 def marked(mask: int, ranges: Mapping[int, Range]) -> dict[int, list[Range]]:
-    """The offsets of a batch in marked blocks, by partition. ``ranges``: the batch's."""
+    """The offsets of a batch in marked blocks, by partition. ``ranges``: the batch's ranges."""
     found: dict[int, list[Range]] = {}
     for partition, (first, end) in sorted(ranges.items()):
         for block in range(first // _BLOCK, -(-end // _BLOCK) if end > first else 0):
@@ -248,7 +253,7 @@ def of_graph(node: Node, format_: Format, keyed: bool) -> RecordDecoding:
     """The decoding for a ``read``.
 
     Raises:
-        GraphError: its declaration doesn't suit a stream of that format.
+        GraphError: the declaration doesn't suit a stream of that format.
     """
     key = node.args.get("key")
     return RecordDecoding(

@@ -13,9 +13,9 @@ END = "end"
 
 
 def of_record(task: Column, source: int, bucket: Column | None = None) -> Column:
-    """For a record from a system's source. (A row that doesn't come from a single record, but from the records of one
-    partition, has a negative offset.) ``bucket``: that of the virtual task that a broadcast record goes to; null for
-    that of the key.
+    """The hidden column for a record from a system's source. (A row that doesn't come from a single record, but from
+    the records of one partition, has a negative offset.) ``bucket``: the bucket of the virtual task to which a
+    broadcast record goes; null for the bucket of the key.
     """
     return F.struct(
         task.cast("int").alias("task"),
@@ -30,9 +30,9 @@ def of_record(task: Column, source: int, bucket: Column | None = None) -> Column
 
 
 def of_result(task: Column, key: Column) -> Column:
-    """For a row that a stateful operator made: it doesn't come from a single record, but from a state partition. Its
-    time is when it is written: the batch's time would be part of Spark's generated code, which would have to be
-    compiled for each batch.
+    """The hidden column for a row that a stateful operator made. Such a row doesn't come from a single record, but from
+    a state partition. Its time is the time when it is written. (The batch's time would be part of Spark's generated
+    code, which would have to be compiled for each batch.)
     """
     return F.struct(
         task.cast("int").alias("task"),
@@ -58,7 +58,7 @@ def is_of_window(frame: DataFrame) -> bool:
 
 
 def alike(frames: Sequence[DataFrame]) -> list[DataFrame]:
-    """The frames, with hidden columns of the same type."""
+    """The DataFrames, with hidden columns of the same type."""
     if not any(is_of_window(frame) for frame in frames):
         return list(frames)
     none = of_window(F.col(NAME), F.lit(None).cast("timestamp"))
@@ -66,7 +66,8 @@ def alike(frames: Sequence[DataFrame]) -> list[DataFrame]:
 
 
 def once(frame: DataFrame) -> DataFrame:
-    """The frame with only its last hidden column: ``* except (a)`` includes one that nobody has named."""
+    """The DataFrame with only its last hidden column. (``* except (a)`` also includes one that the user hasn't
+    named.)"""
     last = frame.schema[-1]
     several = [
         number for number, field in enumerate(frame.schema) if field.name == NAME and field.dataType == last.dataType

@@ -1,4 +1,4 @@
-"""JSON, text and bytes."""
+"""The formats JSON, text and bytes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ READ_AS: Mapping[str, tuple[type[DataType], ...]] = {
     "nan-is-null": (FloatType, DoubleType),
     "json": (StringType,),
 }
-"""The ways of reading a JSON column other than by its type alone, and the types that they are for."""
+"""The ways in which a JSON column can be read other than by its type alone, and the types for which they are."""
 
 _SIMPLE: tuple[type[DataType], ...] = (
     BooleanType,
@@ -55,9 +55,9 @@ _SIMPLE: tuple[type[DataType], ...] = (
 
 @dataclass(frozen=True)
 class JsonReader:
-    """JSON objects, read strictly by a declared schema: docs/reference/values.md.
+    """Reads JSON objects strictly by a declared schema: see docs/reference/values.md.
 
-    ``declared``: all columns, which are checked; ``schema``: the rows' columns; ``read_as``: see ``READ_AS``.
+    ``declared``: all columns, which are checked. ``schema``: the rows' columns. ``read_as``: see ``READ_AS``.
     """
 
     declared: StructType
@@ -66,7 +66,7 @@ class JsonReader:
 
     @classmethod
     def of(cls, declared: StructType, read_as: Mapping[str, str], where: str) -> JsonReader:
-        """Raises GraphError if a column can't be read from JSON, or not in the declared way."""
+        """The reader of a stream. Raises GraphError if a column can't be read from JSON, or not in the declared way."""
         for each in declared.fields:
             _check_type(each.name, each.dataType, where)
         kinds = {each.name: each.dataType for each in declared.fields}
@@ -121,9 +121,9 @@ class OpaqueReader:
 
 @dataclass(frozen=True)
 class JsonWriter:
-    """A JSON object of all columns; null ones are left out.
+    """Writes a JSON object of all columns; null ones are left out.
 
-    ``ours``: this job reads the values again, so numbers that JSON lacks, NaN and infinity, are preserved.
+    ``ours``: whether this job reads the values again, so that numbers that JSON lacks, NaN and infinity, are preserved.
     """
 
     ours: bool = False
@@ -134,7 +134,7 @@ class JsonWriter:
 
 @dataclass(frozen=True)
 class OpaqueWriter:
-    """The one column ``value``."""
+    """Writes the only column, ``value``."""
 
     name: str
 

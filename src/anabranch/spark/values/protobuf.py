@@ -42,7 +42,7 @@ _SIMPLE: dict[int, T.DataType] = {
 
 @dataclass(frozen=True)
 class ProtobufReader:
-    """Values are messages of one type. ``files``: the descriptor set; ``message``: the full name."""
+    """Reads values that are messages of one type. ``files``: the descriptor set; ``message``: the full name."""
 
     files: bytes
     message: str

@@ -1,4 +1,4 @@
-"""The name of a row's task."""
+"""The header with the name of a row's task."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["TaskNames", "of_lane"]
 
 @dataclass(frozen=True)
 class TaskNames:
-    """The names of a lane's tasks: ``by_number``, at factor 1. ``factor``: how many virtual tasks they are divided
-    into, which are named after the buckets of keys; 1 if a number is enough to identify a task.
+    """The names of a lane's tasks: ``by_number``, at factor 1. ``factor``: how many virtual tasks each is divided into,
+    which are named after the buckets of keys; 1 if a number is enough to identify a task.
     """
 
     by_number: dict[int, str]
@@ -36,7 +36,7 @@ class TaskNames:
 
 
 def of_lane(lane: Lane) -> TaskNames:
-    """The names of its tasks.
+    """The names of a lane's tasks.
 
     Raises:
         ConfigError: a user's own grouper has given virtual tasks names without their buckets.

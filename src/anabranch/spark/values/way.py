@@ -1,4 +1,4 @@
-"""What every format provides: conversion from bytes to columns, and back."""
+"""What every format provides: the conversion from bytes to columns, and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Reader", "Writer", "check_declared", "check_written"]
 
 
 class Reader(Protocol):
-    """From the bytes of a value to a column that is opened once, and from that to the row's columns."""
+    """Converts the bytes of a value to a column that is opened once, and that column to the row's columns."""
 
     @property
     def schema(self) -> StructType | None:
@@ -32,12 +32,12 @@ class Reader(Protocol):
         ...
 
     def pruned(self, only: Set[str]) -> Self:
-        """The reader of only the needed columns."""
+        """A reader of only the needed columns."""
         ...
 
 
 class Writer(Protocol):
-    """From columns to the bytes of a value."""
+    """Converts columns to the bytes of a value."""
 
     def encode(self, frame: DataFrame, names: Sequence[str], where: str) -> Column:
         """The value of these columns. Raises GraphError if the format can't represent them; ``where`` is the

@@ -1,4 +1,4 @@
-"""Adding records from outside any job, as ``anabranch stream put`` does."""
+"""Adds records from outside any job, as ``anabranch stream put`` does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from anabranch.systems.embedded.writer import LaneWriter
 __all__ = ["PUT_JOB", "Appender", "PartlyWrittenError", "append"]
 
 PUT_JOB = "stream-put"
-"""The job under which records from outside are published; each producer is a separate lane."""
+"""The job under which records from outside are published. Each producer is a separate lane."""
 
 
 class PartlyWrittenError(LogError):
@@ -31,10 +31,11 @@ class PartlyWrittenError(LogError):
 
 
 class Appender:
-    """Assigns records to partitions by key like Kafka's default partitioner; null keys go round-robin. For one thread.
+    """Assigns records to partitions by key, like Kafka's default partitioner; records with null keys are distributed
+    round-robin. For one thread.
 
-    Each batch is published before ``append`` returns, partition by partition, not in one transaction. Close
-    it, or use it in ``with``, so that the stream can forget it.
+    Each batch is published before ``append`` returns, partition by partition, not in one transaction. Close the
+    appender, or use it in ``with``, so that the stream can forget it.
     """
 
     def __init__(self, log: Log, stream: str) -> None:
@@ -46,7 +47,7 @@ class Appender:
         self._next = producer.int % log.describe(stream).partitions
 
     def append(self, batch: pa.RecordBatch) -> int:
-        """Publish a batch in the columns of ``RECORD_SCHEMA``; returns its number of records.
+        """Publish a batch in the columns of ``RECORD_SCHEMA``, and return its number of records.
 
         Raises:
             PartlyWrittenError: the disk accepted only a part of it, or nothing.
@@ -75,7 +76,7 @@ class Appender:
         return int(batch.num_rows)
 
     def _segments(self, pieces: Mapping[int, pa.RecordBatch]) -> dict[int, SegmentRef]:
-        """Write the records of each partition durably: all or none."""
+        """Write the records of each partition durably: all of them or none."""
         writers: list[SegmentWriter] = []
         refs: dict[int, SegmentRef] = {}
         try:
@@ -90,7 +91,7 @@ class Appender:
         return refs
 
     def close(self) -> None:
-        """Tell the stream that this producer is done."""
+        """Record in the stream that this producer is done."""
         if self._batch:
             self._writer.close([self._stream])
 
@@ -110,6 +111,6 @@ class Appender:
 
 
 def append(log: Log, stream: str, batches: Iterable[pa.RecordBatch]) -> int:
-    """Publish batches with a new :class:`Appender`; returns the number of records."""
+    """Publish batches with a new :class:`Appender`, and return the number of records."""
     with Appender(log, stream) as appender:
         return sum(appender.append(batch) for batch in batches)

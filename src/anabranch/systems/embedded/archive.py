@@ -1,4 +1,4 @@
-"""The embedded log's part in a backup: prefixes of manifests with the segments that they name."""
+"""The embedded log's part in a backup: the first entries of each manifest, with the segments that they name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["EmbeddedArchive"]
 
 
 class EmbeddedArchive:
-    """Of one log; see :class:`anabranch.systems.archive.Archive`."""
+    """The archive of one log; see :class:`anabranch.systems.archive.Archive`."""
 
     def __init__(self, log: Log) -> None:
         self._log = log

@@ -1,4 +1,4 @@
-"""The durable steps that the log consists of: fsync, exclusive link, atomic replace, lock."""
+"""The durable steps of which the log consists: fsync, exclusive link, atomic replacement, lock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["check_link", "exclusive", "link_new", "replace", "shared", "sync_fil
 
 
 def sync_file(path: str) -> None:
-    """Make a file's content durable. Its name is durable after :func:`sync_folder` of its folder."""
+    """Make a file's content durable. To make its name durable, call :func:`sync_folder` for its folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -29,7 +29,7 @@ def sync_folder(path: str) -> None:
 
 
 def link_new(path: str, content: bytes) -> bool:
-    """Create a file completely and durably, or not at all; False when another process created it first.
+    """Create a file completely and durably, or not at all. Returns False if another process created it first.
 
     After any error the file may exist: check again before the next attempt.
     """
@@ -72,7 +72,8 @@ def check_link(folder: str) -> None:
 
 @contextmanager
 def exclusive(path: str) -> Iterator[None]:
-    """Hold the lock file ``path``; waits for its holder. The operating system releases it when the holder dies."""
+    """Hold the lock file ``path``, after waiting for its present holder. The operating system releases the lock when
+    the holder dies."""
     with _opened(path) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -80,7 +81,7 @@ def exclusive(path: str) -> Iterator[None]:
 
 @contextmanager
 def shared(path: str) -> Iterator[None]:
-    """Hold the lock file ``path`` together with others who share it; waits for whoever holds it alone."""
+    """Hold the lock file ``path`` together with others who share it, after waiting for an exclusive holder."""
     with _opened(path) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         yield
@@ -88,7 +89,7 @@ def shared(path: str) -> Iterator[None]:
 
 @contextmanager
 def try_exclusive(path: str, seconds: float) -> Iterator[bool]:
-    """Hold the lock file ``path`` alone; False if others have it for so long."""
+    """Hold the lock file ``path`` alone; yields False if others hold it for this many seconds."""
     until = time.monotonic() + seconds
     with _opened(path) as descriptor:
         while True:
@@ -114,7 +115,8 @@ def _opened(path: str) -> Iterator[int]:
 
 
 def _write_beside(path: str, content: bytes) -> str:
-    """A durable file with a unique name in the same folder; files whose names begin with a dot contain no data."""
+    """Write a durable file with a unique name to the same folder. (Files whose names begin with a dot contain no
+    data.)"""
     temporary = os.path.join(os.path.dirname(path), f".{uuid.uuid4().hex}.tmp")
     with open(temporary, "xb") as file:
         file.write(content)

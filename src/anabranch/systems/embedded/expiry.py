@@ -1,4 +1,4 @@
-"""Deletes what streams no longer keep: as they are written, and when somebody asks for it."""
+"""Deletes records that streams no longer keep, while they are written and on request."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from anabranch.systems.retention import Retention
 __all__ = ["Expiry"]
 
 _EVERY = 30.0
-"""Seconds between two looks of one writer at one partition."""
+"""The seconds between two checks of a partition by one writer."""
 _LOOK_SECONDS = 0.5
 _PURGE_SECONDS = 2.0
-"""For how long records are deleted at once, while a lane or a container waits; the rest comes later."""
+"""The limit for deleting records at once, while a lane or a container waits; the rest is deleted later."""
 
 log = logs.get_logger()
 
 
 class Expiry:
-    """Of the streams under a root. Threads may share it.
+    """Applies the retention of the streams under a root. Threads may share it.
 
-    ``now`` gives Unix milliseconds; ``monotonic``: seconds, for how long ago a partition was looked at.
+    ``now`` returns Unix milliseconds; ``monotonic`` returns seconds, to know how long ago a partition was checked.
     """
 
     def __init__(self, root: str, now: Callable[[], int], monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -38,8 +38,8 @@ class Expiry:
         self._looked: dict[tuple[str, int], float] = {}
 
     def look(self, info: StreamInfo, number: int, tail: Tail) -> None:
-        """Delete some of what a partition no longer keeps, if it is time to; ``tail``: its present one. What can't be
-        deleted now is tried again later, so that no batch fails with it.
+        """If it is time, delete some of the records that a partition no longer keeps; ``tail``: the partition's present
+        tail. If something can't be deleted now, that is tried again later, so that no batch fails because of it.
         """
         if info.retention == Retention():
             return
@@ -58,15 +58,16 @@ class Expiry:
             )
 
     def expire(self, info: StreamInfo, tails: Mapping[int, Tail]) -> int:
-        """Delete all that a stream no longer keeps. Returns the number of records.
+        """Delete all records that a stream no longer keeps. Returns the number of records.
 
         Raises:
-            LogError: a file is damaged, or the disk doesn't let it be deleted.
+            LogError: a file is damaged, or can't be deleted.
         """
         return self._delete(info, tails, lambda _: self._expired(info.retention), math.inf)
 
     def purge(self, info: StreamInfo, tails: Mapping[int, Tail], before: Mapping[int, int]) -> int:
-        """Delete entries all of whose records come before these offsets, some at once. As :meth:`expire`."""
+        """Delete entries all of whose records come before these offsets, some of them at once. Raises the same errors
+        as :meth:`expire`."""
         until = self._monotonic() + _PURGE_SECONDS
         return self._delete(info, tails, lambda number: lambda _: trimming.before(before[number]), until)
 

@@ -1,4 +1,4 @@
-"""From offsets to pieces of segments, reading few entries of a long manifest."""
+"""Finds the pieces of segments for some offsets, without reading many entries of a long manifest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _REMEMBERED = 8192
 
 
 class _Extent(msgspec.Struct, frozen=True):
-    """The part of an entry that is needed to find records: its offsets and files. ``writers`` would fill the memory."""
+    """The part of an entry that is needed to find records: its offsets and files. (``writers`` would fill the
+    memory.)"""
 
     base: int
     end: int
@@ -24,7 +25,7 @@ class _Extent(msgspec.Struct, frozen=True):
 
 
 class PartitionIndex:
-    """Finds records of one partition. The next search begins where the last one ended, because readers go forward."""
+    """Finds records of one partition. Each search begins where the previous one ended, because readers move forward."""
 
     def __init__(self, root: str, stream: str, number: int) -> None:
         self._manifest = layout.manifest_folder(root, stream, number)

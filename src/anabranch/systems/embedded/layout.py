@@ -1,4 +1,4 @@
-"""Where a stream's files are, and its ``stream.json``: what makes a folder a stream."""
+"""Where a stream's files are, and the content of ``stream.json``, which makes a folder a stream."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PARTITION = re.compile(r"0|[1-9][0-9]*")
 
 
 class StreamInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """``id`` distinguishes a stream from an earlier one of the same name, whose offsets mean nothing here."""
+    """``id`` distinguishes a stream from an earlier one of the same name, whose offsets are meaningless here."""
 
     id: str
     name: str
@@ -51,7 +51,8 @@ class _StreamFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def check_name(stream: str) -> str:
-    """Return ``stream`` if it is allowed as a stream's name (as in Kafka, without a leading dot). Raises UsageError."""
+    """Return ``stream`` if it is allowed as a stream's name (the rules are Kafka's, without a leading dot). Raises
+    UsageError."""
     if not _NAME.fullmatch(stream):
         raise UsageError(
             f"{stream!r} can't be the name of a stream",
@@ -107,7 +108,7 @@ def decode(raw: bytes, decoder: msgspec.json.Decoder[T], path: str) -> T:
 
     Raises:
         UnsupportedFormatError: a newer anabranch wrote it.
-        LogError: it isn't such a file.
+        LogError: the content isn't such a file.
     """
     try:
         version = _DECODE_VERSION.decode(raw).version

@@ -1,4 +1,4 @@
-"""The log as a whole: streams, their partitions' ends, and where records are."""
+"""The log as a whole: its streams, the ends of their partitions, and where records are."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def unix_ms() -> int:
 class Log:
     """The embedded log under ``root``, a folder that any number of processes may use at once.
 
-    An object remembers what it has read (entries never change) and may be shared by threads. ``now`` gives
-    Unix milliseconds for what is written.
+    An object caches what it has read (entries never change), and threads may share it. ``now`` returns Unix
+    milliseconds, for what is written.
     """
 
     def __init__(self, root: Path | str, now: Callable[[], int] = unix_ms) -> None:
@@ -41,28 +41,29 @@ class Log:
         self._indexes: dict[tuple[str, int], PartitionIndex] = {}
 
     def create(self, stream: str, partitions: int) -> StreamInfo:
-        """Create a stream, or return the existing one with that many partitions. If the process is killed halfway, no
-        stream exists.
+        """Create a stream, or return the existing one with that many partitions. If the process is killed halfway, the
+        stream doesn't exist.
 
         Raises:
-            ConflictError: it exists with another count.
+            ConflictError: the stream exists with another count.
             ConfigError: the root's file system isn't suitable for the log.
         """
         return self._streams.create(stream, partitions)
 
     def expand(self, stream: str, partitions: int) -> StreamInfo:
-        """Raise a stream's partition count to a multiple; others see all new partitions at once, or none.
+        """Raise a stream's partition count to a multiple. Other processes see all new partitions at once, or none.
 
         Lanes that were fenced or closed in the old partitions are also fenced or closed in the new ones.
         """
         return self._streams.expand(stream, partitions)
 
     def retain(self, stream: str, retention: Retention) -> StreamInfo:
-        """Set how long a stream keeps its records: all who write it delete what it no longer keeps."""
+        """Set how long a stream keeps its records. From then on, every writer of the stream deletes records that it no
+        longer keeps."""
         return self._streams.retain(stream, retention)
 
     def expire(self, stream: str) -> int:
-        """Delete now what a stream no longer keeps. Returns the number of records.
+        """Delete all records that a stream no longer keeps now. Returns the number of records.
 
         Raises:
             LogError: a file is damaged, or can't be deleted.
@@ -70,8 +71,8 @@ class Log:
         return self._expiry.expire(self.describe(stream), self.ends(stream))
 
     def purge(self, stream: str, before: Mapping[int, int]) -> int:
-        """Delete the records before these offsets, by partition, for two seconds at most; not those of an entry that
-        also has later ones. Returns the number of records. Raises the same errors as :meth:`expire`.
+        """Delete the records before these offsets, by partition, for two seconds at most. Records of an entry that also
+        has later ones stay. Returns the number of records. Raises the same errors as :meth:`expire`.
         """
         return self._expiry.purge(self.describe(stream), self.ends(stream, before), before)
 
@@ -80,23 +81,24 @@ class Log:
         return self._streams.names()
 
     def describe(self, stream: str) -> StreamInfo:
-        """The present content of ``stream.json``, for the cost of a ``stat``. Raises NotFoundError, with the nearest
-        name.
+        """The present content of ``stream.json``, at the cost of a ``stat``. Raises NotFoundError, which names the most
+        similar stream.
         """
         return self._streams.describe(stream)
 
     def starts(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, Start]:
-        """Where a stream's partitions begin (default: all). Raises LogError if a file that says so is damaged."""
+        """Where a stream's partitions begin (default: all partitions). Raises LogError if a file that says so is
+        damaged."""
         numbers = range(self.describe(stream).partitions) if partitions is None else partitions
         return {number: start.read(layout.start_path(self._root, stream, number)) for number in numbers}
 
     def ends(
         self, stream: str, partitions: Iterable[int] | None = None, known: Mapping[int, Tail] | None = None
     ) -> dict[int, Tail]:
-        """The tails of a stream's partitions (default: all, including those that an expansion has added).
+        """The tails of a stream's partitions (default: all of them, including those that an expansion has added).
 
         From a ``known`` tail it only looks forward, which costs two ``stat`` if there is nothing new; otherwise it
-        lists the folder. What it returns is durable: no power cut can undo it.
+        lists the folder. The tails that it returns are durable: no power cut can undo them.
 
         Raises:
             LogError: ``known`` belongs to a stream that has been deleted since, or the manifest has a hole.
@@ -119,8 +121,8 @@ class Log:
     def controls(self, stream: str, number: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
         """The control records of a partition after entry ``cursor`` that apply to a reader at ``position``.
 
-        They are the ones whose preceding records have all been read. Of entries that have been deleted, there is the
-        last one of each lane. Also returns the entry up to which they were taken.
+        These are the ones whose preceding records have all been read. For entries that have been deleted, the last
+        control record of each lane is included. Also returns the entry up to which control records were processed.
         """
         info = self.describe(stream)
         folder = layout.manifest_folder(self._root, stream, self._checked(info, number))
@@ -140,7 +142,7 @@ class Log:
         """The pieces of segments with the records ``first`` to ``end - 1`` of a partition, in order.
 
         Raises:
-            LogError: the log doesn't have all of them, or no longer.
+            LogError: the log doesn't have all of them, or doesn't have them any more.
         """
         info = self.describe(stream)
         key = (info.id, self._checked(info, number))

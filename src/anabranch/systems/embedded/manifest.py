@@ -25,7 +25,7 @@ __all__ = [
 Kind = Literal["create", "data", "fence", "close"]
 
 CLOSED_KEPT = 64
-"""How many closed lanes ``writers`` remembers; of earlier ones, only the highest epoch is kept (``floors``)."""
+"""How many closed lanes ``writers`` contains. For earlier ones, only the highest epoch is kept (``floors``)."""
 
 NOTHING = -1
 """The batch of a lane that has published none."""
@@ -56,9 +56,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One step of a partition's history. Its rows have consecutive offsets from ``base`` on, segment after segment.
 
     ``writers`` is cumulative, the oldest update first: the last entry alone says what every lane has done here.
-    ``floors`` has, per job, the highest epoch of a closed lane that ``writers`` has dropped. ``control`` is an in-band
-    control record (:mod:`anabranch.event_time.control`); it takes up no offset. ``at`` is in Unix milliseconds.
-    ``total``: the bytes of all segments so far, its own included; None: an older anabranch wrote it.
+    ``floors`` has, for each job, the highest epoch of a closed lane that ``writers`` has dropped. ``control`` is an
+    in-band control record (:mod:`anabranch.event_time.control`), which takes up no offset. ``at`` is in Unix
+    milliseconds. ``total``: the bytes of all segments so far, including its own; None: an older anabranch wrote the
+    entry.
     """
 
     version: int = layout.FORMAT_VERSION
@@ -79,15 +80,15 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bytes(self) -> int:
-        """Of its own segments."""
+        """The bytes of its own segments."""
         return sum(segment.bytes for segment in self.segments)
 
 
 class Tail(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a partition: its last entry's sequence, the next record's offset, and what each lane has done.
 
-    ``stream`` is the stream's id, so that the tail of a deleted stream isn't mistaken for that of its successor.
-    ``skipped``: entries before it were deleted before whoever follows the partition had seen them.
+    ``stream`` is the stream's id, so that the tail of a deleted stream isn't mistaken for its successor's. ``skipped``:
+    whether entries before it were deleted before a process that follows the partition had seen them.
     """
 
     stream: str
@@ -119,7 +120,7 @@ def encode(entry: Entry) -> bytes:
 
 
 def decode(raw: bytes, path: str) -> Entry:
-    """Raises LogError or UnsupportedFormatError that names ``path``."""
+    """Parse an entry. Raises LogError or UnsupportedFormatError, which name ``path``."""
     return layout.decode(raw, _DECODER, path)
 
 
@@ -188,7 +189,7 @@ def merge(into: Tail, tails: Sequence[Tail], *, at: int) -> Entry:
 def _pruned(
     writers: Mapping[str, WriterMark], floors: Mapping[str, int]
 ) -> tuple[dict[str, WriterMark], dict[str, int]]:
-    """Drop the closed lanes that were updated longest ago, keeping only the highest epoch among them per job."""
+    """Drop the closed lanes that were updated longest ago. For each job, keep only the highest epoch among them."""
     closed = [lane for lane, mark in writers.items() if mark.closed]
     forgotten = set(closed[: max(len(closed) - CLOSED_KEPT, 0)])
     lowest = dict(floors)

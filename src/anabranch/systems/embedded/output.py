@@ -81,21 +81,21 @@ class _Segments:
 
 
 class EmbeddedPublisher:
-    """Adds segments to their partitions' manifests: to each partition once a batch."""
+    """Adds segments to their partitions' manifests, once per batch to each partition."""
 
     slotted = False
     plannable = False
     batch_seconds = math.inf
 
     def __init__(self, log: Log, tails: Callable[[str], Mapping[int, Tail]], lane: Lane, epoch: int) -> None:
-        """``tails``: those of all partitions of a stream."""
+        """``tails``: the tails of all partitions of a stream."""
         self.output = EmbeddedOutput(str(log.root))
         self._tails = tails
         self._lane = lane.id
         self._writer = LaneWriter(log, lane.job, lane.id, epoch)
 
     def take(self, new: bool) -> None:
-        """Nothing to do: publishing meets every fence there is."""
+        """Does nothing, because publishing detects every fence."""
 
     def publish(self, batch: int, written: Sequence[Written], controls: Mapping[Target, Control]) -> None:
         refs: dict[tuple[str, int], list[SegmentRef]] = {}
@@ -112,7 +112,7 @@ class EmbeddedPublisher:
             self._writer.publish(stream, partition, batch, refs.get(place, []), told.get(place))
 
     def settle(self) -> None:
-        """Nothing to wait for."""
+        """Does nothing, because there is nothing to wait for."""
 
     def put_aside(self, streams: Sequence[str]) -> int:
         marks = [tail.writers.get(self._lane) for stream in streams for tail in self._tails(stream).values()]

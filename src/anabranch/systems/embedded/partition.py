@@ -1,8 +1,8 @@
-"""One partition's manifest: reading its entries, finding its end, and publishing the next entry.
+"""One partition's manifest: reads its entries, finds its end, and publishes the next entry.
 
 Entries are deleted from the oldest on, never the last one, and only after ``start.json`` says so
-(:mod:`anabranch.systems.embedded.trimming`). So whoever finds an entry, and after that not the number of an older one
-in ``start.json``, has found one that counts.
+(:mod:`anabranch.systems.embedded.trimming`). So if a process finds an entry and then reads in ``start.json`` that the
+partition begins no later, the entry is valid.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ def path_of(folder: str, sequence: int) -> str:
 
 
 def lock_path(folder: str) -> str:
-    """The lock that is shared by those who add an entry, and exclusive for whoever deletes some."""
+    """The lock that processes share while they add an entry, and that a process holds exclusively while it deletes
+    some."""
     return f"{os.path.dirname(folder)}/.lock"
 
 
 def sequences(folder: str) -> set[int]:
-    """The numbers of the entries in a manifest folder. Raises LogError if it doesn't exist."""
+    """The numbers of the entries in a manifest folder. Raises LogError if the folder doesn't exist."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError as error:
@@ -56,7 +57,7 @@ def read(folder: str, sequence: int) -> Entry | None:
 
 
 def look(folder: str, stream_id: str) -> Tail:
-    """The tail when none is known, by listing the folder; ``Tail(sequence=-1)`` when it is empty.
+    """The tail if none is known, found by listing the folder; ``Tail(sequence=-1)`` if the folder is empty.
 
     Raises:
         LogError: the manifest doesn't exist, or has a hole.
@@ -81,7 +82,8 @@ def look(folder: str, stream_id: str) -> Tail:
 
 
 def forward(folder: str, tail: Tail) -> Tail:
-    """The present tail, from an earlier one. Two ``stat`` if there is nothing new; otherwise O(log n) and two reads."""
+    """The present tail, found from an earlier one. This costs two ``stat`` if there is nothing new; otherwise O(log n)
+    and two reads."""
     low = tail.sequence
     if not os.path.exists(path_of(folder, low + 1)):
         return tail if _is_there(folder, tail) else _beyond(folder, tail)
@@ -96,11 +98,11 @@ def forward(folder: str, tail: Tail) -> Tail:
 
 
 def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> tuple[Tail, bool]:
-    """Publish the entry that ``decide`` returns after the last one; False when it returns none.
+    """Publish the entry that ``decide`` returns after the last one. Returns False if it returns none.
 
     ``decide`` is called for ``tail`` and again for every later entry, so an entry that must stop the writer can't be
-    overlooked: ``decide`` stops it by raising. Its last answer counts. If some of these entries have been deleted, it
-    is called for a tail that says so instead (``skipped``).
+    overlooked: ``decide`` stops the writer by raising. Its last answer counts. If some of these entries have been
+    deleted, it is instead called for a tail that says so (``skipped``).
     """
     walked = False
     while True:
@@ -122,7 +124,7 @@ def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> t
 
 
 def _hole(folder: str, first: int, there: set[int]) -> int | None:
-    """The first entry that is missing, from the one on with which the partition begins."""
+    """The first missing entry, counted from the one with which the partition begins."""
     for sequence in sorted(set(range(first, max(max(there, default=-1), first) + 1)) - there):
         if not os.path.exists(path_of(folder, sequence)):  # a listing may overlook a file that is linked meanwhile
             return sequence
@@ -130,7 +132,7 @@ def _hole(folder: str, first: int, there: set[int]) -> int | None:
 
 
 def _is_there(folder: str, tail: Tail) -> bool:
-    """Whether a tail's entry hasn't been deleted. If it hasn't, then no later one has."""
+    """Whether a tail's entry still exists. If it does, so do all later ones."""
     if tail.sequence < 0:
         return not os.path.exists(start.of_manifest(folder))
     return os.path.exists(path_of(folder, tail.sequence))
@@ -142,8 +144,8 @@ def _beyond(folder: str, tail: Tail) -> Tail:
 
 
 def _existing(folder: str, tail: Tail, sequence: int) -> Tail | None:
-    """The tail at an existing entry, which is made durable first: its writer may have died before that. None: it has
-    been deleted.
+    """The tail at an existing entry, which is made durable first, because its writer may have died before doing so.
+    None: the entry has been deleted.
     """
     disk.sync_folder(folder)
     entry = read(folder, sequence)

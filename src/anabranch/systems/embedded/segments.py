@@ -1,4 +1,4 @@
-"""Segments, the Arrow files with the records: writing them durably, and reading pieces of them."""
+"""Segments, the Arrow files with the records: writes them durably, and reads pieces of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SegmentRef(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True):
-    """``rows`` records of the segment ``path``, from row ``skip`` on; the first one has ``offset``. ``where``: the
+    """``rows`` records of the segment ``path``, from row ``skip`` on, the first of which has ``offset``. ``where``: the
     stream and the partition, for messages.
     """
 
@@ -44,7 +44,7 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SegmentWriter:
-    """Writes one segment, in any process that can access the root. Nobody reads it before an entry names it.
+    """Writes one segment, in any process that can access the root. Readers don't see it before an entry names it.
 
     Raises:
         NotFoundError: the stream has no such partition under this root.
@@ -80,7 +80,7 @@ class SegmentWriter:
         self._rows += batch.num_rows
 
     def close(self) -> SegmentRef:
-        """Make the segment durable, and its folder too, so that an entry never names a missing file."""
+        """Make the segment and its folder durable, so that an entry never names a missing file."""
         if self._writer is None or self._sink is None:
             return SegmentRef(file="", rows=0, bytes=0, slot=self._slot, partition=self._partition)
         self._writer.close()

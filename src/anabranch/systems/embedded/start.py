@@ -1,4 +1,5 @@
-"""Where a partition begins: ``start.json``, which is durable before anything below it is deleted."""
+"""Where a partition begins: the file ``start.json``, which is made durable before anything below the start is
+deleted."""
 
 from __future__ import annotations
 
@@ -14,10 +15,10 @@ __all__ = ["ALL", "Start", "decode", "encode", "gone", "of_manifest", "of_segmen
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """The first entry that is kept, and the offset of its first record. Both only ever rise.
+    """The first entry that is kept, and the offset of its first record. Both can only rise.
 
-    Entries below ``sequence``, and their segments, may still be there: nobody looks at them. ``controls``: of the
-    control records in entries below it, the last one of each lane, in order.
+    Entries below ``sequence``, and their segments, may still exist, but no process reads them. ``controls``: the last
+    control record of each lane in entries below ``sequence``, in order.
     """
 
     version: int = layout.FORMAT_VERSION
@@ -27,7 +28,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ALL = Start()
-"""Of a partition from which nothing was ever deleted. It has no file."""
+"""The start of a partition from which nothing was ever deleted. It has no file."""
 
 _DECODER = msgspec.json.Decoder(Start)
 
@@ -43,7 +44,7 @@ def of_segment(path: str) -> str:
 
 
 def read(path: str) -> Start:
-    """Raises LogError or UnsupportedFormatError that names ``path``."""
+    """Where a partition begins. Raises LogError or UnsupportedFormatError that names ``path``."""
     try:
         with open(path, "rb") as file:
             raw = file.read()
@@ -53,7 +54,7 @@ def read(path: str) -> Start:
 
 
 def decode(raw: bytes, path: str) -> Start:
-    """Errors as :func:`read`."""
+    """Parse the file. Raises the same errors as :func:`read`."""
     return layout.decode(raw, _DECODER, path)
 
 
@@ -62,13 +63,13 @@ def encode(start: Start) -> bytes:
 
 
 def write(path: str, start: Start) -> None:
-    """Durable when this returns. For one process at a time."""
+    """Write the file, durably. For one process at a time."""
     disk.replace(path, encode(start))
 
 
 def gone(where: str, first: int, start: int) -> LogError:
-    """The error for records that a retention has deleted. ``where``: stream and partition; ``first``: the offset that
-    was asked for; ``start``: the first one that there is.
+    """The error for records that a retention has deleted. ``where``: stream and partition; ``first``: the requested
+    offset; ``start``: the first offset that still exists.
     """
     stream = where.split(",", maxsplit=1)[0]
     last = f"offset {first} is" if start == first + 1 else f"offsets {first} to {start - 1} are"

@@ -1,4 +1,4 @@
-"""Streams: creating, expanding, naming and finding them."""
+"""The streams of the log: creates, expands, names and finds them."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Streams:
         self._known: dict[str, tuple[tuple[int, int, int], StreamInfo]] = {}
 
     def names(self) -> list[str]:
-        """All streams, sorted; none when the root doesn't exist yet."""
+        """The names of all streams, sorted; none if the root doesn't exist yet."""
         if not os.path.isdir(self._root):
             return []
         names = [name for name in os.listdir(self._root) if not name.startswith(".")]
         return sorted(name for name in names if os.path.exists(layout.info_path(self._root, name)))
 
     def describe(self, stream: str) -> StreamInfo:
-        """Raises NotFoundError, with the nearest existing name."""
+        """The content of a stream's ``stream.json``. Raises NotFoundError, with the most similar existing name."""
         path = layout.info_path(self._root, layout.check_name(stream))
         try:
             found = os.stat(path)
@@ -95,7 +95,7 @@ class Streams:
         return info
 
     def tail(self, info: StreamInfo, number: int) -> Tail:
-        """A partition's tail, looked up anew. Raises LogError when it has lost its entries."""
+        """A partition's tail, looked up again. Raises LogError if the partition has lost its entries."""
         folder = layout.manifest_folder(self._root, info.name, number)
         tail = partition.look(folder, info.id)
         if tail.sequence < 0:
@@ -103,11 +103,11 @@ class Streams:
         return tail
 
     def _prepare(self, info: StreamInfo, added: Iterable[int], existing: Iterable[int]) -> None:
-        """First the folders, then the old partitions are read, then the first entries are written; stream.json comes
-        last.
+        """Prepare new partitions: first the folders are created, then the old partitions are read, then the first
+        entries are written; ``stream.json`` comes last.
 
-        A fence goes to every existing folder. So one that came before the old partitions were read is copied, and one
-        that came later finds the new folders.
+        A fence goes to every existing folder. So a fence from before the old partitions were read is copied, and a
+        later one finds the new folders.
         """
         for number in added:
             os.makedirs(layout.segments_folder(self._root, info.name, number), exist_ok=True)

@@ -1,7 +1,7 @@
 """Deletes the oldest entries of a partition, with their segments.
 
-``start.json`` is durable before anything is deleted, and then the oldest goes first, each entry after its segments.
-So whoever is killed on the way leaves a partition that begins where that file says, and what is left below it is
+``start.json`` is made durable before anything is deleted. Then the oldest entry goes first, each after its segments. So
+if a process is killed while it deletes, the partition begins where that file says, and whatever is left below is
 deleted the next time.
 """
 
@@ -21,16 +21,16 @@ from anabranch.systems.retention import Retention
 __all__ = ["Partition", "Trimmed", "before", "expired", "trim"]
 
 _AT_ONCE = 1000
-"""How many entries are deleted while writers wait: about 0.1 s."""
+"""How many entries are deleted at once, while writers wait: about 0.1 s."""
 _PATIENCE = 0.5
 
 Due = Callable[[Entry], bool]
-"""Whether an entry is to be deleted, asked from the oldest on until one isn't."""
+"""Whether an entry should be deleted. Called for entries from the oldest on, until one shouldn't be."""
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Its folders, and its last entry: that is never deleted."""
+    """A partition's folders, and its last entry, which is never deleted."""
 
     manifest: str
     segments: str
@@ -39,7 +39,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Trimmed:
-    """``is_done``: nothing that is due is left. False also if others were writing all the time."""
+    """``is_done``: whether no more entries are due. It is also False if others were writing all the time."""
 
     entries: int
     records: int
@@ -75,7 +75,7 @@ def trim(of: Partition, due: Due) -> Trimmed:
 
     Raises:
         LogError: ``start.json`` or an entry is damaged.
-        OSError: the disk doesn't let them be deleted.
+        OSError: the entries can't be deleted.
     """
     with disk.try_exclusive(partition.lock_path(of.manifest), _PATIENCE) as alone:
         if not alone:
@@ -108,7 +108,7 @@ def _after(begins: Start, deleted: list[Entry]) -> Start:
 
 
 def _left_over(folder: str, begins: Start) -> Iterator[Entry]:
-    """What a process that was killed has left below the start, from the oldest on."""
+    """Entries that a killed process has left below the start, from the oldest on."""
     first = begins.sequence
     while first and os.path.exists(partition.path_of(folder, first - 1)):
         first -= 1
@@ -129,8 +129,8 @@ def _delete(of: Partition, entries: list[Entry]) -> None:
 
 
 def _last_within(of: Partition, limit: int) -> int:
-    """The oldest entry that has fewer bytes than the limit after it. It reads all of these: entries that an older
-    anabranch wrote don't say how many bytes came before.
+    """The oldest entry after which there are fewer bytes than the limit. This reads all of these entries, because those
+    that an older anabranch wrote don't say how many bytes came before.
     """
     after = 0
     for sequence in range(of.tail.sequence, -1, -1):

@@ -1,4 +1,4 @@
-"""Checks every file of a stream: whether its manifests have no holes, and its segments are as they were written."""
+"""Checks every file of a stream: its manifests must have no holes, and its segments must be as they were written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["faults"]
 
 
 def faults(log: Log, stream: str) -> list[StreamFault]:
-    """Everything that is wrong with a stream, which others may be writing to.
+    """All problems of a stream, to which others may be writing meanwhile.
 
     Raises:
         NotFoundError: there is no such stream.
@@ -28,7 +28,7 @@ def faults(log: Log, stream: str) -> list[StreamFault]:
 
 
 def _settled(log: Log, stream: str, number: int) -> list[StreamFault]:
-    """What is wrong with a partition from which nothing was deleted while it was looked at."""
+    """The problems of a partition, found while nothing was deleted from it."""
     path = Path(layout.start_path(str(log.root), stream, number))
     while True:
         before = path.read_bytes() if path.exists() else None

@@ -1,4 +1,4 @@
-"""Who may write: a lane publishes its batches exactly once, and a fence stops older writers permanently."""
+"""Which processes may write: a lane publishes its batches exactly once, and a fence stops older writers permanently."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class LaneWriter:
     ) -> bool:
         """Add segments to a partition, in order of slot, as the part of this lane's ``batch`` there.
 
-        False when there is nothing to write, or the lane has published this batch or a later one (a replay): then
-        nothing is written. ``control`` is published even without rows.
+        Returns False if there is nothing to write, or if the lane has already published this batch or a later one (a
+        replay); nothing is then written. ``control`` is published even without rows.
 
         Raises:
             FencedError: a newer process owns the lane, or it is closed. Stop and write nothing more.
@@ -73,7 +73,7 @@ class LaneWriter:
         return NOTHING if mark is None else mark.batch
 
     def close(self, streams: Iterable[str]) -> None:
-        """Mark the lane as closed in every partition of these streams: nobody writes for it again. Idempotent.
+        """Mark the lane as closed in every partition of these streams: no process writes for it again. Idempotent.
 
         Raises:
             FencedError: a newer process owns the lane.
@@ -99,7 +99,7 @@ class LaneWriter:
         return published
 
     def _seen(self, stream: str, number: int) -> Tail:
-        """The tail that this writer saw last. Its first look at a stream covers all partitions.
+        """The last tail that this writer has seen. Its first look at a stream covers all partitions.
 
         From then on it sees every new entry, and so every fence, even one that has been dropped meanwhile.
         """
@@ -148,7 +148,7 @@ class LaneWriter:
 def fence(log: Log, stream: str, job: str, lane: str, epoch: int) -> None:
     """Stop every incarnation of a lane below ``epoch``: once this returns, none can publish to the stream.
 
-    Also covers partitions that an expansion is just creating. Idempotent; after an error, call it again.
+    This also covers partitions that an expansion is currently creating. Idempotent; after an error, call it again.
 
     Raises:
         ConflictError: a process with a higher epoch has the lane.
@@ -177,5 +177,5 @@ def fence(log: Log, stream: str, job: str, lane: str, epoch: int) -> None:
 
 
 def foreign_writers(log: Log, stream: str, job: str) -> set[str]:
-    """The lanes of a job that a stream's tails remember (all open ones, and the last 64 closed)."""
+    """The lanes of a job that are in a stream's tails (all open ones, and the last 64 closed ones)."""
     return {lane for tail in log.ends(stream).values() for lane, mark in tail.writers.items() if mark.job == job}

@@ -1,4 +1,4 @@
-"""Adding records to a topic from outside any job, as ``anabranch stream put`` does."""
+"""Adds records to a topic from outside any job, as ``anabranch stream put`` does."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _Headers = list[tuple[str, str | bytes | None]] | None
 
 
 class KafkaAppender:
-    """Assigns records to partitions by key like Kafka's default partitioner; null keys go round-robin. For one thread.
+    """Assigns records to partitions by key, like Kafka's default partitioner; records with null keys are distributed
+    round-robin. For one thread.
 
     A batch is not a transaction: an error says how many of its records were written. Kafka stores milliseconds since
     1970: an earlier timestamp becomes 0.
@@ -73,7 +74,7 @@ class KafkaAppender:
         return int(batch.num_rows)
 
     def close(self) -> None:
-        """Everything is written already."""
+        """Does nothing, because everything is already written."""
         self._producer.purge()
         self._producer.flush(self._cluster.patience)
 
@@ -106,7 +107,8 @@ class KafkaAppender:
             deadline, written = self._progress(deadline, written)
 
     def _progress(self, deadline: float, before: int) -> tuple[float, int]:
-        """A later deadline, if something was written since. Raises AnabranchError when nothing was for too long."""
+        """A later deadline, if something was written since. Raises AnabranchError if nothing was written for too
+        long."""
         if self._written > before:
             return time.monotonic() + self._cluster.patience, self._written
         try:
@@ -140,7 +142,7 @@ class KafkaAppender:
         return "1 record written" if self._written == 1 else f"{self._written:,} records written"
 
     def partitions_of(self, keys: pa.Array) -> npt.NDArray[np.int32]:
-        """Where records with these keys go; those without a key in turn."""
+        """The partitions for records with these keys; records without a key are distributed in turn."""
         count = len(self._topics.describe(self._stream).partitions)
         if count != self._count:
             self._producer.list_topics(self._topic, timeout=self._cluster.patience)

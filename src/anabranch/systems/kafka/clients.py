@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Demoted:
-    """librdkafka's messages go to the log at debug level: users only see our errors."""
+    """librdkafka's messages go to the log at debug level, because anabranch's own errors are meant for users."""
 
     def log(self, level: int, message: str, *args: object) -> None:
         _log.debug(message, *args)
@@ -79,7 +79,7 @@ def java(settings: KafkaSettings) -> dict[str, str]:
 
 
 def shown(settings: KafkaSettings) -> str:
-    """The cluster's name for messages: references stay as written, and there is no password."""
+    """The cluster's name for messages. References stay as written, and no password is shown."""
     if settings.security_protocol == "PLAINTEXT":
         return settings.bootstrap_servers
     words: list[str] = [settings.security_protocol]
@@ -117,8 +117,8 @@ def _common(settings: KafkaSettings, extra: dict[str, str]) -> dict[str, str]:
 
 
 def _servers(settings: KafkaSettings) -> str:
-    """The servers, each in the form ``HOST:PORT``; Kafka's clients assume 9092 for a missing port, and accept any
-    number.
+    """The servers, each in the form ``HOST:PORT``. (Kafka's clients assume 9092 for a missing port, and accept any
+    number.)
     """
     servers = resolved("systems.kafka.bootstrap_servers", settings.bootstrap_servers)
     for each in servers.split(","):

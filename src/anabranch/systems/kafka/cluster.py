@@ -61,7 +61,7 @@ _PASSING = {
 
 
 class Health:
-    """What a client reports about its connections while somebody waits for it."""
+    """What a client reports about its connections while a call waits for it."""
 
     def __init__(self) -> None:
         self.refused: KafkaError | None = None
@@ -75,17 +75,17 @@ class Health:
 
 
 def _is_cut_off(error: KafkaError) -> bool:
-    """Whether a login was interrupted because the broker went away: librdkafka reports this with the code of a refused
-    login.
+    """Whether a login was interrupted because the broker went away. (librdkafka reports this with the code for a
+    refused login.)
     """
     return "Broker transport failure" in error.str()
 
 
 class PerProcess(Generic[V]):
-    """Created when a process first needs it. A forked process creates its own, because librdkafka's threads aren't
-    forked.
+    """A value that a process creates when it first needs it. A forked process creates its own, because librdkafka's
+    threads aren't forked.
 
-    It doesn't destroy the inherited one: that would wait for those threads forever.
+    The forked process doesn't destroy the inherited value, because that would wait for those threads forever.
     """
 
     def __init__(self, make: Callable[[], V]) -> None:
@@ -102,7 +102,7 @@ class PerProcess(Generic[V]):
             return self._made[1]
 
     def drop(self, value: V) -> None:
-        """Make another one next time."""
+        """Create another one next time."""
         with self._lock:
             if self._made is not None and self._made[1] is value:
                 self._made = None
@@ -135,7 +135,7 @@ class Cluster:
     def open(
         self, make: Callable[[dict[str, Any]], Client], own: Mapping[str, Any] | None = None
     ) -> tuple[Client, Health]:
-        """A new client of some kind; ``own`` has properties that no setting can change.
+        """A new client of some kind. ``own``: properties that no setting can change.
 
         Raises:
             ConfigError: librdkafka refuses the settings.
@@ -151,12 +151,12 @@ class Cluster:
             ) from None
 
     def ask(self, request: Callable[[AdminClient], Mapping[K, Future[V]]]) -> dict[K, V | KafkaError]:
-        """The answers to an admin request; an error that concerns a single item is the answer for it.
+        """The answers to an admin request. If an error concerns a single item, it is the answer for that item.
 
         Transient errors, such as a partition without a leader, are waited out.
 
         Raises:
-            AnabranchError: no answer in time, authentication failed, or the cluster can't be reached.
+            AnabranchError: there was no answer in time, authentication failed, or the cluster can't be reached.
         """
         deadline = time.monotonic() + self.patience
         while True:
@@ -182,7 +182,7 @@ class Cluster:
         )
 
     def check(self, health: Health, deadline: float) -> None:
-        """Raise an error if waiting on is pointless: the broker has refused, or the deadline has passed."""
+        """Raise an error if further waiting is pointless, because the broker has refused or the deadline has passed."""
         if health.refused is not None:
             raise self.explained(health.refused, "connecting")
         if time.monotonic() > deadline:

@@ -1,5 +1,5 @@
-"""Control records of a job's intermediate streams: in one separate compacted topic, because Kafka has no place for them
-in the streams themselves.
+"""Control records of a job's intermediate streams. They are in a separate, compacted topic, because Kafka has no place
+for them in the streams themselves.
 
 A record says where each partition of its stream ended when the record was written: it applies to
 readers that have read up to there.
@@ -28,7 +28,8 @@ COMPACTED = {
     "segment.bytes": "16777216",
     "min.cleanable.dirty.ratio": "0.2",
 }
-"""Small segments, so that older records of a lane are removed soon: a process reads the whole topic when it starts."""
+"""Topic settings with small segments, so that older records of a lane are removed soon: a process reads the whole topic
+when it starts."""
 
 _VERSION = 1
 _EXPECTED = 10_000
@@ -36,7 +37,8 @@ _KEPT = 20_000
 
 
 class _Value(msgspec.Struct, frozen=True, kw_only=True):
-    """``id``: the stream's, so that control records of a deleted stream don't apply to one that is created anew.
+    """``id``: the stream's id, so that control records of a deleted stream don't apply to a stream that is created
+    again.
 
     ``ends``: partition → high watermark. A partition that isn't in it was added later.
     """
@@ -52,12 +54,12 @@ _read = msgspec.json.Decoder(_Value).decode
 
 
 class ControlLog:
-    """The control records of one job, kept in memory as far as they have been read. Threads may share it.
+    """The control records of one job. Those that have been read are kept in memory. Threads may share it.
 
     Args:
         topics: the topics of the job's streams.
         topic: the topic of the control records, created when the first one is written.
-        pause: seconds for which what was read counts as complete.
+        pause: the seconds for which the records that were read count as complete.
     """
 
     def __init__(self, topics: Topics, topic: str, pause: float = 0.05) -> None:
@@ -75,8 +77,8 @@ class ControlLog:
         self._values: list[_Value] = []
 
     def tell(self, stream: str, control: Mapping[str, Any]) -> None:
-        """Write a control record of a stream, after everything that was written to it before. Of a lane's records
-        (``lane`` in them), only the last one may be kept. Durable when this returns.
+        """Write a control record of a stream, after everything that was written to the stream before. Of a lane's
+        records (``lane`` in them), only the last one may be kept. The record is durable when this returns.
         """
         found = self._topics.describe(stream)
         ends = self._topics.ends(stream, range(len(found.partitions)), UNCOMMITTED)
@@ -93,8 +95,8 @@ class ControlLog:
     def heard(self, stream: str, partition: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
         """The control records after ``cursor`` that apply to a reader at ``position``, and the new cursor.
 
-        The cursor is the offset of the last record that was taken or belongs to another stream; -1 before the first. It
-        stops before a record that comes too early, so that their order is kept.
+        The cursor is the offset of the last record that was processed or belongs to another stream; -1 before the first
+        one. It stops before a record that comes too early, so that their order is kept.
         """
         with self._lock:
             self._look()
@@ -178,7 +180,7 @@ class ControlLog:
 
 
 def _decoded(raw: bytes, where: str) -> _Value:
-    """Raises UnsupportedFormatError if it has another version, or isn't a control record."""
+    """Parse a control record. Raises UnsupportedFormatError if it has another version, or isn't a control record."""
     try:
         value = _read(raw)
     except msgspec.DecodeError as error:

@@ -33,13 +33,14 @@ def fence(
 ) -> dict[int, Marker]:
     """Stop every incarnation of a lane below ``epoch``, and return each slot's marker.
 
-    Also ends their open transactions, so that no reader waits for them. Idempotent; after an error, call it again.
+    This also aborts their open transactions, so that readers don't wait for them. Idempotent; after an error, call it
+    again.
 
     Args:
-        new: the lane has never run a batch: its first markers are created, and the job's topic for them. None: it may
-            have run one, and missing markers are created.
-        closed: no incarnation may write any more, not even this one. A lane that was closed stays closed, unless
-            ``opens``: this incarnation still has something to write.
+        new: whether the lane has never run a batch. If so, its first markers are created, and the job's topic for them.
+            None: it may have run one, and missing markers are created.
+        closed: whether no incarnation may write any more, not even this one. A lane that was closed stays closed,
+            unless ``opens``: this incarnation still has something to write.
 
     Raises:
         FencedError: a process with a higher epoch has the lane.

@@ -1,4 +1,5 @@
-"""A producer that holds a transactional id: opening it permanently stops every other producer with that id."""
+"""A producer that holds a transactional id. Initializing the id permanently stops every other producer that holds
+it."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from anabranch.systems.kafka.markers import Marker, Markers
 __all__ = ["PATIENCE", "TAKEN_OVER", "Holder", "LostRecord", "passes"]
 
 PATIENCE = 60.0
-"""Seconds that opening an id, reading a marker and a fence may take."""
+"""The seconds that initializing an id, reading a marker, and a fence may take."""
 
 TAKEN_OVER = {
     KafkaError._FENCED,
@@ -55,7 +56,7 @@ _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 
 @dataclass(frozen=True)
 class LostRecord:
-    """A record that wasn't taken."""
+    """A record that the brokers didn't accept."""
 
     error: KafkaError
     topic: str
@@ -64,11 +65,12 @@ class LostRecord:
 
 
 class Holder:
-    """Holds an id until another process opens it; opening ends the id's transactions. For one thread at a time.
+    """Holds an id until another process initializes it. Initializing the id also ends its open transactions. For one
+    thread at a time.
 
-    ``seen``: the instance in the slot's marker when this producer opened the id, or its own once it has committed one:
-    a different instance in the marker means that somebody else has written to the slot since. ``begun``: when the
-    transaction began, None when there is none. ``lost``: records of it that the brokers refused.
+    ``seen``: the instance in the slot's marker when this producer initialized the id, or its own once it has committed
+    one. If the marker has a different instance, another producer has written to the slot since. ``begun``: when the
+    transaction began, None if there is none. ``lost``: records of the transaction that the brokers refused.
     """
 
     def __init__(self, settings: KafkaSettings, transactional_id: str) -> None:
@@ -138,21 +140,21 @@ class Holder:
             check()
 
     def flush(self, check: Callable[[], None]) -> None:
-        """Wait until the brokers have all records, or ``check`` raises."""
+        """Wait until the brokers have all records, or until ``check`` raises."""
         with _unmasked():
             while self._producer.flush(0.5):
                 check()
         check()
 
     def mark(self, reader: Markers, slot: int, marker: Marker, deadline: float) -> None:
-        """Put a marker into the transaction. From then until its end, anyone who reads the slot's marker waits."""
+        """Put a marker into the transaction. From then until its end, readers of the slot's marker wait."""
         offsets, group = [reader.place(slot, marker)], reader.group_metadata()
         send, producer = self._producer.send_offsets_to_transaction, self._producer
         _retried(lambda left: _bounded(lambda: send(offsets, group, left), min(left, _LONGEST), producer), deadline)
 
     def commit(self, deadline: float) -> None:
-        """Commit the transaction. Readers see it some milliseconds later: the outcome is decided then, and anyone who
-        opens the id or reads the marker waits for the rest.
+        """Commit the transaction. Readers see it some milliseconds later. The outcome is decided when this returns, and
+        a process that initializes the id or reads the marker waits for the rest.
         """
         try:
             _retried(self._producer.commit_transaction, deadline)
@@ -163,23 +165,25 @@ class Holder:
         self.seen = self.instance
 
     def abort(self) -> None:
-        """Abort the transaction, unless its commit is under way: then only opening the id again reveals the outcome."""
+        """Abort the transaction, unless its commit is under way. In that case, only initializing the id again reveals
+        the outcome."""
         if self.begun is not None and not self._ending:
             _retried(self._producer.abort_transaction, time.monotonic() + _BRIEFLY)
             self.begun = None
 
     def drop(self) -> None:
-        """Give up the producer as it is; an open transaction stays open until the id is opened again."""
+        """Give up the producer as it is. An open transaction stays open until the id is initialized again."""
         del self._producer
 
 
 def passes(error: KafkaError) -> bool:
-    """Whether opening the id again may help."""
+    """Whether initializing the id again may help."""
     return error.retriable() or error.code() in TAKEN_OVER
 
 
 def _rows(records: pa.RecordBatch, partitions: npt.NDArray[Any]) -> list[tuple[Any, ...]]:
-    """The positional arguments of ``Producer.produce`` after the topic: passed by name they take 1.6 times as long.
+    """The positional arguments of ``Producer.produce`` after the topic. (If they are passed by name, that takes 1.6
+    times as long.)
 
     ``produce_batch`` is no faster, and accepts neither timestamps nor headers.
     """
@@ -203,8 +207,8 @@ def _note(lost: list[LostRecord], error: KafkaError | None, message: Message) ->
 
 @contextmanager
 def _unmasked() -> Iterator[None]:
-    """If a fatal error and a delivery report occur in one call, confluent-kafka raises a SystemError: raise its cause
-    instead.
+    """If a fatal error and a delivery report occur in one call, confluent-kafka raises a SystemError. This raises its
+    cause instead.
     """
     try:
         yield
@@ -215,9 +219,10 @@ def _unmasked() -> Iterator[None]:
 
 
 def _bounded(call: Callable[[], object], seconds: float, producer: Producer) -> None:
-    """Make a call in a thread, and wait no longer than this: some calls never end after their broker was unreachable.
+    """Make a call in a thread, and wait no longer than this for it. (Some calls never end after their broker was
+    unreachable.)
 
-    The producer of a call that hasn't ended is never destroyed: that would wait for the call.
+    If a call hasn't ended, its producer is never destroyed, because that would wait for the call.
     """
     raised: list[BaseException] = []
 

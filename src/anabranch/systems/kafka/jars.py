@@ -19,8 +19,8 @@ CONNECTOR = {
     "kafka-clients": "3.9.2",
     "commons-pool2": "2.13.1",
 }
-"""Artifact → version of the jars that ``anabranch jars fetch`` gets for a session. They were tested with PySpark 4.3.0:
-not every Maven repository has the connector of that version.
+"""Artifact → version of the jars that ``anabranch jars fetch`` gets for a session. They were tested with PySpark 4.3.0.
+(Not every Maven repository has the connector of that version.)
 """
 
 OTHERS = (
@@ -35,7 +35,8 @@ BROKER = "4.1.0"
 
 @dataclass(frozen=True)
 class Jars:
-    """What a session's Kafka sources and sinks are loaded from. ``paths`` is empty if Maven's ``packages`` are used."""
+    """The jars from which a session's Kafka sources and sinks are loaded. ``paths`` is empty if Maven's ``packages``
+    are used."""
 
     source: Literal["setting", "cache", "packages"]
     paths: tuple[Path, ...]
@@ -43,22 +44,22 @@ class Jars:
 
     @property
     def origin(self) -> str:
-        """Where they come from."""
+        """Where the jars come from."""
         if not self.paths:
             return f"{self.packages}, which Spark gets from a Maven repository when a job on Kafka starts"
         where = "of [systems.kafka] jars" if self.source == "setting" else "of anabranch jars fetch"
         return f"{len(self.paths)} jars {where} ({self.paths[0].parent})"
 
     def conf(self) -> dict[str, str]:
-        """The Spark settings that bring them into a session."""
+        """The Spark settings that add the jars to a session."""
         if self.paths:
             return {"spark.jars": ",".join(str(path) for path in self.paths)}
         return {"spark.jars.packages": self.packages}
 
 
 def found(settings: KafkaSettings) -> Jars:
-    """The configured folder takes precedence, then what ``anabranch jars fetch`` has fetched; otherwise Spark asks a
-    Maven repository, for the configured version, or PySpark's.
+    """The configured folder takes precedence, then the jars that ``anabranch jars fetch`` has fetched. Otherwise Spark
+    asks a Maven repository, for the configured version or PySpark's.
 
     Raises:
         ConfigError: the configured folder doesn't exist, or contains no connector.
@@ -79,7 +80,7 @@ def of_pyspark() -> str:
 
 
 def broker_folder() -> Path | None:
-    """The broker's jars that ``anabranch jars fetch`` has fetched; None: there are none."""
+    """The broker's jars that ``anabranch jars fetch`` has fetched; None if there are none."""
     folder = cache_dir.folder() / f"broker-{BROKER}"
     return folder if (folder / f"kafka_2.13-{BROKER}.jar").is_file() else None
 

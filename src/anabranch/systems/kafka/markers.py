@@ -1,5 +1,5 @@
-"""Markers: what each slot of a lane wrote last, committed with it, as offsets of a group on a topic that belongs to the
-job.
+"""Markers: what each slot of a lane wrote last. They are committed together with it, as offsets of a group on a topic
+that belongs to the job.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ _MOVING = {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 }
-"""A broker's answers while the group has no coordinator yet: on a new cluster, or after a broker ended."""
+"""A broker's answers while the group has no coordinator yet, because the cluster is new or a broker has ended."""
 
 _LANE = re.compile(r"(?P<lane>[^.]+-[0-9a-f]{8})\..+")  # and the output group
 
 
 class Marker(Document, frozen=True, kw_only=True):
-    """What a slot of a lane last committed; ``batch`` -1: nothing but markers.
+    """What a slot of a lane last committed. If ``batch`` is -1, it has committed only markers.
 
-    ``instance``: the producer that wrote it; ``lineage``: the lane from which this one was copied; ``rows``: how many
-    records the slot has ever written. ``closed``: nobody writes to the slot again.
+    ``instance``: the producer that wrote the marker. ``lineage``: the lane from which this one was copied. ``rows``:
+    how many records the slot has ever written. ``closed``: whether no process writes to the slot again.
     """
 
     lane: str
@@ -87,7 +87,7 @@ def group_id(prefix: str, job: str, lane: str, group: str) -> str:
 
 
 def transactional_id(prefix: str, job: str, lane: str, group: str, slot: int) -> str:
-    """The id that a producer must hold to write to a slot."""
+    """The transactional id that a producer must hold to write to a slot."""
     return f"{group_id(prefix, job, lane, group)}.{slot}"
 
 
@@ -112,7 +112,7 @@ def decode(offset: int, metadata: str | None) -> Marker:
 
     Raises:
         UnsupportedFormatError: another version of anabranch wrote it.
-        StateError: it isn't a marker: the group's offsets were set manually.
+        StateError: it isn't a marker, because the group's offsets were set manually.
     """
     try:
         fields = msgspec.json.decode(metadata or "", type=dict[str, Any])
@@ -135,7 +135,7 @@ def decode(offset: int, metadata: str | None) -> Marker:
 
 
 class Markers:
-    """Reads the markers of a lane's output group. Threads may share it; close it, or use it in ``with``."""
+    """Reads the markers of a lane's output group. Threads may share it. Close it, or use it in ``with``."""
 
     def __init__(self, settings: KafkaSettings, job: str, lane: str, group: str) -> None:
         self.group = group_id(settings.prefix, job, lane, group)
@@ -150,7 +150,8 @@ class Markers:
         )
 
     def read(self, slots: Iterable[int], timeout: float = _PATIENCE) -> dict[int, Marker | None]:
-        """The committed marker of each slot, None if there is none. Waits while a transaction with one is pending.
+        """The committed marker of each slot, None if there is none. If a transaction with a marker is pending, this
+        waits for its end.
 
         Raises:
             OutOfTimeError: it took longer than ``timeout`` seconds.
@@ -172,12 +173,12 @@ class Markers:
                 return {each.partition: self._decoded(each) for each in found}
 
     def place(self, slot: int, marker: Marker) -> TopicPartition:
-        """The offset that a transaction commits to leave a marker."""
+        """The offset that a transaction commits in order to write a marker."""
         offset, metadata = encode(marker)
         return TopicPartition(self._topic, slot, offset, metadata)
 
     def group_metadata(self) -> object:
-        """The group, in the form that ``send_offsets_to_transaction`` takes."""
+        """The group, in the form that ``send_offsets_to_transaction`` needs."""
         return self._consumer.consumer_group_metadata()
 
     def close(self) -> None:
@@ -191,7 +192,7 @@ class Markers:
 
     def _decoded(self, found: TopicPartition) -> Marker | None:
         if found.error is not None and found.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise self._unread(found.error)
+            raise self._unread(found.error) from KafkaException(found.error)
         return None if found.error is not None or found.offset < 0 else decode(found.offset, found.metadata)
 
     def _unread(self, error: KafkaError) -> AnabranchError:
@@ -204,7 +205,7 @@ class Markers:
 
 
 def markers(settings: KafkaSettings, job: str, lane: str, group: str, slots: Iterable[int]) -> dict[int, Marker | None]:
-    """The marker of each slot of a lane; None: there is none. Raises the same errors as :meth:`Markers.read`."""
+    """The marker of each slot of a lane, None if there is none. Raises the same errors as :meth:`Markers.read`."""
     with Markers(settings, job, lane, group) as reader:
         return reader.read(slots)
 
@@ -240,14 +241,14 @@ def lanes(settings: KafkaSettings, job: str) -> set[str]:
 
 
 def lane_of(group: str, prefix: str, job: str) -> str | None:
-    """The lane whose markers are in a consumer group; None: the group has none of this job."""
+    """The lane whose markers are in a consumer group; None if the group has no markers of this job."""
     begin = f"{prefix}.{job}."
     found = _LANE.fullmatch(group.removeprefix(begin)) if group.startswith(begin) else None
     return None if found is None else found["lane"]
 
 
 def prepare(settings: KafkaSettings, job: str, slots: int) -> None:
-    """Create the job's topic of markers, or expand it, to at least as many partitions as slots, and wait until it is
+    """Create the job's topic of markers with at least as many partitions as slots, or expand it, and wait until it is
     visible.
 
     Raises:

@@ -99,8 +99,8 @@ class StreamEnds(Protocol):
 
 
 class KafkaPublisher:
-    """What workers have committed is already visible; the driver takes the slots, and reports event time. ``topics``:
-    by stream.
+    """Publishes for the driver: what workers have committed is already visible, so the driver only takes the slots, and
+    reports event time. ``topics``: by stream.
     """
 
     slotted = True
@@ -133,8 +133,8 @@ class KafkaPublisher:
             self._system.tell(target.stream, control.to_builtins())
 
     def settle(self) -> None:
-        """A transaction counts as committed some time before its markers are in the partitions. Other transactions may
-        be open there.
+        """Wait until markers and records are visible: a transaction counts as committed some time before its commit
+        markers are in the partitions. Other transactions may be open there.
         """
         mine = [stream for stream, system in self._lane.systems.items() if system == "kafka"]
 
@@ -150,10 +150,10 @@ class KafkaPublisher:
 
 
 def fence(settings: KafkaSettings, lane: Lane, epoch: int, *, new: bool | None, closed: bool = False) -> int:
-    """Stop every incarnation of a lane below ``epoch``, and end what they left open. Raises the same errors as
-    :func:`transactions.fence`. Before that, the markers of one that died in a transaction can't be read. ``closed``:
-    this incarnation may not write either, until it takes its slots. Returns the last batch that is in a slot, at least
-    in part, -1 if none.
+    """Stop every incarnation of a lane below ``epoch``, and abort transactions that they left open. Raises the same
+    errors as :func:`transactions.fence`. Before that, the markers of an incarnation that died in a transaction can't be
+    read. ``closed``: this incarnation may not write either, until it takes its slots. Returns the last batch that is in
+    a slot, at least in part, -1 if none.
     """
     slots = range(len(lane.slots))
     held = transactions.fence(settings, lane.job, lane.id, lane.group, slots, epoch, new=new, closed=closed)

@@ -1,4 +1,4 @@
-"""Reading ranges of a partition's committed records."""
+"""Reads ranges of a partition's committed records."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _PASSED_OVER = {
 
 
 class Reader:
-    """A consumer of one partition. For one thread; must be closed.
+    """A consumer of one partition. For one thread. It must be closed.
 
-    ``expected``: about how many records will be read; it prefetches no more than that requires.
+    ``expected``: about how many records will be read; the consumer prefetches no more than that requires.
     """
 
     def __init__(self, topics: Topics, stream: str, partition: int, expected: int) -> None:
@@ -52,7 +52,7 @@ class Reader:
         """The records from ``start`` to before ``end``, several at a time.
 
         Raises:
-            LogError: ``start`` isn't kept any more, or the partition ends before ``end``.
+            LogError: ``start`` doesn't exist any more, or the partition ends before ``end``.
         """
         self._consumer.assign([TopicPartition(*self._place, start)])
         deadline = time.monotonic() + self._cluster.patience
@@ -82,7 +82,7 @@ class Reader:
         self._consumer.close()
 
     def _delivered(self, most: int) -> list[Message]:
-        """The available records; waits only for the first."""
+        """The available records. Waits only for the first one."""
         first = self._consumer.poll(_STEP_SECONDS)
         if first is None:
             return []
@@ -149,7 +149,7 @@ def read(topics: Topics, stream: str, partition: int, ranges: Sequence[Range]) -
 
 
 def _near(ranges: Sequence[Range]) -> list[list[Range]]:
-    """Groups of ranges, each of which is read together."""
+    """Groups of ranges, each of which is read as one."""
     groups = [[ranges[0]]]
     for before, after in itertools.pairwise(ranges):
         if after[0] - before[1] < NEAR:
@@ -160,8 +160,8 @@ def _near(ranges: Sequence[Range]) -> list[list[Range]]:
 
 
 def _in_ranges(messages: list[Message], bounds: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[Records]:
-    """``bounds``: the starts and ends of ranges in turn. An offset is within a range if it has passed an odd number of
-    them.
+    """The records within some ranges. ``bounds``: the starts and ends of ranges in turn. An offset is within a range if
+    it has passed an odd number of them.
     """
     offsets = np.fromiter((message.offset() for message in messages), np.int64, len(messages))
     if len(bounds) > 2:

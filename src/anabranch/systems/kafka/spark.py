@@ -1,4 +1,4 @@
-"""A topic as a Spark source: Spark's connector, converted to our columns, with settings for throughput."""
+"""A topic as a Spark source: Spark's connector, converted to anabranch's columns, with settings for throughput."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from anabranch.systems.kafka.system import KafkaSystem
 from anabranch.systems.source import Reading
 
 SOURCES = ()
-"""Spark's connector is written in Java: a session gets it from its jars."""
+"""Empty, because Spark's connector is written in Java: a session gets it from its jars."""
 
 PRODUCING = {
     "kafka.compression.type": "lz4",
@@ -33,8 +33,8 @@ FETCHING = {
 
 
 def streamed(spark: SparkSession, system: KafkaSystem, reading: Reading) -> DataFrame:
-    """The records of a stream, only those of committed transactions. ``until`` has no effect: Spark's source has no
-    such option.
+    """The records of a stream, but only those of committed transactions. ``until`` has no effect, because Spark's
+    source has no such option.
     """
     topic = system.topic(reading.stream)
     begin = {str(p): offset for p, offset in sorted(reading.starting.items())}
@@ -61,8 +61,9 @@ def streamed(spark: SparkSession, system: KafkaSystem, reading: Reading) -> Data
 
 @functools.cache
 def _group(reading: frozenset[tuple[str, str]]) -> str:
-    """The group of all consumers of this process that read in the same way; nobody joins it. Executors keep a consumer
-    by its group and partition, with what it has fetched: the next lane that reads a partition continues with it.
+    """The group of all consumers of this process that read in the same way; no consumer joins it. Executors keep a
+    consumer by its group and partition, with the records that it has fetched, so the next lane that reads a partition
+    continues with it.
     """
     return f"anabranch-reads-{uuid.uuid4()}"
 
@@ -83,17 +84,17 @@ class AtLeastOnceWriter:
         self._options(mine.select(*self._columns()).write.format("kafka")).save()
 
     def stream(self, rows: DataFrame) -> Any:
-        """A writer for an unbounded stream: no record waits for more of them."""
+        """A writer for an unbounded stream. No record waits for more records."""
         return self._options(rows.select(*self._columns()).writeStream.format("kafka"), at_once=True)
 
     def _columns(self) -> list[Column]:
-        """The columns that Spark's sink takes, from output rows."""
+        """The columns that Spark's sink needs, from output rows."""
         topics = [F.when(F.col("output") == number, F.lit(topic)) for number, topic in self.topics.items()]
         return [F.coalesce(*topics).alias("topic"), F.col("key"), F.col("value"), _unpacked().alias("headers")]
 
     def _options(self, writer: Any, at_once: bool = False) -> Any:
-        """A writer with the settings of the cluster, and those for throughput. ``at_once``: no record
-        waits for others to fill up a request, but those that arrive while one is being sent still share the next.
+        """A writer with the settings of the cluster, and those for throughput. ``at_once``: no record waits for others
+        to fill up a request, but records that arrive while a request is being sent still share the next one.
         """
         client = {f"kafka.{name}": value for name, value in clients.java(self.system.settings).items()}
         return writer.options(**{**PRODUCING, **(AT_ONCE if at_once else {}), **client})

@@ -19,12 +19,12 @@ from anabranch.systems.kafka.topics import UNCOMMITTED, Topics
 __all__ = ["INTERNAL", "KafkaSystem"]
 
 INTERNAL = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-"""The topic of an intermediate stream keeps its records until :meth:`KafkaSystem.purge` deletes them.
+"""Settings for the topic of an intermediate stream: it keeps its records until :meth:`KafkaSystem.purge` deletes them.
 
-A time limit would be wrong: a broker computes a record's age from its own timestamp, and records between two stages
-have those of the input. In a job that reads last year's data, every finished segment would be older than any retention
-and be deleted within minutes, read or not; the same would happen after a lane was down for long. ``LogAppendTime``
-would prevent that, but change the timestamps that the next stage sees.
+A time limit would be wrong: a broker computes a record's age from the record's timestamp, and records between two
+stages have the timestamps of the input. In a job that reads last year's data, every finished segment would be older
+than any retention and be deleted within minutes, read or not. The same would happen after a lane was down for long.
+``LogAppendTime`` would prevent that, but change the timestamps that the next stage sees.
 """
 
 
@@ -32,7 +32,7 @@ class KafkaSystem(System):
     """The topics of a Kafka cluster as streams. Readers see committed records; ends are last stable offsets.
 
     Args:
-        settings: how to reach it.
+        settings: how to reach the cluster.
         topics: stream → topic, where they differ.
         controls_topic: the topic of the control records of a job's intermediate streams; only a job needs one.
         patience: seconds to wait for an answer before raising an error.
@@ -98,7 +98,7 @@ class KafkaSystem(System):
         return str(self._topics.describe(stream).topic_id)
 
     def create(self, stream: str, partitions: int, internal: bool = False) -> None:
-        """Create a topic; when this returns, every broker knows it. ``internal``: with the settings ``INTERNAL``."""
+        """Create a topic. When this returns, every broker knows it. ``internal``: with the settings ``INTERNAL``."""
         self._topics.create(stream, partitions, INTERNAL if internal else {})
 
     def expand(self, stream: str, partitions: int) -> None:
@@ -122,7 +122,7 @@ class KafkaSystem(System):
         return {number: min(found[number], end) if found[number] >= 0 else end for number, end in ends.items()}
 
     def offset(self, stream: str, id: str, positions: Mapping[int, int]) -> dict[str, Any]:
-        """As Spark's connector writes it."""
+        """Positions in the form in which Spark's connector writes them."""
         return {self.topic(stream): {str(p): at for p, at in sorted(positions.items())}}
 
     def racks(self, stream: str) -> dict[int, tuple[str | None, ...]]:
@@ -132,11 +132,12 @@ class KafkaSystem(System):
         self._topics.delete_before(stream, before)
 
     def commit_positions(self, group: str, positions: Mapping[str, Mapping[int, int]]) -> None:
-        """To a group without members."""
+        """Commit positions to a group without members."""
         self._topics.commit(group, positions)
 
     def read(self, stream: str, partition: int, ranges: Sequence[Range]) -> Iterator[Records]:
-        """Closing the generator closes its consumer. Aborted records and transaction markers are skipped."""
+        """Read records. Closing the generator closes its consumer. Aborted records and transaction markers are
+        skipped."""
         return records.read(self._topics, stream, partition, ranges)
 
     def appender(self, stream: str) -> KafkaAppender:
@@ -162,7 +163,8 @@ class KafkaSystem(System):
         output.fence(self.settings, lane, epoch, new=new)
 
     def recover(self, lane: Lane, epoch: int, new: bool | None) -> None:
-        """Until this is done, the markers of a process that died in a transaction can't be read."""
+        """End open transactions of the former process. Before that, the markers of a process that died in a transaction
+        can't be read."""
         output.fence(self.settings, lane, epoch, new=new)
 
     def withdraw(self, lane: Lane, epoch: int, new: bool | None) -> int:
@@ -175,7 +177,7 @@ class KafkaSystem(System):
         return output.peeked(self.settings, lane)
 
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """All lanes that have left markers, which don't name streams."""
+        """All lanes that have left markers. (Markers don't name streams.)"""
         return dict.fromkeys(sorted(markers.lanes(self.settings, job)), f"the cluster {self}")
 
     def session_needs(self) -> SessionNeeds:

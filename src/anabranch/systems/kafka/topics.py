@@ -1,4 +1,4 @@
-"""Topics as streams: creating, expanding, naming and finding them, and their offsets."""
+"""Topics as streams: creates, expands, names and finds them, and looks up their offsets."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ class Topics:
         return topic
 
     def largest(self, topic: str) -> int:
-        """The size limit of a topic's batches of records, in bytes; Kafka's default if we aren't allowed to
-        look it up.
+        """The size limit of a topic's batches of records, in bytes; Kafka's default if this user isn't allowed to look
+        it up.
         """
         resource = ConfigResource(ResourceType.TOPIC, topic)
         wait = self.cluster.patience
@@ -74,8 +74,8 @@ class Topics:
         return LARGEST if isinstance(answer, KafkaError) else int(answer[LIMIT].value)
 
     def counts(self) -> dict[str, int]:
-        """The partition counts of all streams, by name. A topic that has the name of a stream that is bound to another
-        topic isn't counted.
+        """The partition counts of all streams, by name. If a topic has the name of a stream that is bound to another
+        topic, it isn't counted.
         """
         doing = "listing the topics"
         self._answer(doing, lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience))
@@ -91,11 +91,11 @@ class Topics:
         return dict(sorted(counts.items()))
 
     def names(self) -> list[str]:
-        """All streams, sorted."""
+        """The names of all streams, sorted."""
         return list(self.counts())
 
     def find(self, stream: str) -> TopicDescription | None:
-        """A stream's topic, or None if there is none."""
+        """A stream's topic; None if there is none."""
         topic, wait = self.topic(stream), self.cluster.patience
         found = self.cluster.ask(lambda admin: admin.describe_topics(TopicCollection([topic]), request_timeout=wait))
         answer = found[topic]
@@ -106,7 +106,7 @@ class Topics:
         return answer  # type: ignore[no-any-return]
 
     def describe(self, stream: str) -> TopicDescription:
-        """Raises NotFoundError, with the nearest existing name."""
+        """A stream's topic. Raises NotFoundError, with the most similar existing name."""
         found = self.find(stream)
         if found is None:
             near = difflib.get_close_matches(stream, self.names(), n=1)
@@ -118,10 +118,10 @@ class Topics:
         return found
 
     def create(self, stream: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Create a stream's topic; when this returns, every broker knows it.
+        """Create a stream's topic. When this returns, every broker knows it.
 
         Raises:
-            ConflictError: it exists with another partition count.
+            ConflictError: the topic exists with another partition count.
         """
         topic = self.topic(stream)
         if partitions < 1:
@@ -142,7 +142,7 @@ class Topics:
         self._wait_everywhere(stream, partitions)
 
     def expand(self, stream: str, partitions: int) -> None:
-        """Raise a stream's partition count to a multiple; when this returns, every broker knows it."""
+        """Raise a stream's partition count to a multiple. When this returns, every broker knows it."""
         there = len(self.describe(stream).partitions)
         if partitions == there:
             return
@@ -162,7 +162,7 @@ class Topics:
         self._wait_everywhere(stream, partitions)
 
     def starts(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
-        """Partition (default: all) → the oldest offset that is kept."""
+        """Partition (default: all) → the oldest existing offset."""
         return self._offsets(stream, OffsetSpec.earliest(), COMMITTED, partitions)  # type: ignore[no-untyped-call]
 
     def ends(
@@ -172,7 +172,7 @@ class Topics:
         return self._offsets(stream, OffsetSpec.latest(), isolation, partitions)  # type: ignore[no-untyped-call]
 
     def at(self, stream: str, unix_ms: int, partitions: Iterable[int]) -> dict[int, int]:
-        """Partition → the first offset with this timestamp or a later one, -1 where there is none."""
+        """Partition → the first offset with this timestamp or a later one, -1 if there is none."""
         return self._offsets(stream, OffsetSpec.for_timestamp(unix_ms), COMMITTED, partitions)
 
     def check(self, stream: str, partition: int) -> None:
@@ -182,7 +182,7 @@ class Topics:
             raise NotFoundError(f"{stream} has no partition {partition}", f"its partitions are 0 to {count - 1}")
 
     def racks(self, stream: str) -> dict[int, tuple[str | None, ...]]:
-        """Partition → the racks of its replicas, the leader's first, each once; None: for brokers without one."""
+        """Partition → the racks of its replicas, the leader's first, each once; None for brokers without a rack."""
         brokers = self._answer(
             "looking at the brokers", lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience)
         ).nodes
@@ -238,7 +238,7 @@ class Topics:
         request: Callable[[AdminClient], Mapping[TopicPartition, Future[V]]],
         partitions: Sequence[int],
     ) -> dict[int, V]:
-        """Answers for some partitions; asks again if the client remembers an older state of the topic."""
+        """Answers for some partitions. If the client remembers an older state of the topic, asks again."""
         deadline = time.monotonic() + self.cluster.patience
         while partitions:
             found: dict[int, V] = {}

@@ -25,7 +25,8 @@ from anabranch.systems.kafka.markers import Marker, Markers
 __all__ = ["SlotTransaction", "SlotWriter", "close", "fence"]
 
 _SETTLED = 2.0
-"""Seconds to wait for a marker that another producer's transaction may hold back; opening the id ends that transaction.
+"""Seconds to wait for a marker that another producer's transaction may hold back. After that, the id is initialized,
+which ends that transaction.
 """
 
 _holders: dict[tuple[str, str], Holder] = {}
@@ -36,7 +37,7 @@ _readers: dict[tuple[str, str], Markers] = {}
 
 @atexit.register
 def close() -> None:
-    """Give up the producers and readers that this process keeps: the next batch opens new ones."""
+    """Give up the producers and readers that this process keeps. The next batch opens new ones."""
     while _holders:
         _holders.popitem()[1].drop()
     while _readers:
@@ -45,7 +46,8 @@ def close() -> None:
 
 @dataclass(frozen=True)
 class SlotWriter:
-    """Writes to the slots of a lane's output group for one incarnation: a process that holds it under ``epoch``.
+    """Writes to the slots of a lane's output group for one incarnation: the process that holds the lane under
+    ``epoch``.
 
     Several threads may use it, for different slots.
     """
@@ -57,7 +59,7 @@ class SlotWriter:
     epoch: int
 
     def open(self, slot: int, batch: int) -> SlotTransaction:
-        """Take a slot for a batch: its former owner can't write to it any more.
+        """Take a slot for a batch. From then on, its former owner can't write to it any more.
 
         After any error except FencedError, open the same batch again: it takes effect once.
 
@@ -87,7 +89,7 @@ class SlotWriter:
 
         Raises:
             FencedError, StateError: as for :meth:`open`.
-            OutOfTimeError: it can't be read within ``timeout`` seconds.
+            OutOfTimeError: the marker can't be read within ``timeout`` seconds.
         """
         marker = self.reader().read([slot], timeout)[slot]
         if marker is None:
@@ -131,10 +133,11 @@ class SlotWriter:
 
 
 class SlotTransaction:
-    """What a slot writes in a batch: readers see all of it after ``commit``, or never any. For one thread.
+    """What a slot writes in a batch. Readers see all of it after ``commit``, or never any of it. For one thread.
 
-    ``done``: the slot has committed this batch or a later one (a replay): nothing is written. Use it in ``with``: what
-    wasn't committed is aborted. After any error except FencedError, open the batch again.
+    ``done``: whether the slot has already committed this batch or a later one (a replay); if so, nothing is written.
+    Use it in ``with``: anything that wasn't committed is aborted. After any error except FencedError, open the batch
+    again.
     """
 
     def __init__(self, writer: SlotWriter, holder: Holder, slot: int, batch: int, marker: Marker) -> None:
@@ -165,10 +168,10 @@ class SlotTransaction:
         self._rows += records.num_rows
 
     def flush(self) -> None:
-        """Wait until the brokers have all records that were written. Nobody sees them yet.
+        """Wait until the brokers have all records that were written. Readers don't see them yet.
 
         Raises:
-            AnabranchError: the transaction took too long, or the brokers don't take a record.
+            AnabranchError: the transaction took too long, or the brokers don't accept a record.
         """
         try:
             self._begun().flush(self._check)
@@ -181,11 +184,11 @@ class SlotTransaction:
         return self._marker.rows if self.done else self._marker.rows + self._rows
 
     def commit(self) -> None:
-        """Make all of it visible, with the marker; without rows, the marker alone.
+        """Make all records visible, with the marker. Without rows, commit only the marker.
 
         Raises:
             FencedError: a newer process owns the lane, or it is closed. Stop and write nothing more.
-            AnabranchError: it isn't, or not known to be, committed: open the batch again.
+            AnabranchError: the transaction isn't committed, or that isn't known. Open the batch again.
         """
         if self.done:
             self._release()
@@ -204,7 +207,7 @@ class SlotTransaction:
         crash_points.reach(crash_points.TRANSACTED, self._writer.lane, self._batch)
 
     def abort(self) -> None:
-        """Make sure that what was written never becomes visible. The batch may be opened again."""
+        """Ensure that what was written never becomes visible. The batch may be opened again."""
         if self._holder is None:
             return
         try:
@@ -241,10 +244,11 @@ class SlotTransaction:
         )
 
     def _check(self) -> None:
-        """Fail as soon as it is known that the transaction can't be committed."""
+        """Raise an error as soon as it is known that the transaction can't be committed."""
         holder = self._holder
         if holder is not None and holder.lost:
-            raise self._meaning(holder.lost[0].error, f"writing to topic {holder.lost[0].topic}")
+            error = holder.lost[0].error
+            raise self._meaning(error, f"writing to topic {holder.lost[0].topic}") from KafkaException(error)
 
     def _meaning(self, error: KafkaError, doing: str) -> AnabranchError:
         """The meaning of a Kafka error here; the transaction is over."""
@@ -277,7 +281,7 @@ class SlotTransaction:
         )
 
     def _failed(self, error: AnabranchError) -> AnabranchError:
-        """Abort, so that no reader has to wait, and give up the producer."""
+        """Abort, so that readers don't have to wait, and give up the producer."""
         if self._holder is not None:
             with contextlib.suppress(KafkaException):
                 self._holder.abort()
@@ -296,7 +300,8 @@ class SlotTransaction:
 
 
 def _too_large(holder: Holder) -> AnabranchError:
-    """Names the largest record that wasn't accepted: brokers accept or refuse a batch of records as a whole."""
+    """An error that names the largest record that wasn't accepted. (Brokers accept or refuse a batch of records as a
+    whole.)"""
     worst = max(holder.lost, key=lambda lost: lost.size)
     named = f"a record of {worst.size} bytes for topic {worst.topic}, key {str(worst.key)[:60]},"
     if worst.size > holder.message_limit:

@@ -1,1 +1,1 @@
-"""The Spark source for systems that don't bring their own."""
+"""The Spark source for systems that don't have their own."""

@@ -1,5 +1,5 @@
-"""What a system provides for Spark, and the source for systems that don't bring their own: a Python data source of
-Arrow batches.
+"""What a system provides for Spark, and the source for systems that don't have their own: a Python data source of Arrow
+batches.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ class SparkSide(Protocol):
     """The contents of the module that a system names in ``System.spark``."""
 
     SOURCES: Sequence[type[DataSource]]
-    """Sources that are written in Python: a session registers them."""
+    """Sources that are written in Python, which a session registers."""
 
     def streamed(self, spark: SparkSession, system: Any, reading: Reading) -> DataFrame:
         """The records of a stream, in the columns of ``SCHEMA`` or of ``BARE``."""
         ...
 
     def plain(self, system: Any, streams: Mapping[int, str]) -> PlainWriter:
-        """Writes streams at least once, by the numbers of their outputs. Only for a system that has ``delivery`` among
-        its ``stream_settings``.
+        """Writes streams at least once, by the numbers of their outputs. Only for a system with ``delivery`` among its
+        ``stream_settings``.
         """
         ...
 
@@ -108,9 +108,10 @@ def options(reading: Reading) -> dict[str, str]:
 
 
 class Reader(DataSourceStreamReader):
-    """An offset is ``{"stream", "id", "positions": {partition: next offset}}``, as stored in the offset log.
+    """An offset is ``{"stream", "id", "positions": {partition: next offset}}``, in the form in which the offset log
+    stores it.
 
-    Subclasses say how a system finds its ends, and what a Spark task reads and how.
+    Subclasses define how the ends of a stream are found, and what a Spark task reads and how.
     """
 
     def __init__(self, options: dict[str, str], bare: bool, name: str) -> None:
@@ -127,15 +128,15 @@ class Reader(DataSourceStreamReader):
         self._line = counts.of_text(options.get("line", ""))
 
     def id(self) -> str:
-        """The stream's id now."""
+        """The present id of the stream."""
         raise NotImplementedError
 
     def ends(self) -> Mapping[int, int]:
-        """Where the partitions end now."""
+        """The present ends of the partitions."""
         raise NotImplementedError
 
     def begins(self) -> Mapping[int, int]:
-        """Where the partitions begin now; empty: reading fails anyway where records are gone."""
+        """The present beginnings of the partitions; empty: reading fails anyway if records are gone."""
         return {}
 
     def piece(self, partition: int, begin: int, end: int) -> InputPartition:
@@ -146,7 +147,7 @@ class Reader(DataSourceStreamReader):
         return self._offset({p: self._starting.get(p, 0) for p in self._partitions})
 
     def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:
-        """``limit``: the query's; if it has none, the option ``max_rows`` applies."""
+        """The end of the next batch. ``limit``: the query's limit; if it has none, the option ``max_rows`` applies."""
         if crash_points.ACTIVE:
             crash_points.reach(crash_points.PLANNING, self._lane, crash_points.next_batch(self._commits))
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._max_rows
@@ -170,7 +171,7 @@ class Reader(DataSourceStreamReader):
         return [self.piece(p, first, last) for p, first, last in ranges if last > first]
 
     def metered(self, partition: int, pieces: Iterable[Callable[[], Iterable[Records]]]) -> Iterator[pa.RecordBatch]:
-        """The records of a partition in the form that Spark takes; workers report how many they have read, and in what
+        """The records of a partition in the form that Spark needs. Workers report how many they have read, and in what
         time.
         """
         with closing(meters.meter(self._line, counts.READING)) as meter:
@@ -185,7 +186,7 @@ class Reader(DataSourceStreamReader):
         return {"stream": self._stream, "id": self.id(), "positions": told}
 
     def _kept(self, positions: dict[int, int]) -> dict[int, int]:
-        """Positions; where records are gone and may be skipped, those of the oldest ones that there are."""
+        """Positions. If records are gone and may be skipped, these are the positions of the oldest existing records."""
         if not self._skips_lost:
             return positions
         begins = self.begins()
@@ -209,7 +210,7 @@ class _Range(InputPartition):
 
 
 class SystemReader(Reader):
-    """By the contract alone."""
+    """Reads any system through its contract alone."""
 
     def __init__(self, options: dict[str, str], bare: bool) -> None:
         self._system: System = pickle.loads(base64.b64decode(options["system"]))
@@ -231,7 +232,7 @@ class SystemReader(Reader):
 
 
 class SystemSource(DataSource):
-    """Options: those of :func:`options`, and ``system``, which is pickled."""
+    """The options are those of :func:`options`, and ``system``, which is pickled."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,4 +1,5 @@
-"""The job of the tour: late flights, and how many flights and what mean delay each destination has in each hour."""
+"""The job of the tour: it finds late flights, and counts the flights and their mean delay for each destination in each
+hour."""
 
 import time
 from typing import Any
@@ -9,7 +10,7 @@ job = Job("delays")
 
 
 def looked_up(flight: dict[str, Any]) -> dict[str, Any]:
-    """Take as long as a call to another service does: that is what piles up a lag."""
+    """Takes as long as a call to another service would, which makes the lag grow."""
     time.sleep(0.01)
     return flight
 

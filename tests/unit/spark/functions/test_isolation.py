@@ -90,7 +90,7 @@ def deadly_batch(rows: pa.RecordBatch) -> pa.RecordBatch:
     ("kind", "function"),
     [
         ("map", deadly),
-        ("map", deadly_later),
+        pytest.param("map", deadly_later, marks=pytest.mark.long),
         pytest.param("flat_map", lambda m: [deadly(m)], marks=pytest.mark.long),
         pytest.param("filter", lambda m: bool(deadly(m)), marks=pytest.mark.long),
         ("map_arrow", deadly_batch),

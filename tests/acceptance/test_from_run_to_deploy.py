@@ -1,0 +1,47 @@
+"""A job that ran in one process goes on under a coordinator, where another version of it takes its state over."""
+
+from __future__ import annotations
+
+import signal
+import socket
+
+import pytest
+
+from tests.acceptance.harness import JOB, Workspace, flights
+from tests.soak.served import SETTINGS, ended_well
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.long]
+
+
+def test_positions_and_state_stay(workspace: Workspace) -> None:
+    several = flights(12, 6000)
+    workspace.put(several[:3000])
+    workspace.finish()
+    file = workspace.folder / "delays.py"
+    before = file.read_text()
+    after = before.replace("dep_delay >= 15", "dep_delay > 14")  # another condition that says the same
+    assert after != before
+    file.write_text(after)
+    refused = workspace.call("run", file.name, code=4).stderr
+    assert "start it with the file as it was on a coordinator" in refused
+
+    file.write_text(before)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    workspace.settings |= {**SETTINGS, "coordinator__url": f"http://127.0.0.1:{port}"}
+    coordinator = workspace.start("coordinator", "--port", str(port))
+    coordinator.until("its URL", lambda: str(port) in coordinator.stderr)
+    workspace.call("start", file.name, "--detach")
+    workspace.put(several[3000:])
+    old = workspace.start("container", JOB)
+    old.until("all is read", lambda: workspace.read("0-") >= len(several))
+    file.write_text(after)
+    workspace.call("deploy", file.name, "--detach")
+    old.wait()
+    new = workspace.start("container", JOB)
+    new.until("the new version", lambda: workspace.status()["state"] == "running")
+    workspace.call("stop", JOB)
+    ended_well(new)
+    workspace.check_outputs(several)
+    coordinator.popen.send_signal(signal.SIGTERM)
+    assert coordinator.wait() == 0, coordinator.stderr
