@@ -26,7 +26,7 @@ from pathlib import Path
 from tests.support.interruption import interruptible
 
 from bench.support import cluster as clusters
-from bench.support import sides
+from bench.support import java_peers, python_peers, sides
 from bench.support.cluster import Cluster
 from bench.support.processes import EndedError, Side, explained, side
 from bench.support.sides import Anabranch, Task, UnsupportedError
@@ -49,8 +49,8 @@ SIDES: dict[str, Callable[[Task, Side], None]] = {
     ONCE: Anabranch(),
     EXACT: Anabranch(delivery="exactly-once"),
     REAL: Anabranch(trigger="real-time"),
-    STREAMS: sides.kafka_streams,
-    QUIX: sides.quixstreams,
+    STREAMS: java_peers.kafka_streams(),
+    QUIX: python_peers.Quix(),
 }
 BEFORE, TO_BEFORE = "-before", 0.97
 BY_MESSAGE = {REAL, STREAMS, QUIX}

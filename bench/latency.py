@@ -1,7 +1,8 @@
-"""How long a record takes from Kafka to Kafka through a filter: anabranch, a query by hand, Kafka Streams.
+"""How long a record takes from Kafka to Kafka through a filter: anabranch, a query by hand, Kafka Streams, Flink.
 
-500 records a second are sent, each with the time of its sending; a consumer takes the time at which it has each of
-the output's. The first seconds after the first record has come are not counted. Sides run in turn on one broker.
+500 records a second (or ``--rate``) are sent, each with the time of its sending; a consumer takes the time at which it
+has each of the output's. The first seconds after the first record has come are not counted. Sides run in turn on one
+broker.
 """
 
 from __future__ import annotations
@@ -18,24 +19,33 @@ from confluent_kafka import TopicPartition
 from tests.support.interruption import interruptible
 
 from bench.support import cluster as clusters
-from bench.support import sides
+from bench.support import java_peers, sides
 from bench.support.cluster import PARTITIONS, Cluster, python
 from bench.support.processes import EndedError, Side, explained, side
 from bench.support.sides import Anabranch, Task, UnsupportedError
 
-RATE = 500
 WARMING_SECONDS = 20.0
 SILENT_SECONDS = 300.0
 
-HAND, MICRO, EXACT, REAL, STREAMS = "by-hand", "micro-batch", "exactly-once", "real-time", "streams"
+HAND, MICRO, EXACT, REAL, STREAMS, FLINK = "by-hand", "micro-batch", "exactly-once", "real-time", "streams", "flink"
+EXACT_STREAMS, EXACT_FLINK = f"{STREAMS}-{EXACT}", f"{FLINK}-{EXACT}"
 SIDES: dict[str, Callable[[Task, Side], None]] = {
     HAND: sides.by_hand,
     MICRO: Anabranch(),
     EXACT: Anabranch(delivery="exactly-once"),
     REAL: Anabranch(trigger="real-time"),
-    STREAMS: sides.kafka_streams,
+    STREAMS: java_peers.kafka_streams(),
+    FLINK: java_peers.flink(),
+    EXACT_STREAMS: java_peers.kafka_streams("exactly-once"),
+    EXACT_FLINK: java_peers.flink("exactly-once"),
 }
-GOALS = (("p50", REAL, STREAMS, 1.2), ("p99", REAL, STREAMS, 2.0))
+GOALS = (
+    ("p50", REAL, STREAMS, 1.2),
+    ("p99", REAL, STREAMS, 2.0),
+    ("p50", REAL, FLINK, 1.0),
+    ("p99", REAL, FLINK, 1.0),
+    ("p50", EXACT, EXACT_FLINK, 1.0),
+)
 
 
 @dataclass(frozen=True)
@@ -44,29 +54,30 @@ class Latency:
 
     p50: float
     p99: float
+    p999: float
     worst: float
     records: int
 
     @classmethod
     def of(cls, milliseconds: list[float]) -> Latency:
-        cuts = statistics.quantiles(milliseconds, n=100, method="inclusive")
-        return cls(cuts[49], cuts[98], max(milliseconds), len(milliseconds))
+        cuts = statistics.quantiles(milliseconds, n=1000, method="inclusive")
+        return cls(cuts[499], cuts[989], cuts[998], max(milliseconds), len(milliseconds))
 
 
-def measured(cluster: Cluster, name: str, seconds: int) -> Latency:
+def measured(cluster: Cluster, name: str, seconds: int, rate: int) -> Latency:
     """Run a side."""
     source, output = f"in-{name}", f"out-{name}"
     for topic in (source, output):
         cluster.create(topic)
     with side(cluster.folder / output) as started, side(cluster.folder / source) as sending:
         SIDES[name](Task(cluster, "filter", source, output, quick=True), started)
-        sending.start(python("bench.support.pacing", cluster.bootstrap_servers, source, RATE))
-        found = arrived(cluster, output, seconds, [started, sending])
+        sending.start(python("bench.support.pacing", cluster.bootstrap_servers, source, rate))
+        found = arrived(cluster, output, seconds, rate, [started, sending])
     cluster.delete(source, output)
     return Latency.of(found)
 
 
-def arrived(cluster: Cluster, output: str, seconds: int, running: list[Side]) -> list[float]:
+def arrived(cluster: Cluster, output: str, seconds: int, rate: int, running: list[Side]) -> list[float]:
     """The milliseconds of all records that were sent in so many seconds. Raises EndedError if some don't come."""
     consumer = cluster.consumer()
     consumer.assign([TopicPartition(output, number, 0) for number in range(PARTITIONS)])
@@ -95,14 +106,15 @@ def arrived(cluster: Cluster, output: str, seconds: int, running: list[Side]) ->
                 ended.add(message.partition() or 0)
     finally:
         consumer.close()
-    if abs(len(found) - seconds * RATE) > RATE:
-        raise EndedError(f"{len(found):,} records came of {seconds * RATE:,} that were to be sent")
+    if abs(len(found) - seconds * rate) > rate:
+        raise EndedError(f"{len(found):,} records came of {seconds * rate:,} that were to be sent")
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=120, help="that are measured (default: 120)")
+    parser.add_argument("--rate", type=int, default=500, help="records that are sent a second (default: 500)")
     parser.add_argument("--against", type=Path, help="a checkout of another commit, whose sides run as SIDE-before")
     parser.add_argument("--only", help=f"of {','.join(SIDES)} (default: all)")
     arguments = parser.parse_args()
@@ -116,18 +128,19 @@ def main() -> None:
     with clusters.fresh() as cluster, explained():
         for name in names:
             try:
-                found[name] = measured(cluster, name, arguments.seconds)
+                found[name] = measured(cluster, name, arguments.seconds, arguments.rate)
             except UnsupportedError as error:
                 print(f"{name}: not supported by this version: {error}", flush=True)
                 continue
             ran = found[name]
             print(f"{name}: p50 {ran.p50:.1f} ms, p99 {ran.p99:.1f} ms, {ran.records:,} records", flush=True)
-    print(f"\n| {RATE} records/s | p50 ms | p99 ms | longest ms | p50 to streams | p99 to streams |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: |")
-    streams = found.get(STREAMS)
+    others = [name for name in (STREAMS, FLINK) if name in found]
+    heads = "".join(f" p50 to {name} | p99 to {name} |" for name in others)
+    print(f"\n| {arguments.rate} records/s | p50 ms | p99 ms | p99.9 ms | longest ms |{heads}")
+    print(f"| --- | ---: | ---: | ---: | ---: |{' ---: | ---: |' * len(others)}")
     for name, ran in found.items():
-        ratios = (f"{ran.p50 / streams.p50:.2f}", f"{ran.p99 / streams.p99:.2f}") if streams else ("-", "-")
-        print(f"| {name} | {ran.p50:.1f} | {ran.p99:.1f} | {ran.worst:.1f} | {' | '.join(ratios)} |")
+        ratios = "".join(f" {ran.p50 / found[o].p50:.2f} | {ran.p99 / found[o].p99:.2f} |" for o in others)
+        print(f"| {name} | {ran.p50:.1f} | {ran.p99:.1f} | {ran.p999:.1f} | {ran.worst:.1f} |{ratios}")
     for what, mine, other, goal in GOALS:
         if mine in found and other in found:
             ratio = getattr(found[mine], what) / getattr(found[other], what)

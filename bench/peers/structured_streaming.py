@@ -3,7 +3,8 @@
 Where there is state, what nobody would leave as it is: RocksDB, and as many state partitions as anabranch has, not 200.
 SIGUSR1 stops the query and starts it again. SIGTERM stops it for good: it says how long that took, and ends. So does
 SIGUSR2, which first lets the batch that runs be committed.
-Arguments: a JSON object with bootstrap, work, input, output, folder, jars, batch (0: no limit), schema, late and state.
+Arguments: a JSON object with bootstrap, work, input, other (the second topic of a join), table (a CSV file), output,
+folder, jars, batch (0: no limit), schema, late and state.
 """
 
 from __future__ import annotations
@@ -45,6 +46,40 @@ def windowed(raw: DataFrame, given: dict[str, Any]) -> DataFrame:
     return counts.select("key", F.to_json(F.struct("window", "flights")).alias("value"))
 
 
+def joined(departures: DataFrame, landings: DataFrame) -> DataFrame:
+    left = _timed(departures, "flight int, dep_delay int, at timestamp").alias("left")
+    right = _timed(landings, "arr_delay int, at timestamp").alias("right")
+    within = "left.key = right.key and right.at between left.at - interval 10 seconds and left.at + interval 10 seconds"
+    pairs = left.join(right, F.expr(within))
+    return pairs.select("left.key", F.to_json(F.struct("flight", "dep_delay", "arr_delay")).alias("value"))
+
+
+def _timed(raw: DataFrame, schema: str) -> DataFrame:
+    parsed = raw.select("key", F.from_json(raw.value.cast("string"), schema).alias("flight"))
+    return parsed.select("key", "flight.*").withWatermark("at", "5 seconds")
+
+
+def looked_up(raw: DataFrame, table: DataFrame) -> DataFrame:
+    parsed = raw.select("key", F.from_json(raw.value.cast("string"), "flight int, dest string").alias("flight"))
+    named = parsed.select("key", "flight.*").join(F.broadcast(table), "dest")
+    return named.select("key", F.to_json(F.struct("flight", "dest", "name")).alias("value"))
+
+
+def built(spark: SparkSession, given: dict[str, Any]) -> DataFrame:
+    """The records of the work's input, turned into those of its output."""
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", given["bootstrap"])
+    reader = reader.option("startingOffsets", "earliest")
+    if given["batch"]:
+        reader = reader.option("maxOffsetsPerTrigger", str(given["batch"]))
+    raw = reader.option("subscribe", given["input"]).load()
+    if given["work"] == "join":
+        return joined(raw, reader.option("subscribe", given["other"]).load())
+    if given["work"] == "table":
+        return looked_up(raw, spark.read.csv(given["table"], header=True))
+    build = {"filter": passed, "rewrite": rewritten, "count": counted, "windows": windowed}[given["work"]]
+    return build(raw, given)
+
+
 def _batch(query: StreamingQuery) -> int:
     """The last batch that was committed."""
     told = query.lastProgress
@@ -55,16 +90,11 @@ def main(given: dict[str, Any]) -> None:
     builder = SparkSession.builder.appName("by hand").master("local[*]").config("spark.driver.memory", "2g")
     builder = builder.config("spark.jars", given["jars"]).config("spark.ui.enabled", "false")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
-    if given["work"] in ("count", "windows"):
+    if given["work"] in ("count", "windows", "join"):
         builder = builder.config("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
         builder = builder.config("spark.sql.shuffle.partitions", str(given["state"]))
     spark = builder.getOrCreate()
-    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", given["bootstrap"])
-    reader = reader.option("subscribe", given["input"]).option("startingOffsets", "earliest")
-    if given["batch"]:
-        reader = reader.option("maxOffsetsPerTrigger", str(given["batch"]))
-    build = {"filter": passed, "rewrite": rewritten, "count": counted, "windows": windowed}[given["work"]]
-    writer = build(reader.load(), given).writeStream.format("kafka")
+    writer = built(spark, given).writeStream.format("kafka")
     writer = writer.option("kafka.bootstrap.servers", given["bootstrap"]).option("topic", given["output"])
     writer = writer.outputMode("update" if given["work"] == "count" else "append")
     writer = writer.option("checkpointLocation", f"{given['folder']}/checkpoint")

@@ -113,8 +113,9 @@ class Cluster:
         """Make a topic of flights (see :mod:`bench.support.flights`); returns how many of them are late."""
         self.create(topic)
         begun = time.monotonic()
-        files = [self.folder / "fill" / f"{number}.json" for number in range(FILLERS)]
-        with side(self.folder / "fill") as filling:
+        folder = self.folder / f"fill-{topic}"
+        files = [folder / f"{number}.json" for number in range(FILLERS)]
+        with side(folder) as filling:
             for number, file in enumerate(files):
                 share = records * (number + 1) // FILLERS - records * number // FILLERS
                 filling.start(python("bench.support.flights", self.bootstrap_servers, topic, share, keys, number, file))

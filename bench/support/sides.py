@@ -5,23 +5,22 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import venv
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from anabranch import cache_dir
-from bench.support.cluster import ROOT, Cluster
+from bench.support.cluster import PARTITIONS, ROOT, Cluster
 from bench.support.flights import LATE, SCHEMA
 from bench.support.processes import Side
 
 PEERS = ROOT / "bench" / "peers"
 MEMORY = "2g"
 STATE_PARTITIONS = 4
+SLOW_SECONDS = 0.002
+AT_ONCE = 64
+"""How many messages a slow function may work on at once, where a side can do that."""
 LINGER_MS = 20
 _BY_TIME = "target_batch_seconds"
-STREAMS = "4.1.0"
-QUIX = "3.28.1"
 
 JOBS = {
     "filter": f"""
@@ -37,11 +36,55 @@ flights.agg(flights="count(*)", total="sum(dep_delay)").write("out")
     "windows": """
 from anabranch import tumbling
 
-flights = job.read("flights", key="tailnum string", schema="at timestamp", event_time="at", watermark="5 seconds")
+timed = {"key": "tailnum string", "read_as": {"at": "epoch-seconds"}, "event_time": "at", "watermark": "5 seconds"}
+flights = job.read("flights", schema="at timestamp", **timed)
 flights.window(tumbling("10 seconds")).agg(flights="count(*)", emit="on_close").write("out")
 """,
+    "join": """
+timed = {"key": "tailnum string", "read_as": {"at": "epoch-seconds"}, "event_time": "at", "watermark": "5 seconds"}
+departures = job.read("flights", schema="flight int, dep_delay int, at timestamp", **timed)
+landings = job.read("landings", schema="arr_delay int, at timestamp", **timed)
+pairs = departures.join(landings, within="10 seconds", prefix="landed_")
+pairs.select("tailnum", "flight", "dep_delay", "landed_arr_delay as arr_delay").write("out")
+""",
+    "table": """
+flights = job.read("flights", key="tailnum string", schema="flight int, dest string")
+flights.join_table("TABLE", on="dest").select("tailnum", "flight", "dest", "name").write("out")
+""",
+    "function": """
+from anabranch import Processor, ValueState
+
+
+class Counting(Processor):
+    sums = ValueState("flights long, total long")
+
+    def on_message(self, message, timers):
+        sums = self.sums.get({"flights": 0, "total": 0})
+        sums = {"flights": sums["flights"] + 1, "total": sums["total"] + message["dep_delay"]}
+        self.sums.set(sums)
+        yield {"tailnum": message["tailnum"], **sums}
+
+
+flights = job.read("flights", key="tailnum string", schema="dep_delay int")
+flights.process(Counting(), schema="tailnum string, flights long, total long").write("out")
+""",
+    "slow": f"""
+import time
+
+
+def slow(message):
+    time.sleep({SLOW_SECONDS})
+    return message
+
+
+job.read("flights").map(slow).write("out")
+""",
 }
-FORMATS = {"filter": "string", "rewrite": "json", "count": "json", "windows": "json"}
+FORMATS = {"filter": "string", "slow": "string"}
+"""JSON is that of the other works."""
+BY_BATCH = ("count", "windows", "join")
+"""Works whose batches all have the same part of the input: what ``count`` writes goes by its batches, and a query by
+hand with state is given batches."""
 
 
 class UnsupportedError(Exception):
@@ -50,7 +93,8 @@ class UnsupportedError(Exception):
 
 @dataclass(frozen=True)
 class Task:
-    """What a side is given. ``batch``: the most records of a micro-batch, 0 for no limit; ``quick``: latency counts."""
+    """What a side is given. ``batch``: the most records of a micro-batch, 0 for no limit; ``quick``: latency counts;
+    ``other``: the second topic of a join, or a topic with its table; ``table``: the same table as a CSV file."""
 
     cluster: Cluster
     work: str
@@ -58,14 +102,16 @@ class Task:
     output: str
     batch: int = 0
     quick: bool = False
+    other: str = ""
+    table: str = ""
 
 
 def by_hand(task: Task, started: Side) -> None:
     """Structured Streaming with Spark's defaults. Where there is no state, that is: all there is in one batch."""
     given = {
-        **_given(task, started),
+        **given_to(task, started),
         "jars": ",".join(map(str, task.cluster.connector)),
-        "batch": task.batch if task.work == "count" else 0,
+        "batch": task.batch if task.work in BY_BATCH else 0,
         "schema": SCHEMA,
         "state": STATE_PARTITIONS,
     }
@@ -87,7 +133,9 @@ class Anabranch:
 
     def __call__(self, task: Task, started: Side) -> None:
         file = started.folder / "job.py"
-        file.write_text(f"from anabranch import Job\n\njob = Job({task.output!r})\n{JOBS[task.work]}")
+        file.write_text(
+            f"from anabranch import Job\n\njob = Job({task.output!r})\n{JOBS[task.work].replace('TABLE', task.table)}"
+        )
         (started.folder / "anabranch.toml").write_text(self._settings(task))
         if self.trigger != "micro-batch":
             self._check(file)
@@ -103,18 +151,21 @@ class Anabranch:
 
     def _settings(self, task: Task) -> str:
         batch = f"max_rows_per_batch = {task.batch}\n" if task.batch else ""
-        if task.batch and task.work == "count" and self._sizes_by_time:  # what it writes goes by its batches
+        if task.batch and task.work in BY_BATCH and self._sizes_by_time:
             batch += f"{_BY_TIME} = 0\n"
         real_time = self.trigger != "micro-batch"
         trigger = f'trigger = "{self.trigger}"\n' if real_time else ""
         linger = f'spark = {{ "linger.ms" = "{LINGER_MS}" }}\n' if real_time and not task.quick else ""
+        factor = f"factor = {AT_ONCE // PARTITIONS}\n" if task.work == "slow" else ""
+        form = FORMATS.get(task.work, "json")
+        landings = f'[streams.landings]\ntopic = "{task.other}"\n' if task.work == "join" else ""
         return f"""\
 [job]
 on_error = "fail"
 on_null_key = "fail"
 expansion_check = "1 hour"
 state_partitions = {STATE_PARTITIONS}
-{batch}{trigger}
+{batch}{trigger}{factor}
 [systems]
 default = "kafka"
 
@@ -123,11 +174,11 @@ bootstrap_servers = "{task.cluster.bootstrap_servers}"
 {linger}
 [streams.flights]
 topic = "{task.input}"
-format = "{FORMATS[task.work]}"
-
+format = "{form}"
+{landings}
 [streams.out]
 topic = "{task.output}"
-format = "{FORMATS[task.work]}"
+format = "{form}"
 delivery = "{self.delivery}"
 
 [spark]
@@ -141,39 +192,14 @@ memory = "{MEMORY}"
             raise UnsupportedError(planned.stderr.strip().splitlines()[0])
 
 
-def kafka_streams(task: Task, started: Side) -> None:
-    """Kafka Streams: two threads, at least once, no cache; for latency without its linger of 100 ms."""
-    jars = cache_dir.folder() / f"streams-{STREAMS}"
-    if not jars.is_dir():
-        subprocess.run([str(ROOT / "scripts" / "fetch-jars"), "streams"], stdout=subprocess.DEVNULL, check=True)
-    classes = task.cluster.folder / "classes"
-    if not classes.is_dir():
-        source = PEERS / "KafkaStreamsPeer.java"
-        subprocess.run(["javac", "-cp", f"{jars}/*", "-d", str(classes), str(source)], check=True)
-    places = [task.cluster.bootstrap_servers, task.work, task.input, task.output, str(started.folder / "state")]
-    command = ["java", f"-Xmx{MEMORY}", "-cp", f"{classes}:{jars}/*", "KafkaStreamsPeer"]
-    started.start([*command, *places, str(LATE), "0" if task.quick else ""])
-
-
-def quixstreams(task: Task, started: Side) -> None:
-    """A Python library, in an environment of its own: two processes, for one has one core."""
-    home = cache_dir.folder() / f"quixstreams-{QUIX}"
-    python = home / "bin" / "python"
-    if not (home / "ready").exists():
-        print(f"Installing quixstreams {QUIX} into {home} ...", file=sys.stderr, flush=True)
-        venv.create(home, clear=True, with_pip=True)
-        subprocess.run([str(python), "-m", "pip", "install", "-q", f"quixstreams=={QUIX}"], check=True)
-        (home / "ready").touch()
-    for number in range(2):
-        given = {**_given(task, started), "folder": str(started.folder / f"state-{number}"), "group": task.output}
-        started.start([str(python), str(PEERS / "quix.py"), json.dumps(given)])
-
-
-def _given(task: Task, started: Side) -> dict[str, object]:
+def given_to(task: Task, started: Side) -> dict[str, object]:
+    """What programs in Python get as a JSON object."""
     return {
         "bootstrap": task.cluster.bootstrap_servers,
         "work": task.work,
         "input": task.input,
+        "other": task.other,
+        "table": task.table,
         "output": task.output,
         "folder": str(started.folder),
         "late": LATE,

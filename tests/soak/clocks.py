@@ -36,7 +36,7 @@ class Ticking:
     """The job ``ticking``, in processes that go by a clock that is set."""
 
     def __init__(self, place: Workspace) -> None:
-        size = {"job__target_batch_seconds": 1.0}  # sized by time, which must not be that of the clock
+        size = {"job__target_batch_seconds": 4.0}  # sized by time, which must not be that of the clock
         self.workspace = Workspace(
             place.folder, place.cluster, JOBS / "ticking.py", patience=place.patience, **{**place.settings, **size}
         )

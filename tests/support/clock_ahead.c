@@ -1,6 +1,6 @@
 /* A machine's clock that is set while processes run: with LD_PRELOAD, CLOCK_REALTIME is as many seconds ahead as the
-   file $CLOCK_AHEAD says, which is read again every 20 ms. Clocks that nobody can set, and all waiting, stay as they
-   are.
+   file $CLOCK_AHEAD says, which is read again every 20 ms. Clocks that nobody can set stay as they are, and who waits
+   until a time of day waits as long as by the machine's clock.
 
    libfaketime 0.9.10, which Debian 12 has, breaks time.sleep of Python 3.11 and later (its issue 426); and a time
    namespace of Linux has no clock of its own for the time of day. */
@@ -8,9 +8,12 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/time.h>
+#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -67,4 +70,54 @@ time_t time(time_t *at) {
     if (at)
         *at = now.tv_sec;
     return now.tv_sec;
+}
+
+/* Until when to wait, by the machine's clock: librdkafka waits for times of day. Others give times since the machine
+   was started, which are smaller than any time of day. */
+static struct timespec until(const struct timespec *at) {
+    struct timespec by_machine = *at;
+    if (at->tv_sec > 1000000000)
+        by_machine.tv_sec -= ahead();
+    return by_machine;
+}
+
+typedef int (*cond_wait)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+
+int pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *at) {
+    static _Atomic(cond_wait) found;
+    cond_wait known = atomic_load(&found);
+    if (!known) {
+        known = (cond_wait)dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2"); /* the plain one is older */
+        if (!known)
+            known = (cond_wait)dlsym(RTLD_NEXT, "pthread_cond_timedwait");
+        atomic_store(&found, known);
+    }
+    struct timespec by_machine = until(at);
+    return known(cond, mutex, &by_machine);
+}
+
+typedef int (*cnd_wait_until)(cnd_t *, mtx_t *, const struct timespec *);
+
+int cnd_timedwait(cnd_t *cond, mtx_t *mutex, const struct timespec *at) {
+    static _Atomic(cnd_wait_until) found;
+    cnd_wait_until known = atomic_load(&found);
+    if (!known) {
+        known = (cnd_wait_until)dlsym(RTLD_NEXT, "cnd_timedwait");
+        atomic_store(&found, known);
+    }
+    struct timespec by_machine = until(at);
+    return known(cond, mutex, &by_machine);
+}
+
+typedef int (*sem_wait_until)(sem_t *, const struct timespec *);
+
+int sem_timedwait(sem_t *sem, const struct timespec *at) {
+    static _Atomic(sem_wait_until) found;
+    sem_wait_until known = atomic_load(&found);
+    if (!known) {
+        known = (sem_wait_until)dlsym(RTLD_NEXT, "sem_timedwait");
+        atomic_store(&found, known);
+    }
+    struct timespec by_machine = until(at);
+    return known(sem, &by_machine);
 }

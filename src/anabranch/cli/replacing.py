@@ -108,7 +108,7 @@ class Replacer:
         timer.start()
 
     def in_order(self, following: Restarts) -> NoReturn:
-        """Replace the process in good order, after it has stopped everything that it had started."""
+        """Replace the process cleanly, after stopping everything that it has started."""
         self.within(10.0, following)
         self._kill_java()
         atexit._run_exitfuncs()

@@ -15,7 +15,7 @@ from anabranch.config import mistakes, paths
 from anabranch.config.settings import Settings
 from anabranch.errors import ConfigError, NotFoundError
 
-__all__ = ["FILE_NAME", "PREFIX", "load", "restored"]
+__all__ = ["FILE_NAME", "PREFIX", "load", "of_job", "restored"]
 
 FILE_NAME = "anabranch.toml"
 PREFIX = "ANABRANCH__"
@@ -60,6 +60,23 @@ def restored(dumped: Mapping[str, Any]) -> Settings:
     except ValidationError as error:
         raise ConfigError(*mistakes.explained(error, None)) from error
     return paths.absolute(settings, Path.cwd())
+
+
+def of_job(job: str, dumped: Mapping[str, Any]) -> Settings:
+    """The settings with which a job was started, as the coordinator has them.
+
+    Raises:
+        ConfigError: there is a setting that this version doesn't know or allow.
+    """
+    try:
+        return Settings(**dumped)
+    except ValidationError as error:
+        what, cure = mistakes.explained(error, None)
+        raise ConfigError(
+            f"the settings that job {job!r} was started with: {what}",
+            f"{cure}; if another version of anabranch started the job, run that version here, or start or deploy the "
+            "job again",
+        ) from error
 
 
 def _find(file: Path | None, beside: Path | None) -> Path | None:

@@ -8,6 +8,7 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
 from operator import attrgetter
 from time import monotonic
 from typing import Protocol, runtime_checkable
@@ -67,8 +68,8 @@ class Heartbeats(Protocol):
         """
         ...
 
-    def leave(self, reports: Sequence[LaneReport]) -> None:
-        """Return the seat, once all lanes have ended."""
+    def leave(self, reports: Sequence[LaneReport], *, returns: bool = False) -> None:
+        """Return the seat, once all lanes have ended. ``returns``: a new process of this container will ask for one."""
         ...
 
 
@@ -123,9 +124,16 @@ class DirectHeartbeats:
             self._listening.enter_context(self._coordination.listening(seen, self._wake))
         return self._seat_lease.answer
 
-    def leave(self, reports: Sequence[LaneReport]) -> None:
+    def leave(self, reports: Sequence[LaneReport], *, returns: bool = False) -> None:
         self._listening.close()
-        self._coordination.heartbeat(self._seat_lease.beat(reports, leaving=True).beat)
+        self._coordination.heartbeat(self._seat_lease.beat(reports, leaving=True, returns=returns).beat)
+
+
+@dataclass(frozen=True)
+class Departure:
+    """A container returns its seat. ``returns``: whether a new process will ask for one instead."""
+
+    returns: bool
 
 
 class BackgroundHeartbeats:
@@ -152,7 +160,7 @@ class BackgroundHeartbeats:
         self._copies: tuple[StandbyReport, ...] = ()
         self._shape: object = None
         self._live = False
-        self._leaving = False
+        self._departure: Departure | None = None
         self._orphaned = False
         self._changed = threading.Event()
         self._wake: Callable[[], object] = lambda: None
@@ -200,10 +208,10 @@ class BackgroundHeartbeats:
             self._changed.set()
         return answer
 
-    def leave(self, reports: Sequence[LaneReport]) -> None:
+    def leave(self, reports: Sequence[LaneReport], *, returns: bool = False) -> None:
         """Return the seat, once all lanes have ended; if the coordinator doesn't receive this, the lease ends."""
         with self._lock:
-            self._reports, self._leaving = tuple(reports), True
+            self._reports, self._departure = tuple(reports), Departure(returns)
         self._beat(0.0)
 
     def _listen(self) -> None:
@@ -237,7 +245,12 @@ class BackgroundHeartbeats:
 
     def _asked(self, wait: float) -> bool:
         with self._lock:
-            sent = self._seat_lease.beat(self._reports, leaving=self._leaving, copies=self._copies)
+            sent = self._seat_lease.beat(
+                self._reports,
+                leaving=self._departure is not None,
+                returns=self._departure is not None and self._departure.returns,
+                copies=self._copies,
+            )
         beat = sent.beat if self._seat_lease.me.reads_parts else flattened(sent.beat)
         try:
             answer = self._coordination.heartbeat(beat, wait)

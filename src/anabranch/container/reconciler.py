@@ -121,14 +121,14 @@ class Container:
                 self._turn.clear()
         except ProcessBrokenError:
             self._stop_all()
-            self._leave(heartbeats)
+            self._leave(heartbeats, returns=True)
             raise
         finally:
             self._stop_all()
 
-    def _leave(self, heartbeats: Heartbeats) -> None:
+    def _leave(self, heartbeats: Heartbeats, *, returns: bool = False) -> None:
         try:
-            heartbeats.leave(self.reports)
+            heartbeats.leave(self.reports, returns=returns)
         except AnabranchError as error:
             log.warning("the seat could not be given back: its lease will end", error=str(error))
 

@@ -76,9 +76,16 @@ class SeatLease:
         return self._refused
 
     def beat(
-        self, reports: Sequence[LaneReport], *, leaving: bool = False, copies: Sequence[StandbyReport] = ()
+        self,
+        reports: Sequence[LaneReport],
+        *,
+        leaving: bool = False,
+        returns: bool = False,
+        copies: Sequence[StandbyReport] = (),
     ) -> SentHeartbeat:
-        """The next heartbeat. ``leaving``: whether it returns the seat."""
+        """The next heartbeat. ``leaving``: whether it returns the seat; ``returns``: whether a new process will ask for
+        one instead.
+        """
         self._number += 1
         seen = -1 if self._answer is None else self._answer.revision
         beat = Heartbeat(
@@ -88,6 +95,7 @@ class SeatLease:
             seen=seen,
             lanes=tuple(reports),
             leaving=leaving,
+            returns=returns,
             copies=tuple(copies),
         )
         return SentHeartbeat(beat, self._clock())

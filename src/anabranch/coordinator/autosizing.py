@@ -85,7 +85,7 @@ class Assessment:
 
     @property
     def neediest(self) -> LaneLoad:
-        """The load of that lane."""
+        """The load of the lane of ``most``."""
         return self.loads[self.needs.index(self.most)]
 
     @property

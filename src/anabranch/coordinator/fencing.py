@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.config import Settings
+from anabranch import config as configuration
 from anabranch.model.lane import Lane
 from anabranch.systems.systems import Systems
 
@@ -30,6 +30,6 @@ def fence(lane: Lane, settings: Mapping[str, Any]) -> None:
     Raises:
         AnabranchError: a system doesn't answer, or a process with a higher epoch owns the lane.
     """
-    systems = Systems(Settings(**settings), lane.job)
+    systems = Systems(configuration.of_job(lane.job, settings), lane.job)
     systems.fence(lane, lane.epoch, new=False if lane.ran else None)
     systems.fence_tables(lane, lane.epoch, new=False if lane.ran else None, foreign=False)

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from anabranch import config as configuration
 from anabranch import logs
-from anabranch.config import Settings
 from anabranch.errors import NotFoundError
 from anabranch.model.job_model import Matched
 from anabranch.systems.systems import Systems
@@ -41,7 +41,7 @@ def counted(
     Raises:
         AnabranchError: a system doesn't answer.
     """
-    systems, patterns = Systems(Settings(**settings), job), tuple(patterns)
+    systems, patterns = Systems(configuration.of_job(job, settings), job), tuple(patterns)
     found = {}
     for name in streams:
         system, stream = name.split("/")
@@ -66,7 +66,7 @@ def located(
     Raises:
         AnabranchError: a system doesn't answer.
     """
-    return Systems(Settings(**settings), job).racks(streams)
+    return Systems(configuration.of_job(job, settings), job).racks(streams)
 
 
 class InputMonitor:

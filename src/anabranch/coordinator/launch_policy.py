@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from anabranch.errors import ConflictError
 from anabranch.protocol.status import LaunchStatus
@@ -33,6 +33,7 @@ class Demand:
     ``wanted``: the number of processes; 0: none should be started. ``over``: whether all existing ones must end.
     ``begun``: when the job was started, or the launcher was asked to try again. Before ``sure_from`` it isn't known
     which processes are alive. ``standing_by``: those that asked for a seat within the length of a lease.
+    ``returning``: those that replace themselves by new processes, and when they began to, within ``COMES_WITHIN``.
     """
 
     job: str
@@ -42,10 +43,15 @@ class Demand:
     sure_from: float = 0.0
     holders: frozenset[str] = frozenset()
     standing_by: frozenset[str] = frozenset()
+    returning: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def heard(self) -> frozenset[str]:
         return self.holders | self.standing_by
+
+    @property
+    def alive(self) -> frozenset[str]:
+        return self.heard | self.returning.keys()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +144,7 @@ def step(crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float
     """The launcher's next step for a job.
 
     A process that had a seat or stood by, and has fallen silent, isn't counted, because it should end. A process that
-    hasn't reported yet is counted, because Spark takes time to start.
+    hasn't reported yet is counted, because Spark takes time to start. So is one that replaces itself by a new process.
 
     Args:
         ended: the members that have ended since the last step.
@@ -193,7 +199,7 @@ def _without(
     left = tuple(member for member in crew.members if member.execution not in ended)
     if not demand.wanted:
         crew = replace(crew, owed=0)
-    return replace(crew, members=left, dead=(crew.dead | set(ended)) & demand.heard), news
+    return replace(crew, members=left, dead=(crew.dead | set(ended)) & demand.alive), news
 
 
 def _is_failure(member: Member, how: ProcessEnd) -> bool:
@@ -211,6 +217,8 @@ def _failed(crew: Crew, started: float, reason: str, now: float) -> Crew:
 
 def _heard(member: Member, demand: Demand, now: float) -> Member:
     heard = member.execution in demand.heard
+    if not heard and member.execution in demand.returning:
+        member = replace(member, started=demand.returning[member.execution], came=None)  # Spark is starting again
     came = now if member.came is None and heard else member.came
     useless = demand.over or (came is not None and not heard)
     idle = (now if member.idle is None else member.idle) if useless else None
@@ -219,7 +227,7 @@ def _heard(member: Member, demand: Demand, now: float) -> Member:
 
 def _others(crew: Crew, demand: Demand) -> frozenset[str]:
     """Processes that were started externally."""
-    return demand.heard - {member.execution for member in crew.members} - crew.dead
+    return demand.alive - {member.execution for member in crew.members} - crew.dead
 
 
 def _counts(member: Member) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from anabranch.config import Settings
+from anabranch import config as configuration
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.errors import NotFoundError
 from anabranch.protocol.status import JobStatus
@@ -45,4 +45,4 @@ class ServedJobs:
             if running_job is None:
                 raise NotFoundError(f"job {status.job} isn't served here any more")
             graph, given = registry.present(running_job).graph, running_job.settings.given
-        return datasets.of_job(graph, Settings(**given), status.inputs)
+        return datasets.of_job(graph, configuration.of_job(status.job, given), status.inputs)

@@ -267,7 +267,7 @@ class Membership:
                 self._registry.advance(running_job)
             if beat.leaving and all(lane.state is LaneState.FAILED for lane in seats.may_write(running_job, process)):
                 self._registry.write(self._store.leave, process.record, self._now())
-                running_job.seats.leave(process)
+                running_job.seats.leave(process, self._clock() if beat.returns else None)
                 self._registry.announce()
                 return HeartbeatResponse(alive=True, revision=running_job.seats.revision, done=True)
         return offers.answer(running_job, process, beat.seen)

@@ -31,8 +31,8 @@ def of(
     """The figures of a job, and the autosizer's findings.
 
     Args:
-        scalable: its graph and grouper allow factors other than 1.
-        verdict: None: the autosizer is off, and ``limits`` are those that its figures are for.
+        scalable: whether the job's graph and grouper allow factors other than 1.
+        verdict: None if the autosizer is off; then ``limits`` are those that its figures are computed for.
     """
     lag = limits.target_lag_seconds
     needs = {load.lane: (load, need) for load, need in zip(look.loads, look.needs, strict=True)}

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from anabranch.config import Settings
+from anabranch import config as configuration
 from anabranch.errors import ConflictError
 from anabranch.protocol.deployment import Program
 from anabranch.systems.contract import System
@@ -50,4 +50,4 @@ def _systems_of(job: str, program: Program | None, stream: str) -> Systems:
             f"job {job!r} ran in one process, and its settings aren't here",
             f"read them where it runs: anabranch stream cat {stream}",
         )
-    return Systems(Settings(**program.settings), job)
+    return Systems(configuration.of_job(job, program.settings), job)

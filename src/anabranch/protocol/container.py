@@ -69,6 +69,8 @@ class Heartbeat(Document, frozen=True, kw_only=True):
     lanes: tuple[LaneReport, ...] = ()
     leaving: bool = False
     """Whether all lanes of the container have ended, and it returns its seat."""
+    returns: bool = False
+    """Whether the container that returns its seat replaces itself by a new process, which will ask for a seat."""
     copies: tuple[StandbyReport, ...] = ()
     """The standbys that the container maintains."""
 

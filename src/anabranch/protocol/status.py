@@ -166,13 +166,13 @@ class AutoscaleVerdict(Document, frozen=True, kw_only=True):
     """What the coordinator's autosizer concludes."""
 
     factor: int | None
-    """The factor that it gives the job now; None: the job keeps its factor."""
+    """The factor that the autosizer gives the job now; None if the job keeps its factor."""
     why: str
     lane: str = ""
-    """The lane that needs the largest factor; empty: the figures don't tell yet."""
+    """The lane that needs the largest factor; empty if the figures don't tell yet."""
     load: float = 0.0
-    """How many times as many records that lane must process as it can with the present factor, to have no backlog after
-    the target lag; 0: unknown.
+    """The records that this lane must process to have no backlog after the target lag, as a multiple of those that it
+    can process with the present factor; 0 if unknown.
     """
 
 
@@ -188,11 +188,11 @@ class Sizing(Document, frozen=True, kw_only=True):
     """The possible factors."""
     lanes: tuple[LaneSizing, ...] = ()
     autoscale: str = ""
-    """What the coordinator's autosizer concludes, in words; empty: it is off."""
+    """What the coordinator's autosizer concludes, in words; empty if it is off."""
     limits: AutoscaleLimits | None = None
-    """The limits of the autosizer; None: it is off."""
+    """The limits of the autosizer; None if it is off."""
     verdict: AutoscaleVerdict | None = None
-    """What the autosizer concludes; None: it is off."""
+    """What the autosizer concludes; None if it is off."""
     proposed: int = 0
     """The factor that the present load requires, regardless of the autosizer's waiting times; 0 if unknown."""
     target_lag_seconds: float = 0.0

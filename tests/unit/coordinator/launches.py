@@ -25,6 +25,7 @@ class Job:
     made: int = 0
     holders: set[str] = field(default_factory=set)
     standing_by: set[str] = field(default_factory=set)
+    returning: dict[str, float] = field(default_factory=dict)
     over: bool = False
     begun: float = 1.0
     sure_from: float = 0.0
@@ -41,6 +42,7 @@ class Job:
             sure_from=self.sure_from,
             holders=frozenset(self.holders),
             standing_by=frozenset(self.standing_by),
+            returning=dict(self.returning),
         )
         plan = launch_policy.step(self.crew, demand, ended, self.now)
         self.crew = plan.crew

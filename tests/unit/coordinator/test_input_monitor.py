@@ -13,13 +13,14 @@ from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.input_monitor import InputMonitor, counted
 from anabranch.coordinator.store import Store
-from anabranch.errors import AnabranchError, ConflictError
+from anabranch.errors import AnabranchError, ConfigError, ConflictError
 from anabranch.metrics import exposition
-from anabranch.protocol.commands import ExpandRequest, ScaleRequest
+from anabranch.protocol.commands import ExpandRequest, RewindRequest, ScaleRequest
 from anabranch.protocol.lane_report import LanePhase
 from anabranch.systems.embedded import EmbeddedSystem
 from tests.unit.coordinator.helpers import Clock, wait_for
 from tests.unit.coordinator.inputs import IN, Counts, running
+from tests.unit.coordinator.programs import PROGRAM
 from tests.unit.coordinator.workers import JOB, Worker, open_lanes, start
 
 
@@ -103,6 +104,18 @@ def test_a_system_that_does_not_answer_holds_nothing_up(coordinator: Coordinator
     clock.at += 60
     coordinator.look()
     assert coordinator.status(JOB).warnings == ()
+
+
+def test_nor_do_settings_of_another_version(store: Store, clock: Clock) -> None:
+    coordinator = Coordinator(store, clock=clock, lease=10, grace=2)
+    program = msgspec.structs.replace(PROGRAM, settings={"job": {"cores": 1}})
+    coordinator.start(msgspec.structs.replace(start(), program=program))
+    Worker(coordinator).turns()
+    coordinator.look()
+    (warning,) = coordinator.status(JOB).warnings
+    assert "the settings that job 'j' was started with: unknown setting 'job.cores'" in warning
+    with pytest.raises(ConfigError, match=r"unknown setting 'job\.cores'"):
+        coordinator.rewind(JOB, RewindRequest(to="earliest", state="clear"))
 
 
 def test_a_user_needs_not_wait(coordinator: Coordinator, counts: Counts) -> None:

@@ -89,6 +89,37 @@ def test_one_that_lost_its_seat_and_is_frozen_is_replaced_at_once_and_ended_in_t
     assert job.crew.failures == 0
 
 
+def test_one_that_replaces_itself_by_a_new_process_is_waited_for_as_if_it_had_just_been_started() -> None:
+    job = running(warm=0)
+    job.holders = set()
+    job.returning = {"p0": job.now}
+    assert [(plan.start, plan.end) for plan in (job.step(ENDS_WITHIN) for _ in range(7))] == [(0, ())] * 7
+    job.holders, job.returning = {"p0"}, {}
+    assert job.step(1.0).start == 0
+    job.holders = set()
+    assert job.step(1.0).start == 1  # it has fallen silent since
+
+
+def test_one_that_replaces_itself_and_never_comes_back_is_ended_and_replaced() -> None:
+    job = running(warm=0)
+    job.holders = set()
+    job.returning = {"p0": job.now}
+    assert job.step(COMES_WITHIN - 1).end == ()
+    plan = job.step(1.0)
+    assert (plan.end, job.crew.failures) == (("p0",), 1)
+    assert job.step(FIRST_PAUSE).start == 1
+
+
+@pytest.mark.parametrize("how", [ProcessEnd(1, "no Java"), ProcessEnd(-9)])
+def test_one_that_ends_while_it_replaces_itself_is_replaced(how: ProcessEnd) -> None:
+    job = running(warm=0)
+    job.holders = set()
+    job.returning = {"p0": job.now}
+    assert job.step(5.0).start == 0
+    job.step(5.0, p0=how)
+    assert job.step(FIRST_PAUSE).start == 1
+
+
 def test_one_that_stood_by_and_is_not_heard_is_replaced_and_may_come_back() -> None:
     job = running(warm=1)
     job.standing_by = set()

@@ -20,6 +20,7 @@ from anabranch.coordinator.launch_policy import (
 from tests.unit.coordinator.launches import CRASH, Job
 
 LEASE, GRACE, TURN = 10.0, 2.0, 1.0
+FAULTS = ("crash", "freeze", "wake", "leave", "replace", "restart", "stop", "start", "outsider")
 SETTLED = COMES_WITHIN + 4 * ENDS_WITHIN + 2 * LONGEST_PAUSE
 
 
@@ -38,7 +39,8 @@ class Actor:
 
 
 class World:
-    """A coordinator with one job, processes that start, ask, freeze and die, and the launcher's steps."""
+    """A coordinator with one job, processes that start, ask, freeze, die and replace themselves, and the launcher's
+    steps."""
 
     def __init__(self, seats: int, warm: int) -> None:
         self.now = 1000.0
@@ -49,6 +51,7 @@ class World:
         self.actors: dict[str, Actor] = {}
         self.seat_until: dict[str, float] = {}  # holders, and when their leases end
         self.ended: dict[str, ProcessEnd] = {}
+        self.returning: dict[str, float] = {}
         self.crew = Crew()
         self.crashes = 0
         self.gave_up = 0
@@ -75,8 +78,17 @@ class World:
             elif len(self.seat_until) < self.seats:
                 actor.seated = True
                 self.seat_until[name] = self.now + LEASE
+                self.returning.pop(name, None)
             else:
                 actor.asked = self.now
+                self.returning.pop(name, None)
+
+    def replace(self, name: str, seconds: float) -> None:
+        """A process with a seat gives it back, and asks for one as a new process after so many seconds."""
+        actor = self.actors[name]
+        if actor.seated and not (actor.frozen or actor.expelled) and self.seat_until.pop(name, None) is not None:
+            actor.seated, actor.ready_at = False, self.now + seconds
+            self.returning[name] = self.now
 
     def die(self, name: str, code: int | None) -> None:
         actor = self.actors[name]
@@ -96,6 +108,7 @@ class World:
             sure_from=self.sure_from,
             holders=frozenset(self.seat_until),
             standing_by=frozenset(n for n, a in self.actors.items() if not a.seated and a.asked > self.now - LEASE),
+            returning={name: at for name, at in self.returning.items() if at > self.now - COMES_WITHIN},
         )
         plan = launch_policy.step(self.crew, demand, self.ended, self.now)
         self.ended = {}
@@ -122,7 +135,7 @@ class World:
         """Another launcher on the same machine: it knows who lives, and no exit codes."""
         living = [name for name, actor in self.actors.items() if actor.own and actor.alive]
         self.crew = Crew(dead=frozenset(n for n, a in self.actors.items() if a.own and not a.alive))
-        self.ended = {}
+        self.ended, self.returning = {}, {}
         self.begun, self.sure_from = self.now, self.now + LEASE
         self.seat_until = dict.fromkeys(self.seat_until, self.now + LEASE)
         for name in living:
@@ -137,7 +150,7 @@ def test_whatever_happens_no_doubles_are_started_and_it_settles(data: st.DataObj
         for _ in range(data.draw(st.integers(1, 60), "turns")):
             world.turn()
         living = [name for name, actor in world.actors.items() if actor.alive]
-        fault = data.draw(st.sampled_from(["crash", "freeze", "wake", "leave", "restart", "stop", "start", "outsider"]))
+        fault = data.draw(st.sampled_from(FAULTS))
         name = data.draw(st.sampled_from(living)) if living else None
         if fault == "crash" and name is not None:
             world.crashes += world.actors[name].own
@@ -146,6 +159,8 @@ def test_whatever_happens_no_doubles_are_started_and_it_settles(data: st.DataObj
             world.actors[name].frozen = fault == "freeze"
         elif fault == "leave" and name is not None:
             world.actors[name].leaving = True
+        elif fault == "replace" and name is not None:
+            world.replace(name, data.draw(st.sampled_from([8.0, 2 * ENDS_WITHIN])))
         elif fault == "restart":
             world.restart()
         elif fault in {"stop", "start"} and world.runs != (fault == "start"):

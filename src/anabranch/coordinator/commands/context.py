@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from anabranch.config import Settings
+from anabranch import config as configuration
 from anabranch.coordinator.input_monitor import Counting, Locating
 from anabranch.coordinator.jobs import racks
 from anabranch.coordinator.jobs.registry import JobRegistry
@@ -37,7 +37,9 @@ class Context:
     locating: Locating
 
     def systems_of(self, running_job: RunningJob) -> Systems:
-        return self.systems or Systems(Settings(**running_job.settings.given), running_job.job)
+        return self.systems or Systems(
+            configuration.of_job(running_job.job, running_job.settings.given), running_job.job
+        )
 
     def inputs(self, present: Generation) -> tuple[list[str], list[Matched]]:
         """The streams that a job reads but doesn't write, and its patterns for streams that may be created."""

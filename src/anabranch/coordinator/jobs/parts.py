@@ -150,6 +150,8 @@ class Seats:
         processes: the processes that hold seats, by container id.
         asked: when each process that stands by last asked for a seat, by execution.
         resting: what these processes reported when they asked.
+        returning: when processes that replace themselves by new ones returned their seats, by execution, until they
+            ask for one.
         offers: what should run in each seat, as last determined.
         revision: the latest revision of any offer.
         begun: when the job was started, or its launcher restarted, on this coordinator's clock.
@@ -161,6 +163,7 @@ class Seats:
     processes: dict[str, Process] = field(default_factory=dict)
     asked: dict[str, float] = field(default_factory=dict)
     resting: dict[str, Registration] = field(default_factory=dict)
+    returning: dict[str, float] = field(default_factory=dict)
     offers: dict[str, Offer] = field(default_factory=dict)
     revision: int = 0
     begun: float = 0.0
@@ -175,14 +178,24 @@ class Seats:
     def taken(self) -> set[str]:
         return {process.record.seat for process in self.processes.values()}
 
-    def leave(self, process: Process) -> None:
-        """Record that a process has returned its seat."""
+    def leave(self, process: Process, returns_from: float | None) -> None:
+        """Record that a process has returned its seat. ``returns_from``: when it began to replace itself by a new one;
+        None: it doesn't.
+        """
         del self.processes[process.record.id]
+        if returns_from is not None:
+            self.returning[process.record.execution] = returns_from
 
     def stand_by(self, registration: Registration, now: float) -> None:
         """Record that a process has asked for a seat and there is none."""
+        self.returning.pop(registration.execution, None)
         self.asked[registration.execution] = now
         self.resting[registration.execution] = registration
+
+    def returning_since(self, since: float) -> dict[str, float]:
+        """The processes that have begun to replace themselves since ``since``; the others are forgotten."""
+        self.returning = {execution: at for execution, at in self.returning.items() if at > since}
+        return dict(self.returning)
 
     def standing_by(self, since: float) -> frozenset[str]:
         """The executions of processes without a seat that have asked for one since ``since``; all others are

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 
 from anabranch.coordinator.jobs.parts import Process
 from anabranch.coordinator.jobs.running_job import RunningJob
-from anabranch.coordinator.launch_policy import Demand
+from anabranch.coordinator.launch_policy import COMES_WITHIN, Demand
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState
 
@@ -57,6 +57,7 @@ def demand(job: RunningJob, now: float, lease: float) -> Demand:
         sure_from=job.seats.sure_from,
         holders=_holders(job),
         standing_by=job.seats.standing_by(now - lease),
+        returning=job.seats.returning_since(now - COMES_WITHIN),
     )
 
 
@@ -89,6 +90,7 @@ def take(job: RunningJob, process: Process, lanes: Sequence[Lane], now: float) -
         job.progress.shown = job.progress.shown.started(now - job.progress.changing_since)
     job.seats.processes[process.record.id] = process
     job.seats.asked.pop(process.record.execution, None)
+    job.seats.returning.pop(process.record.execution, None)
     for lane in lanes:
         job.known[lane.id] = lane
         if not (job.terms.until_caught_up and job.caught_up(lane.id)):

@@ -1,7 +1,8 @@
 """The Java objects behind PySpark's objects. PySpark has references to them, but makes no promises about these.
 
-The other modules of this package build on this one. A class is looked up by its full name, and once: for
-``jvm.org.apache.x`` Java would search all of Spark's jars for a class at each dot, and py4j asks again at every use.
+The other modules of this package build on this one. A class is looked up once, by its full name: for
+``jvm.org.apache.x`` Java would search all of Spark's jars for a class at each dot, and py4j would ask again at every
+use.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _PYSPARKS = (
     "org.apache.spark.sql.classic.SparkSession$",
     "org.apache.spark.sql.functions",
 )
-"""Those that PySpark uses for each column, function and frame."""
+"""The classes that PySpark uses for each column, function and frame."""
 
 
 def jvm(spark: SparkSession) -> Any:
@@ -66,7 +67,7 @@ def java_class(spark: SparkSession, name: str) -> Any:
 
 
 def keep_pysparks_classes(spark: SparkSession) -> None:
-    """Let PySpark find its own classes without Java, which searches ten packages of all jars for a short name."""
+    """Let PySpark find its own classes without asking Java, which searches all jars ten times for a short name."""
     for name in _PYSPARKS:
         java_class(spark, name)
 
@@ -83,7 +84,7 @@ def has_class(spark: SparkSession, name: str) -> bool:
 
 
 def class_file(spark: SparkSession, name: str) -> bytes | None:
-    """The file from which a class would be loaded, without loading it; None: there is none."""
+    """The file from which a class would be loaded, without loading the class; None if there is none."""
     loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
     stream = loader.getResourceAsStream(f"{name.replace('.', '/')}.class")
     if stream is None:
@@ -161,7 +162,7 @@ def text(spark: SparkSession, values: Any) -> str:
 
 
 def reason(error: Exception) -> str:
-    """What Java says of the first cause of an error, in a line: py4j's own text begins with the call that failed."""
+    """Java's text for the root cause of an error, in one line. (py4j's own text begins with the call that failed.)"""
     cause = getattr(error, "java_exception", None)
     while cause is not None and cause.getCause() is not None:
         cause = cause.getCause()

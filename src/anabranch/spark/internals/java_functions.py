@@ -48,8 +48,8 @@ def applied(name: str, arguments: Callable[[SparkSession], Sequence[Any]], colum
     """The result of a Java function for a column.
 
     Args:
-        name: of the class, a ``UDF1``, and of its file in this folder.
-        arguments: the constructor's, made with the session.
+        name: the name of the class, a ``UDF1``, and of its file in this folder.
+        arguments: returns the constructor's arguments, made with the session.
 
     Raises:
         AnabranchError: this Spark can't compile the class.
@@ -82,7 +82,7 @@ def prepare(spark: SparkSession) -> None:
 
 
 def _loader(spark: SparkSession) -> Any:
-    """The outermost class loader of an application's jars: those of sessions and tasks delegate to it."""
+    """The outermost class loader of an application's jars, to which those of sessions and tasks delegate."""
     found = each = java.java_class(spark, _UTILS).getContextOrSparkClassLoader()
     while each is not None:
         found = each if each.getClass().getName() == _MUTABLE else found

@@ -56,7 +56,7 @@ class KafkaOutput:
 
 @dataclass
 class _Transactions:
-    """The transactions of the slots of which one Spark task has rows: usually one."""
+    """The transactions of one Spark task, one for each slot that it has rows for: usually one."""
 
     output: KafkaOutput
     batch: int

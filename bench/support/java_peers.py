@@ -1,0 +1,79 @@
+"""Kafka Streams and Flink as sides of the Kafka benchmarks: programs of ``bench/peers``, compiled when they are needed.
+
+Their settings suit them best where that doesn't change what they promise: lz4, a linger of 20 ms and producer batches
+of 128 kB, as many records a poll as a batch of Spark's reader takes, and for Flink object reuse and state on the heap.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch import cache_dir
+from bench.support.cluster import ROOT
+from bench.support.flights import LATE
+from bench.support.processes import Side
+from bench.support.sides import AT_ONCE, LINGER_MS, MEMORY, PEERS, SLOW_SECONDS, Task
+
+COMMIT_MS = 1000
+"""Between Flink's checkpoints and the commits of Kafka Streams."""
+_VERSIONS = {"streams": "4.1.0", "flink": "2.2.1"}
+_OPEN = ("java.lang", "java.net", "java.io", "java.nio", "java.time", "java.util", "java.util.concurrent")
+
+
+@dataclass(frozen=True)
+class JavaPeer:
+    """Started with ``java``. ``program``: its class; ``jars``: what ``scripts/fetch-jars`` calls its jars."""
+
+    program: str
+    jars: str
+    delivery: str = "at-least-once"
+    flags: tuple[str, ...] = ()
+    store: str = "memory"
+
+    def __call__(self, task: Task, started: Side) -> None:
+        given = {
+            "bootstrap": task.cluster.bootstrap_servers,
+            "work": task.work,
+            "input": task.input,
+            "other": task.other,
+            "table": task.table,
+            "output": task.output,
+            "folder": started.folder / "state",
+            "late": LATE,
+            "linger": 0 if task.quick else LINGER_MS,
+            "commit": COMMIT_MS,
+            "slow": round(SLOW_SECONDS * 1000),
+            "at_once": AT_ONCE,
+            "store": self.store,
+            "mode": self.delivery,
+        }
+        folder = self.fetched()
+        path = f"{self._compiled(task.cluster.folder / 'classes' / self.program, folder)}:{folder}/*"
+        arguments = [f"{name}={value}" for name, value in given.items()]
+        started.start(["java", f"-Xmx{MEMORY}", *self.flags, "-cp", path, self.program, *arguments])
+
+    def fetched(self) -> Path:
+        """The folder with its jars."""
+        folder = cache_dir.folder() / f"{self.jars}-{_VERSIONS[self.jars]}"
+        if not folder.is_dir():
+            subprocess.run([str(ROOT / "scripts" / "fetch-jars"), self.jars], stdout=subprocess.DEVNULL, check=True)
+        return folder
+
+    def _compiled(self, classes: Path, jars: Path) -> Path:
+        if not classes.is_dir():
+            source = PEERS / f"{self.program}.java"
+            subprocess.run(["javac", "-cp", f"{jars}/*", "-d", str(classes), str(source)], check=True)
+        return classes
+
+
+def kafka_streams(delivery: str = "at-least-once") -> JavaPeer:
+    """Kafka Streams: two threads, and no cache, so that it writes an update for each message, as Flink does."""
+    return JavaPeer("KafkaStreamsPeer", "streams", delivery)
+
+
+def flink(delivery: str = "at-least-once") -> JavaPeer:
+    """Flink's DataStream API: one process with two slots."""
+    opened = tuple(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPEN)
+    return JavaPeer("FlinkPeer", "flink", delivery, opened)
