@@ -54,7 +54,7 @@ def test_a_report_of_an_older_container_is_read() -> None:
 
 
 def test_what_an_older_coordinator_gets_is_what_an_older_container_sends() -> None:
-    assert plain(compact(flattened(decode(FLAT, Heartbeat)))) == plain(FLAT)
+    assert plain(compact(flattened(decode(FLAT, Heartbeat))))["lanes"] == plain(FLAT)["lanes"]
 
 
 def test_a_report_in_parts_survives_the_wire() -> None:
