@@ -25,7 +25,7 @@ from bench.support.cluster import Cluster
 from bench.support.java_peers import flink, kafka_streams
 from bench.support.processes import EndedError, Side, explained, side
 from bench.support.python_peers import PyFlink, Quix, bytewax
-from bench.support.rounds import Entry, Goal, Measured, goals, order, table
+from bench.support.rounds import Entry, Goal, Measured, goals, order, table, whole
 from bench.support.sides import Anabranch, Task, UnsupportedError
 from bench.support.works import WORKS, Filled, Written, written
 
@@ -188,15 +188,20 @@ def main() -> None:
         parser.error("--rounds is at least 1, --records at least 20,000 and a multiple of 4,000")
     entries = [entry for entry in SIDES if entry.side in names and entry.promise in promises]
     interruptible()
-    results = {}
-    with clusters.fresh() as cluster, explained():
-        for work in works:
-            share, fill = WORKS[work]
-            comparison = Comparison(cluster, fill(cluster, int(arguments.records * share)), arguments.patience)
-            comparison.rounds([each for each in entries if each.side in SIDES_OF.get(work, IN_JVM)], arguments.rounds)
-            results[work] = comparison.results
-            cluster.delete(*filter(None, (comparison.filled.input, comparison.filled.other)))
-    print("\n".join(["", *table(results, OURS), "", *goals(results, GOALS)]), flush=True)
+    results: dict[str, dict[Entry, list[Measured]]] = {}
+    try:
+        with clusters.fresh() as cluster, explained():
+            for work in works:
+                share, fill = WORKS[work]
+                filled = fill(cluster, int(arguments.records * share))
+                comparison = Comparison(cluster, filled, arguments.patience)
+                results[work] = comparison.results
+                taking_part = SIDES_OF.get(work, IN_JVM)
+                comparison.rounds([each for each in entries if each.side in taking_part], arguments.rounds)
+                cluster.delete(*filter(None, (filled.input, filled.other)))
+    finally:  # what was measured before a side failed is worth something, too
+        ran = {work: whole(measured) for work, measured in results.items()}
+        print("\n".join(["", *table(ran, OURS), "", *goals(ran, GOALS)]), flush=True)
 
 
 if __name__ == "__main__":

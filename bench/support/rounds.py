@@ -39,6 +39,12 @@ def order(entries: Sequence[Entry], number: int) -> list[Entry]:
     return turned if number % 2 == 0 else turned[::-1]
 
 
+def whole(results: Results) -> Results:
+    """Without what was measured in a last round that broke off, if there were others."""
+    fewest = min((len(runs) for runs in results.values()), default=0)
+    return {entry: runs[:fewest] for entry, runs in results.items()}
+
+
 def median(runs: Sequence[Measured]) -> Measured:
     return Measured(statistics.median(run.rate for run in runs), statistics.median(run.cpu for run in runs))
 

@@ -82,9 +82,9 @@ job.read("flights").map(slow).write("out")
 }
 FORMATS = {"filter": "string", "slow": "string"}
 """JSON is that of the other works."""
-BY_BATCH = ("count", "windows", "join")
-"""Works whose batches all have the same part of the input: what ``count`` writes goes by its batches, and a query by
-hand with state is given batches."""
+BY_BATCH = ("count", "windows", "join", "function", "slow")
+"""Works whose batches all have the same part of the input: what ``count`` writes goes by its batches, a query by hand
+with state is given batches, and the others have so few records that batches wouldn't grow to their size."""
 
 
 class UnsupportedError(Exception):

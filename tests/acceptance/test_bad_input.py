@@ -53,7 +53,7 @@ def refused(process: Process, *said: str) -> None:
         (("stream", "cat", INPUT, "--partition", "9"), 3, ["flights has no partition 9", "0 to 3"]),
         (("stream", "cat", INPUT, "--from", "x"), 2, ["--from x", "earliest, latest or an offset"]),
         (("stream", "cat", INPUT, "--keys", "--json"), 2, ["--keys and --json exclude each other"]),
-        (("stream", "create", INPUT, "--partitions", "3"), 4, ["flights is there already, with 4 partitions"]),
+        (("stream", "create", INPUT, "--partitions", "3"), 4, ["flights already exists, with 4 partitions"]),
         (("stream", "create", "more", "--partitions", "0"), 2, ["--partitions", "greater than or equal to 1"]),
         (("stream", "create", "a/b", "--partitions", "1"), 2, ["'a/b' can't be the name of a stream"]),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ import pytest
 
 from tests.acceptance.harness import JOB, Workspace, flights
 from tests.soak import stores
-from tests.support import s3, tutorial
+from tests.support import hadoop, s3, tutorial
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.acceptance
 
 COUNT = 2500
+FILES = ROOT / "src" / "anabranch" / "spark" / "internals" / "CheckpointFiles.java"
+EXCLUSIVE_FILES = ROOT / "tests" / "support" / "ExclusiveFiles.java"
 PLAIN = """from anabranch import Job
 
 job = Job("plain")
@@ -49,6 +52,31 @@ def test_of_two_processes_that_take_a_lane_on_s3_one_is_refused(tmp_path: Path) 
         workspace.put(several)
         stores.raced(random.Random(1), workspace)
         workspace.check_outputs(several)
+
+
+def exclusive_files(folder: Path, conflicts: int, count: int) -> list[str]:
+    """What comes of creating files on S3, each twice, if the store refuses one of so many writes for a conflict."""
+    with s3.serving(folder) as server, s3.Proxy(server.port, conflicts=conflicts) as proxy:
+        begin = "spark.hadoop."
+        conf = [(name, value) for name, value in server.conf(proxy.port).items() if name.startswith(begin)]
+        words = [word for name, value in conf for word in (name.removeprefix(begin), value)]
+        command = ["java", "-cp", ":".join([f"{hadoop.JARS}/*", *s3.jars()]), str(EXCLUSIVE_FILES), str(FILES)]
+        command += [f"s3a://{s3.BUCKET}/root/claims-1", str(count), *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert proxy.refused >= count // conflicts
+    return done.stdout.splitlines()
+
+
+@pytest.mark.long
+def test_a_write_that_s3_refuses_because_of_another_request_is_tried_again(tmp_path: Path) -> None:
+    assert exclusive_files(tmp_path, conflicts=3, count=6) == ["true first", "false first"] * 6
+
+
+@pytest.mark.long
+def test_a_write_that_s3_refuses_all_the_time_says_why(tmp_path: Path) -> None:
+    (first, second) = exclusive_files(tmp_path, conflicts=1, count=1)
+    assert first == second
+    assert "claims-1/0 doesn't exist, but the store has refused to create it 7 times (If-None-Match)" in first
 
 
 @pytest.mark.long

@@ -88,7 +88,7 @@ def test_create_list_describe(call: Call, config: Path, name: str) -> None:
     assert call("stream", "create", name, "--partitions", "2").code == 0
     conflict = call("stream", "create", name, "--partitions", "3")
     assert (conflict.code, conflict.out) == (4, "")
-    assert f"{name} is there already, with 2 partitions instead of 3" in conflict.err
+    assert f"{name} already exists, with 2 partitions instead of 3" in conflict.err
     assert f"{name}\t2\n" in call("stream", "list").out
     listed = json.loads(call("stream", "list", "--json").out)
     assert {"name": name, "partitions": 2, "system": "kafka"} in listed

@@ -61,7 +61,7 @@ def test_a_stream_is_made_once(system: KafkaSystem) -> None:
     assert system.partitions(name) == 3
     assert system.starts(name) == system.ends(name) == system.high_watermarks(name) == {0: 0, 1: 0, 2: 0}
     system.create(name, 3)
-    with pytest.raises(ConflictError, match="is there already, with 3 partitions instead of 4"):
+    with pytest.raises(ConflictError, match="already exists, with 3 partitions instead of 4"):
         system.create(name, 4)
 
 

@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 
 from anabranch import crash_points
 from anabranch.config import KafkaSettings
+from anabranch.container import surroundings
 from anabranch.errors import AnabranchError, ConfigError, StateError
 from anabranch.model.hashing import partitions_for
 from anabranch.systems.kafka import markers, transactions
@@ -239,6 +240,26 @@ def test_a_record_that_is_too_large_is_named(servers: str, size: int, limit: str
     wait(lambda: not place.held_up)
     assert not place.write(0, ["a"])
     assert place.seen() == ["a"]
+
+
+@pytest.mark.parametrize("count", [1, 9])
+def test_timestamps_that_a_topic_refuses_are_waited_for(servers: str, count: int) -> None:
+    place = Place(servers)
+    place.create(f"{place.topic}-strict", **{"message.timestamp.before.max.ms": "3600000"})  # AT is long ago
+    transaction = place.writer().open(0, 0)
+    with pytest.raises(AnabranchError, match="the topic refuses timestamps or values of these records") as caught:
+        finish(transaction, f"{place.topic}-strict", records(["never"] * count, [b"k"] * count))
+    awaited = surroundings.awaited(str(caught.value))
+    assert awaited is not None
+    assert awaited.name == "timestamps that Kafka accepts"
+
+
+def test_a_record_without_a_key_for_a_compacted_topic_is_not(servers: str) -> None:
+    place = Place(servers)
+    place.create(f"{place.topic}-compacted", **{"cleanup.policy": "compact"})
+    with pytest.raises(AnabranchError, match="failed to validate record") as caught:
+        finish(place.writer().open(0, 0), f"{place.topic}-compacted", records(["never"] * 9, [None] * 9))
+    assert surroundings.awaited(str(caught.value)) is None
 
 
 def test_an_unknown_topic_is_named(servers: str) -> None:

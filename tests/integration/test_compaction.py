@@ -155,7 +155,7 @@ def test_what_is_written_wrong_is_not_taken(spark: SparkSession, site: Site, mon
     wrong = msgspec.structs.replace(lane, numbers=dict.fromkeys(lane.numbers, 7))
     claimed = StateSize(found.size.rows, found.size.bytes, found.size.rows - 1, found.size.bytes)
     target = f"{site.lane_folders.root}/j/{lane.id}/9"
-    with pytest.raises(StateError, match="was not written anew as it should be"):
+    with pytest.raises(StateError, match="was not compacted correctly"):
         compaction.rewrite(spark, compaction.StoredState(wrong, found.folder, found.batch, 1, claimed), target)
     assert not parted.job.folder(msgspec.structs.replace(lane, folder_epoch=9)).exists()
     with pytest.raises(ConflictError):

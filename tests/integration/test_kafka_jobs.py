@@ -235,7 +235,7 @@ def test_a_topic_that_was_made_again_is_refused(kafka: KafkaSite) -> None:
         pass
     kafka.create("in", 1)
     kafka.put(source, 0, [{"n": 4}, {"n": 6}], [b"k", b"k"])
-    assert f"stream kafka/{source} is another one than lane" in run.failure()
+    assert f"stream kafka/{source} isn't the one that lane" in run.failure()
     assert numbers(kafka, f"{kafka.name}-out") == [2]
 
 

@@ -138,7 +138,7 @@ def test_a_stream_that_was_made_again_fails_the_lane(site: Site) -> None:
     shutil.rmtree(site.root / "log/in")
     site.log.create("in", 1)
     site.put("in", 0, [{"n": 9}], [b"k"])
-    assert f"stream embedded/in is another one than lane {run.lanes[0].id} has read so far" in run.failure()
+    assert f"stream embedded/in isn't the one that lane {run.lanes[0].id} has read so far" in run.failure()
 
 
 def test_a_stream_that_lost_its_newest_records_fails_the_lane(site: Site) -> None:

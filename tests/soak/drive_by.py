@@ -213,7 +213,9 @@ class _Switch:
         accept(listener, self._serve)
 
     def _serve(self, near: socket.socket) -> None:
+        first = near.recv(65_536)  # a browser also connects before it has anything to ask
         far = socket.create_connection(("127.0.0.1", self._to))
+        far.sendall(first)
         for ends in ((near, far), (far, near)):
             threading.Thread(target=_carry, args=ends, daemon=True).start()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -31,6 +32,16 @@ _PACKAGE = f"github.com/versity/versitygw/cmd/versitygw@v{VERSION}"
 _KEY, _SECRET = "anabranch", "anabranch-secret"
 _STARTS_WITHIN = 30.0
 _PIECE = 1 << 16
+_CONFLICT_BODY = (
+    b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>ConditionalRequestConflict</Code><Message>The conditional '
+    b"request cannot succeed due to a conflicting operation against this resource.</Message></Error>"
+)
+_HEADERS = {"Content-Type": "application/xml", "Content-Length": len(_CONFLICT_BODY), "Connection": "close"}
+_CONFLICT = (
+    "\r\n".join(["HTTP/1.1 409 Conflict", *(f"{name}: {value}" for name, value in _HEADERS.items()), "", ""]).encode()
+    + _CONFLICT_BODY
+)
+"""S3's answer if another request for the same object is under way."""
 _CARRIED_OUT = 0.2
 """Seconds after which a call has been carried out."""
 
@@ -83,12 +94,17 @@ class Proxy:
     Args:
         latency: seconds that each call takes longer.
         loses: of every so many calls that write, one is carried out, and its answer lost with the connection; 0: none.
+        conflicts: of every so many calls that write what must be new, one isn't carried out, as if another one had been
+            under way; 0: none.
     """
 
-    def __init__(self, to_port: int, latency: float = 0.0, loses: int = 0) -> None:
+    def __init__(self, to_port: int, latency: float = 0.0, loses: int = 0, conflicts: int = 0) -> None:
         self.calls: Counter[str] = Counter()
+        self.refused = 0
+        """How many calls were answered with a conflict."""
         self.latency = latency
-        self._to, self._loses = to_port, loses
+        self._to, self._loses, self._conflicts = to_port, loses, conflicts
+        self._exclusive = itertools.count(1)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=100)
         self.port: int = self._listener.getsockname()[1]
 
@@ -109,6 +125,12 @@ class Proxy:
         try:
             while head := self._head(reader):
                 lines, left, loses = head
+                if self._conflicts and _is_exclusive(lines) and next(self._exclusive) % self._conflicts == 0:
+                    self.refused += 1
+                    if b"100-continue" not in lines.lower():
+                        reader.read(left)
+                    near.sendall(_CONFLICT)
+                    break
                 if loses and not left:
                     is_lost.set()
                 far.sendall(lines)
@@ -145,6 +167,10 @@ class Proxy:
             if line == b"\r\n":
                 return b"".join(lines), size, lost
         return None
+
+
+def _is_exclusive(head: bytes) -> bool:
+    return head.startswith(b"PUT ") and b"\r\nif-none-match:" in head.lower()
 
 
 def _pass_on(source: socket.socket, target: socket.socket, is_lost: threading.Event) -> None:

@@ -106,7 +106,7 @@ def make(source: Source, uri: str) -> Manifest:
         try:
             found = _copied(source, moment, tree)
         except MovedOnError as moved:
-            log.warning("the job went on too far while it was copied", why=str(moved), attempt=attempt)
+            log.warning("the job progressed too far while it was copied", why=str(moved), attempt=attempt)
             why = moved
             continue
         crash_points.reach(crash_points.COPIED, source.job, 0)
@@ -114,7 +114,7 @@ def make(source: Source, uri: str) -> Manifest:
         crash_points.reach(crash_points.LISTED, source.job, 0)
         return found
     raise ConflictError(
-        f"job {source.job!r} went on too far while it was copied, {_ATTEMPTS} times: {why}",
+        f"job {source.job!r} progressed too far while it was copied, {_ATTEMPTS} times: {why}",
         "stop it, and back it up while it is stopped; or, if its batches are short, let Spark keep more of them: "
         '[spark] conf "spark.sql.streaming.minBatchesToRetain"',
     )

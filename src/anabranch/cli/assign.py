@@ -35,7 +35,7 @@ class Strategy(StrEnum):
 @app.command()
 def solve(
     problem: Annotated[Path, typer.Argument(help="A file with the problem, as JSON.")],
-    strategy: Annotated[Strategy | None, typer.Option(help="Instead of the problem's own strategy.")] = None,
+    strategy: Annotated[Strategy | None, typer.Option(help="The strategy to use instead of the problem's own.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Write the traffic from rack to rack as a picture.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, with a reason for each task.")] = False,
 ) -> None:
@@ -92,7 +92,7 @@ def apply(
 @app.command()
 def explain(
     job: options.Job,
-    task: Annotated[str, typer.Argument(help="One of its tasks: anabranch describe JOB lists them.")],
+    task: Annotated[str, typer.Argument(help="One of the job's tasks: anabranch describe JOB lists them.")],
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:

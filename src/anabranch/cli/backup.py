@@ -18,7 +18,7 @@ from anabranch.coordinator.store import Store
 def backup(
     job: options.Job,
     uri: Annotated[
-        str, typer.Argument(help="An empty or new folder: a path, or a URI of Hadoop's, as hdfs:// or s3a://.")
+        str, typer.Argument(help="An empty or new folder: a path, or a Hadoop URI such as hdfs:// or s3a://.")
     ],
     config: options.Config = None,
     json: options.Json = False,

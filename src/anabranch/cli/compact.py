@@ -33,7 +33,7 @@ class Compaction:
 
 
 def compact(
-    job: Annotated[str, typer.Argument(help="The name of a job that is stopped.")],
+    job: Annotated[str, typer.Argument(help="The name of a stopped job.")],
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:

@@ -51,11 +51,11 @@ def coordinator(
         typer.Option(
             min=0,
             max=LAST_PORT,
-            help=f"The port; 0 is any free one. Default: the port of [coordinator] url if it names this host, "
+            help=f"The port, or 0 for any free one. Default: the port of [coordinator] url if it names this host, "
             f"otherwise {PORT}.",
         ),
     ] = None,
-    url: Annotated[str | None, typer.Option(help="How others reach it, if not by host and port.")] = None,
+    url: Annotated[str | None, typer.Option(help="The URL at which others reach it, if not by host and port.")] = None,
     launcher: Annotated[
         Literal["external", "local"] | None,
         typer.Option(
@@ -188,5 +188,5 @@ def _is_loopback(host: str) -> bool:
     try:
         found = {ipaddress.ip_address(each[4][0]) for each in socket.getaddrinfo(host, None)}
     except (OSError, ValueError) as error:
-        raise UsageError(f"{host} is no address to listen on: {error}", "give one of this machine's") from error
+        raise UsageError(f"{host} isn't an address to listen on: {error}", "give one of this machine's") from error
     return all(each.is_loopback for each in found)

@@ -65,7 +65,7 @@ def demo(
         Path | None, typer.Option(help="Keep everything in this new folder (default: a temporary one).")
     ] = None,
     kafka: Annotated[
-        bool, typer.Option("--kafka", help="On a Kafka broker of its own: see anabranch jars fetch.")
+        bool, typer.Option("--kafka", help="Run on a Kafka broker of its own: see anabranch jars fetch.")
     ] = False,
     step: Annotated[bool, typer.Option("--step", help="Show each command, and wait for Enter before it.")] = False,
 ) -> None:
@@ -79,7 +79,8 @@ def demo(
             raise
     if not is_right:
         raise AnabranchError(
-            "not all that was promised was measured", "this is a bug in anabranch: please report it, with --folder"
+            "not everything that was promised was measured",
+            "this is a bug in anabranch: please report it, with --folder",
         )
     progress.say(f"demo: all as promised, {time.monotonic() - started:.0f} s")
     if folder is not None:

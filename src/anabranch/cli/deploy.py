@@ -30,10 +30,13 @@ def deploy(
     drained: Annotated[
         bool, typer.Option("--drain", help="Drain the job first; then anything may have changed.")
     ] = False,
-    up_to: Annotated[str, typer.Option(help="With --drain, what it takes in: planned, or latest.")] = "planned",
-    reset_state: Annotated[bool, typer.Option("--reset-state", help="With --drain: begin without any state.")] = False,
+    up_to: Annotated[str, typer.Option(help="With --drain: what the job still reads, planned or latest.")] = "planned",
+    reset_state: Annotated[
+        bool, typer.Option("--reset-state", help="With --drain: start the new version without any state.")
+    ] = False,
     drop_state: Annotated[
-        list[str] | None, typer.Option(help="An operator that the new version lacks, and whose state may be dropped.")
+        list[str] | None,
+        typer.Option(help="An operator that isn't in the new version, and whose state may be dropped."),
     ] = None,
     *,
     chosen: ChangeOptions,

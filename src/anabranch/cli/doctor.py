@@ -33,7 +33,7 @@ _MAVEN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 def doctor(
     config: options.Config = None,
     fix: Annotated[
-        bool, typer.Option("--fix", help="First fetch the jars that a job needs: as anabranch jars fetch does.")
+        bool, typer.Option("--fix", help="First fetch the jars that a job needs, like anabranch jars fetch.")
     ] = False,
     json: options.Json = False,
 ) -> None:

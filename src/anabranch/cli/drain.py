@@ -27,7 +27,10 @@ _POLL = 0.05
 def drain(
     job: options.Job,
     up_to: Annotated[
-        str, typer.Option(help="What it takes in: what is planned, or everything up to the latest record.")
+        str,
+        typer.Option(
+            help="What the job still reads: planned (only the planned batches) or latest (up to the latest record)."
+        ),
     ] = "planned",
     timeout: options.Timeout = 300.0,
     detach: options.Detach = False,
@@ -87,7 +90,7 @@ def wait(client: Client, settings: CoordinatorSettings, job: str, timeout: float
     def late() -> OutOfTimeError:
         stuck = "" if status is None else "".join(f"; {line}" for line in progress.stuck(status))
         return OutOfTimeError(
-            f"job {job} still drains after {timeout:g} s: {last}{stuck}",
+            f"job {job} is still draining after {timeout:g} s: {last}{stuck}",
             f"it continues in the background; see anabranch status {job}; anabranch cancel {job}, or stop it",
         )
 
@@ -104,7 +107,7 @@ def _has_drained(job: str, status: JobStatus) -> bool:
         raise JobFailedError(f"job {job} is {status.state}: {status.error or 'it was stopped meanwhile'}")
     if any(lane.report is not None and lane.report.drain.overdue for lane in status.lanes):
         raise OutOfTimeError(
-            f"job {job} still drains: {'; '.join(progress.stuck(status))}",
+            f"job {job} is still draining: {'; '.join(progress.stuck(status))}",
             f"it continues in the background; see anabranch status {job}; anabranch cancel {job}, or stop it; with "
             "[job] message_timeout such a message becomes a dead letter",
         )

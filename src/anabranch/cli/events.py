@@ -14,7 +14,7 @@ from anabranch.cli import connect, options
 
 def events(
     job: options.Job,
-    last: Annotated[int, typer.Option(help="How many of the latest to show.")] = 50,
+    last: Annotated[int, typer.Option(help="How many of the latest events to show.")] = 50,
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:

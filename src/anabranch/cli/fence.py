@@ -16,7 +16,7 @@ _POLL = 0.2
 
 
 def fence(
-    container: Annotated[str, typer.Argument(help="Its id, as in status: JOB:SEAT:EPOCH.")],
+    container: Annotated[str, typer.Argument(help="The process's id, as shown by status: JOB:SEAT:EPOCH.")],
     why: Annotated[str, typer.Option(help="The reason, for the log of events.")] = "",
     coordinator: options.Url = None,
     timeout: Annotated[float, typer.Option(help="Seconds to wait until its lanes are fenced.")] = 60.0,

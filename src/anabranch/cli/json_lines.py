@@ -125,7 +125,7 @@ def _key_of(line: bytes, key: str | None) -> bytes | None:
     if key is None:
         return None
     if not isinstance(parsed, dict):
-        raise ValueError(f"it is no JSON object, so it has no field {key}")
+        raise ValueError(f"it isn't a JSON object, so it has no field {key}")
     return key_bytes(parsed.get(key))
 
 

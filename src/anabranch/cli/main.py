@@ -131,7 +131,7 @@ def _version(is_wanted: bool) -> None:
 @app.callback()
 def _anabranch(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version, and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """The options before a verb. Without this function, Typer would reject an application that has no verbs yet."""

@@ -13,6 +13,6 @@ Job = Annotated[str, typer.Argument(help="The job's name.")]
 Config = Annotated[Path | None, typer.Option(help="The configuration file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Detach = Annotated[bool, typer.Option("--detach", help="Don't wait.")]
-Timeout = Annotated[float, typer.Option(help="Seconds to wait for it.")]
-Url = Annotated[str | None, typer.Option(help="Its URL; default: [coordinator] url.")]
+Timeout = Annotated[float, typer.Option(help="How many seconds to wait.")]
+Url = Annotated[str | None, typer.Option(help="The coordinator's URL; default: [coordinator] url.")]
 """The URL of a coordinator."""

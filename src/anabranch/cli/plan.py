@@ -45,10 +45,10 @@ def plan(
             show_default=False,
         ),
     ] = None,
-    factor: Annotated[int | None, typer.Option(help="After scale: the factor that it would have.")] = None,
-    containers: Annotated[int | None, typer.Option(help="After scale: how many containers it would have.")] = None,
-    to: Annotated[str | None, typer.Option(help="After rewind: where it would begin again.")] = None,
-    state: Annotated[str | None, typer.Option(help="After rewind: keep or clear.")] = None,
+    factor: Annotated[int | None, typer.Option(help="After scale: the new factor.")] = None,
+    containers: Annotated[int | None, typer.Option(help="After scale: the new number of containers.")] = None,
+    to: Annotated[str | None, typer.Option(help="After rewind: where the job would start reading.")] = None,
+    state: Annotated[str | None, typer.Option(help="After rewind: what happens to state, keep or clear.")] = None,
     drop_state: Annotated[
         list[str] | None, typer.Option(help="After deploy: an operator whose state may be dropped.")
     ] = None,

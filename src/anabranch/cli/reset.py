@@ -24,8 +24,10 @@ from anabranch.systems.systems import Systems
 
 
 def reset(
-    job: Annotated[str, typer.Argument(help="The name of a job at rest.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without it, only say what would be lost.")] = False,
+    job: Annotated[str, typer.Argument(help="The name of a job that isn't running.")],
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Reset the job. Without this option, only what would be lost is shown.")
+    ] = False,
     config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

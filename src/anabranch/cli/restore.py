@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def restore(
     uri: Annotated[str, typer.Argument(help="The place that was given to anabranch backup.")],
-    check: Annotated[bool, typer.Option("--check", help="Only see whether the backup is whole.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only check whether the backup is complete.")] = False,
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:

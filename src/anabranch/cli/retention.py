@@ -43,7 +43,7 @@ def _ms(age: str) -> int:
 def _bytes(size: str) -> int:
     found = _SIZE.fullmatch(size.strip())
     if found is None:
-        raise UsageError(f"--retain-bytes {size!r} is no size", "write it as in --retain-bytes 10GB, or 500MB")
+        raise UsageError(f"--retain-bytes {size!r} isn't a size", "write it as in --retain-bytes 10GB, or 500MB")
     return int(found[1]) * _UNITS[found[2].lower()]
 
 

@@ -60,4 +60,4 @@ def _positions(file: Path) -> dict[str, int]:
     try:
         return msgspec.json.decode(text, type=dict[str, int])
     except msgspec.DecodeError as error:
-        raise UsageError(f"{file} is no file of positions: {error}", _EXAMPLE) from error
+        raise UsageError(f"{file} isn't a file of positions: {error}", _EXAMPLE) from error

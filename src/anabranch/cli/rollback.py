@@ -18,7 +18,8 @@ def rollback(
     job: options.Job,
     coordinator: options.Url = None,
     drop_state: Annotated[
-        list[str] | None, typer.Option(help="An operator of the present version only, whose state may be dropped.")
+        list[str] | None,
+        typer.Option(help="An operator that only the present version has, and whose state may be dropped."),
     ] = None,
     *,
     chosen: ChangeOptions,

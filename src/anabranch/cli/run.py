@@ -53,10 +53,10 @@ _LOOK = 0.5
 def run(
     job: Annotated[Path, typer.Argument(help="The job file.")],
     available_now: Annotated[
-        bool, typer.Option("--available-now", help="End when the inputs are read to their present ends.")
+        bool, typer.Option("--available-now", help="Exit when the inputs have been read up to their present ends.")
     ] = False,
     reset_state: Annotated[
-        bool, typer.Option(_RESET_STATE, help="After a drain: begin without the state that it has kept.")
+        bool, typer.Option(_RESET_STATE, help="After a drain: start without the state that the job has kept.")
     ] = False,
     config: options.Config = None,
 ) -> None:

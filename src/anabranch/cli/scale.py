@@ -25,7 +25,7 @@ _POLL = 0.2
 def scale(
     job: options.Job,
     factor: Annotated[int | None, typer.Option(help="How many key buckets each partition is divided into.")] = None,
-    containers: Annotated[int | None, typer.Option(help="How many containers it runs in.")] = None,
+    containers: Annotated[int | None, typer.Option(help="How many containers the job runs in.")] = None,
     *,
     chosen: ChangeOptions,
 ) -> None:

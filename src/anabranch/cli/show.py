@@ -21,7 +21,7 @@ from anabranch.views.dead_letters import Content
 
 app = typer.Typer(no_args_is_help=True, help="Show one part of what is known of jobs.")
 
-Stage = Annotated[str, typer.Option(help="Of this stage only.")]
+Stage = Annotated[str, typer.Option(help="Only this stage.")]
 
 T = TypeVar("T")
 
@@ -54,9 +54,9 @@ def live(job: Job, config: Config = None, json: Json = False) -> None:
 def partitions(
     job: Job,
     stage: Stage = "",
-    lane: Annotated[str, typer.Option(help="Of this lane only.")] = "",
-    sort: Annotated[str, typer.Option(help="A column; with a minus: the largest first.")] = "-lag",
-    limit: Annotated[int, typer.Option(help="How many rows.")] = 100,
+    lane: Annotated[str, typer.Option(help="Only this lane.")] = "",
+    sort: Annotated[str, typer.Option(help="The column to sort by; a minus before it: the largest first.")] = "-lag",
+    limit: Annotated[int, typer.Option(help="How many rows to show.")] = 100,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -85,7 +85,7 @@ def placement(job: Job, stage: Stage = "", config: Config = None, json: Json = F
 @app.command()
 def graph(
     job: Job,
-    deployment: Annotated[int, typer.Option(help="Its number; 0: the last one.")] = 0,
+    deployment: Annotated[int, typer.Option(help="The deployment's number, or 0 for the last one.")] = 0,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -133,8 +133,8 @@ def changes(
 @app.command()
 def moves(
     job: Job,
-    deployment: Annotated[int, typer.Option(help="Its number; 0: the last one.")] = 0,
-    generation: Annotated[int, typer.Option(help="Its number; 0: the last one.")] = 0,
+    deployment: Annotated[int, typer.Option(help="The deployment's number, or 0 for the last one.")] = 0,
+    generation: Annotated[int, typer.Option(help="The generation's number, or 0 for the last one.")] = 0,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -163,7 +163,7 @@ def moves(
 @app.command("lane-times")
 def lane_times(
     job: Job,
-    hours: Annotated[float, typer.Option(help="Of the last hours.")] = 1.0,
+    hours: Annotated[float, typer.Option(help="How many hours back.")] = 1.0,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -195,7 +195,7 @@ def _run(run: Sequence[float | None]) -> str:
 @app.command()
 def history(
     job: Job,
-    series: Annotated[str, typer.Option(help="Which figures, separated by commas.")] = "lag,rows,arriving",
+    series: Annotated[str, typer.Option(help="The names of the figures, separated by commas.")] = "lag,rows,arriving",
     by: Annotated[str, typer.Option(help="job, stage or lane.")] = "stage",
     config: Config = None,
     json: Json = False,
@@ -217,9 +217,9 @@ def history(
 @app.command("dead-letters")
 def dead_letters(
     job: Job,
-    stream: Annotated[str, typer.Option(help="One of its dead-letter streams.")] = "",
-    partition: Annotated[str, typer.Option(help="This partition only.")] = "",
-    before: Annotated[int, typer.Option(help="Those before this offset of the partition.")] = 0,
+    stream: Annotated[str, typer.Option(help="One of the job's dead-letter streams.")] = "",
+    partition: Annotated[str, typer.Option(help="Only this partition.")] = "",
+    before: Annotated[int, typer.Option(help="Only dead letters before this offset of the partition.")] = 0,
     limit: Annotated[int, typer.Option(help="How many of the latest to show.")] = 20,
     config: Config = None,
     json: Json = False,
@@ -246,7 +246,7 @@ def dead_letters(
 @app.command("early-output")
 def early_output(
     job: Job,
-    stream: Annotated[str, typer.Option(help="One of its output streams.")] = "",
+    stream: Annotated[str, typer.Option(help="One of the job's output streams.")] = "",
     limit: Annotated[int, typer.Option(help="How many of the latest to show.")] = 20,
     config: Config = None,
     json: Json = False,

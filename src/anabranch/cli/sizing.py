@@ -15,7 +15,7 @@ _FIGURES = ("busy", "functions", "lag", "in/s", "read/s", "batch s")
 
 
 def sizing(
-    job: Annotated[str, typer.Argument(help="The name of a job that runs.")],
+    job: Annotated[str, typer.Argument(help="The name of a running job.")],
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:

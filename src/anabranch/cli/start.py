@@ -27,16 +27,17 @@ _SETTLED = frozenset(DeploymentState) - {DeploymentState.PLANNED, DeploymentStat
 
 
 def start(
-    job: Annotated[str, typer.Argument(help="The job file; or the name of a job to continue.")],
+    job: Annotated[str, typer.Argument(help="The job file, or the name of a job to continue.")],
     coordinator: options.Url = None,
     config: options.Config = None,
     available_now: Annotated[
-        bool, typer.Option("--available-now", help="End when the inputs are read to their present ends.")
+        bool,
+        typer.Option("--available-now", help="End the job when the inputs have been read up to their present ends."),
     ] = False,
     reset_state: Annotated[
-        bool, typer.Option("--reset-state", help="After a drain: begin without the state that it has kept.")
+        bool, typer.Option("--reset-state", help="After a drain: start without the state that the job has kept.")
     ] = False,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait until it runs.")] = 300.0,
+    timeout: Annotated[float, typer.Option(help="How many seconds to wait until the job runs.")] = 300.0,
     detach: options.Detach = False,
 ) -> None:
     """Start a job on a coordinator, and wait until it runs. Ctrl-C ends only the waiting."""

@@ -16,7 +16,7 @@ from anabranch.protocol.status import JobStatus
 
 def status(
     job: options.Job,
-    watch: Annotated[bool, typer.Option("--watch", help="Keep showing it, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep showing the status, until Ctrl-C.")] = False,
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:

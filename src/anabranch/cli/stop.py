@@ -24,7 +24,7 @@ def stop(
         bool,
         typer.Option(
             "--now",
-            help="Stop at once. Running batches are repeated later, so at-least-once output may come twice.",
+            help="Stop at once. Running batches are repeated later, so at-least-once output may be written twice.",
         ),
     ] = False,
     detach: options.Detach = False,

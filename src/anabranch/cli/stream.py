@@ -26,11 +26,14 @@ app = typer.Typer(no_args_is_help=True, help="Create, expand, list, fill and rea
 
 Name = Annotated[str, typer.Argument(help="The stream.")]
 Age = Annotated[
-    str | None, typer.Option("--retain-for", help='Delete records that were written so long ago, such as "7 days".')
+    str | None,
+    typer.Option("--retain-for", help='Delete records that were written longer ago than this, such as "7 days".'),
 ]
 Size = Annotated[
     str | None,
-    typer.Option("--retain-bytes", help="Keep only so many bytes of each partition, the newest ones, such as 10GB."),
+    typer.Option(
+        "--retain-bytes", help="Delete the oldest records of a partition that is larger than this, such as 10GB."
+    ),
 ]
 Config = Annotated[Path | None, typer.Option(help="The configuration file (default: anabranch.toml).")]
 
@@ -142,7 +145,7 @@ def put(
 def cat(
     name: Name,
     start: Annotated[str, typer.Option("--from", help="earliest, latest or an offset.")] = "earliest",
-    partition: Annotated[int | None, typer.Option(help="This partition only.")] = None,
+    partition: Annotated[int | None, typer.Option(help="Only this partition.")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Continue with new records, until Ctrl-C.")] = False,
     most: Annotated[int | None, typer.Option("--max", help="Stop after this many records.", min=0)] = None,
     keys: Annotated[bool, typer.Option("--keys", help="Print the key and a tab before each value.")] = False,

@@ -110,7 +110,7 @@ def _environment() -> dict[str, Any]:
         return EnvSettingsSource(OfEnvironment)()
     except SettingsError as error:
         raise ConfigError(
-            f"the environment has a section that is no JSON object: {error}",
+            f"the environment has a section that isn't a JSON object: {error}",
             f"set one setting at a time, as in {PREFIX}JOB__FACTOR=4",
         ) from error
 

@@ -55,7 +55,7 @@ class StreamSettings(Section):
             try:
                 re.compile(text)
             except re.error as error:
-                raise ValueError(f"{text!r} is no regular expression: {error}") from None
+                raise ValueError(f"{text!r} isn't a regular expression: {error}") from None
         return text
 
     @model_validator(mode="after")

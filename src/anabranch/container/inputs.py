@@ -86,7 +86,7 @@ class Inputs:
             held = self._systems.named(name).id(stream)
             if held != known.get(stream, held):
                 raise StateError(
-                    f"stream {name}/{stream} is another one than lane {self._lane.id} has read so far (it was removed "
+                    f"stream {name}/{stream} isn't the one that lane {self._lane.id} has read so far (it was removed "
                     "and made again)",
                     f"restore the former stream; or, to start as a new job: anabranch reset {self._lane.job}",
                 )

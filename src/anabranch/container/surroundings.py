@@ -73,6 +73,7 @@ _KINDS = (
         "refuses: ahead of the brokers' clock by more than its message.timestamp.after.max.ms (default: 1 hour), or "
         "behind by more than message.timestamp.before.max.ms. The lane continues without intervention once the clock "
         "is set, or the topic takes them",
+        r"the topic refuses timestamps or values of these records",
         r"kafka\.common\.errors\.InvalidTimestampException",
         r"KafkaError\{code=INVALID_TIMESTAMP",
     ),

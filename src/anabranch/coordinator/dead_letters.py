@@ -50,7 +50,7 @@ class LetterRange:
         if partition and not partition.isdecimal():
             raise UsageError(f"{partition!r} is no partition", "give its number")
         if before and not partition:
-            raise UsageError("before=OFFSET is of one partition", "name it: partition=0")
+            raise UsageError("before=OFFSET needs a partition", "name it: partition=0")
         return cls(int(partition) if partition else None, before, limit)
 
 

@@ -53,7 +53,7 @@ def check_cancellable(job: str, drain: DrainProgress) -> None:
     """Raises ConflictError if incomplete windows may already have been emitted."""
     if drain.last:
         raise ConflictError(
-            f"job {job!r} drains to the end: windows that were not complete have come out",
+            f"job {job!r} drains to the end: incomplete windows have been emitted",
             f"wait for it, and start it again then; see anabranch status {job}",
         )
 

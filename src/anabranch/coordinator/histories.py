@@ -57,7 +57,7 @@ class Histories:
         after = int(min(until, now) // step if until else now // step) + 1
         first = int(since // step) if since else after - HOUR
         if after - first > DAY:
-            raise UsageError("more than a day is asked for", "ask for a day or less: there are no older figures")
+            raise UsageError("more than a day was requested", "ask for a day or less: there are no older figures")
         with self._lock:
             its = self._by_job.get(job, JobHistory())
             values = {

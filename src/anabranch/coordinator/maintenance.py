@@ -67,7 +67,7 @@ def lanes(store: Store, job: str) -> list[Lane]:
     odd = next((lane for lane in found if not _rests(lane)), None)
     if odd is not None:
         raise ConflictError(
-            f"lane {odd.id} of job {job!r} is {odd.state.value}, and others may have to go on with it",
+            f"lane {odd.id} of job {job!r} is {odd.state.value}, and others may have to continue it",
             "start the job again, and stop it once it runs",
         )
     return [lane for lane in found if lane.stateful and lane.folder_epoch]

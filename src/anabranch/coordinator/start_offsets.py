@@ -56,7 +56,7 @@ def instant(text: str) -> int:
         at = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
-            f"{text!r} is no place to rewind to", f"give earliest, a time like {_EXAMPLE}, or a file with positions"
+            f"{text!r} isn't a place to rewind to", f"give earliest, a time like {_EXAMPLE}, or a file with positions"
         ) from None
     if at.tzinfo is None:
         raise UsageError(f"the time {text} has no offset from UTC", f"write it as {_EXAMPLE}, or with +01:00")

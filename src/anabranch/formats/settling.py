@@ -124,5 +124,5 @@ def _avro(stream: str, path: Path, content: bytes) -> str:
     except ValueError as error:
         raise ConfigError(f"{path}, the schema of stream {stream}, is not JSON: {error}", "fix it") from None
     if not isinstance(schema, Mapping) or schema.get("type") != "record":
-        raise ConfigError(f"{path}, the schema of stream {stream}, is no record of Avro", 'give it "type": "record"')
+        raise ConfigError(f"{path}, the schema of stream {stream}, isn't an Avro record", 'give it "type": "record"')
     return json.dumps(schema, separators=(",", ":"))

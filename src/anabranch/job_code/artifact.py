@@ -180,7 +180,7 @@ def check_sha(text: str) -> str:
         UsageError: it isn't.
     """
     if _SHA.fullmatch(text) is None:
-        raise UsageError(f"{text[:80]!r} is no artifact's hash", "it has 64 digits of 0-9 and a-f")
+        raise UsageError(f"{text[:80]!r} isn't an artifact's hash", "it has 64 digits of 0-9 and a-f")
     return text
 
 
@@ -200,7 +200,7 @@ def _size(path: Path) -> int:
     except OSError as error:
         raise listing.unreadable(error) from error
     if not stat.S_ISREG(found.st_mode):
-        raise UsageError(f"{path}: is no ordinary file", "move it out of the job's folder")
+        raise UsageError(f"{path}: isn't an ordinary file", "move it out of the job's folder")
     return found.st_size
 
 
@@ -273,7 +273,7 @@ def _check_entries(infos: list[zipfile.ZipInfo], sha256: str) -> None:
         if (why := listing.fault(name)) is not None:
             raise _refused(sha256, f"{name!r}: {why}")
         if kind not in (0, stat.S_IFREG):
-            raise _refused(sha256, f"{name!r}: is no ordinary file")
+            raise _refused(sha256, f"{name!r}: isn't an ordinary file")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise _refused(sha256, f"{name!r}: compressed by method {info.compress_type}")
 

@@ -235,7 +235,7 @@ class IcebergTable:
             return _catalog(given.pop("name", "default"), tuple(sorted(given.items())))
         except (ValueError, ImportError, exceptions.NotInstalledError) as error:
             raise ConfigError(
-                f"{setting} is no catalog that pyiceberg can use: {_line(error)}",
+                f"{setting} isn't a catalog that pyiceberg can use: {_line(error)}",
                 "see https://py.iceberg.apache.org/configuration for the properties of catalogs",
             ) from None
 

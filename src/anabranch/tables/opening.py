@@ -34,7 +34,7 @@ def opened(name: str, settings: OutputSettings) -> Table:
     if not is_foreign(settings) and settings.to not in KINDS:
         near = difflib.get_close_matches(settings.to.lower(), KINDS, n=1)
         raise ConfigError(
-            f"outputs.{name} goes to {settings.to!r}, which nobody knows"
+            f"outputs.{name} goes to {settings.to!r}, which is unknown"
             + (f"; did you mean {near[0]!r}?" if near else ""),
             f"set to = one of {', '.join(KINDS)}, or a class of yours as module:Class",
         )

@@ -67,7 +67,7 @@ class JsonLinesSystem(System):
             self._describe(stream, uuid.uuid4().hex, partitions)
         elif self.partitions(stream) != partitions:
             raise ConflictError(
-                f"{stream} is there already, with {self.partitions(stream)} partitions instead of {partitions}",
+                f"{stream} already exists, with {self.partitions(stream)} partitions instead of {partitions}",
                 "choose another name",
             )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from bench.support.rounds import Entry, Goal, Measured, goals, median, order, ratio, table
+from bench.support.rounds import Entry, Goal, Measured, goals, median, order, ratio, table, whole
 
 OURS, PEER, OTHER = Entry("exactly once", "ours"), Entry("exactly once", "peer"), Entry("at least once", "other")
 
@@ -49,6 +49,13 @@ def test_a_ratio_is_the_median_of_those_within_a_round() -> None:
 def test_runs_that_do_not_pair_up_have_no_ratio() -> None:
     with pytest.raises(ValueError, match="longer"):
         ratio(runs((100, 2.0)), runs((50, 1.0), (60, 1.0)))
+
+
+def test_a_round_that_broke_off_is_left_out() -> None:
+    one, two = runs((1, 1), (2, 2)), runs((3, 3))
+    assert whole({OURS: one, PEER: two}) == {OURS: one[:1], PEER: two}
+    assert whole({OURS: one}) == {OURS: one}
+    assert whole({}) == {}
 
 
 def test_the_table_compares_within_a_promise() -> None:

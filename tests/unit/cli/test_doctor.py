@@ -65,7 +65,7 @@ def test_which_connector_is_used(look: Look, tmp_path: Path) -> None:
     )
     ok, said = look('[systems.kafka]\njars = "nowhere"')["kafka connector"]
     assert not ok
-    assert "nowhere, which is no folder" in said
+    assert "nowhere, which isn't a folder" in said
 
 
 @pytest.mark.parametrize(

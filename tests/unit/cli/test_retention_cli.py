@@ -43,7 +43,7 @@ def test_a_retention_is_set_shown_and_applied(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("--retain-bytes", "many"), "'many' is no size"),
+        (("--retain-bytes", "many"), "'many' isn't a size"),
         (("--retain-for", "a while"), "is no duration"),
         (("--forever", "--retain-bytes", "1GB"), "--forever excludes the other options"),
     ],

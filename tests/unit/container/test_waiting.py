@@ -74,6 +74,7 @@ def test_so_is_what_anabranch_says_of_an_error_of_kafka(code: int, name: str) ->
         "org.apache.kafka.common.errors.UnknownTopicOrPartitionException",
         "org.apache.kafka.common.errors.RecordTooLargeException: The message is 2000000 bytes",
         "KafkaError{code=MSG_SIZE_TOO_LARGE,val=10}",
+        "KafkaError{code=INVALID_RECORD,val=87}",  # a record without a key, for a compacted topic
         "PermissionError: [Errno 13] Permission denied: '/x'",
         "[DIVIDE_BY_ZERO] Division by zero",
         "OutOfMemoryError: Java heap space",

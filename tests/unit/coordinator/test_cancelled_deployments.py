@@ -18,7 +18,7 @@ def test_it_can_be_cancelled_until_a_new_lane_has_begun(store: Store) -> None:
     coordinator.cancel("j")
     status = coordinator.status("j")
     assert (status.state, status.deployment) == ("changing", 3)
-    with pytest.raises(ConflictError, match="goes back already"):
+    with pytest.raises(ConflictError, match="is already going back"):
         coordinator.cancel("j")
     old.work()
     assert {lane.state for lane in lanes_of(store, 2).values()} == {LaneState.CLOSED}  # nobody was ever told of them

@@ -108,7 +108,7 @@ def test_it_is_cancelled_until_time_ends(coordinator: Coordinator, store: Store)
         drain = coordinator.status(JOB).drain
         if drain is not None and drain.last:
             break
-    with pytest.raises(ConflictError, match="windows that were not complete have come out"):
+    with pytest.raises(ConflictError, match="incomplete windows have been emitted"):
         coordinator.cancel(JOB)
     worker.turns(12)
     assert coordinator.status(JOB).state == "drained"

@@ -208,6 +208,6 @@ def test_nothing_goes_on_after_it(store: Store, log: Log, settings: Settings, ve
     at_rest(store, log)
     reset(store, settings)
     coordinator = Coordinator(store)
-    with pytest.raises(AnabranchError, match="was reset: nothing goes on") as error:
+    with pytest.raises(AnabranchError, match="was reset: there is nothing to continue") as error:
         coordinator.resume(JOB) if verb == "resume" else coordinator.deploy(JOB, DeployRequest(start=start()))
     assert error.value.cure == "start it: anabranch start JOB.py"

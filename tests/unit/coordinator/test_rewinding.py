@@ -194,7 +194,7 @@ def test_a_job_is_scaled_after_it_was_rewound(coordinator: Coordinator, store: S
         (clear({"embedded/in/0#1": 0}), "a bucket has no position of its own"),
         (clear({"in": 0}), "'in' is not an SSP"),
         (clear({}), "no positions to rewind to"),
-        (clear("latest"), "'latest' is no place to rewind to"),
+        (clear("latest"), "'latest' isn't a place to rewind to"),
         (clear("2026-01-01T10:00:00"), "has no offset from UTC"),
         (clear("2999-01-01T10:00:00Z"), "is in the future"),
         (clear("2025-01-01T10:00:00Z"), "no record that job 'j' reads has the time"),
@@ -213,7 +213,7 @@ def test_a_job_that_does_not_run_is_refused(coordinator: Coordinator) -> None:
     worker = running(coordinator)
     worker.fails = lambda lane: lane.stateful
     worker.turns()
-    with pytest.raises(ConflictError, match="has failed: where others would go on"):
+    with pytest.raises(ConflictError, match="has failed: where others would continue"):
         coordinator.rewind(JOB, clear())
 
 

@@ -214,7 +214,7 @@ def test_a_change_is_cancelled(coordinator: Coordinator) -> None:
     coordinator.scale(JOB, ScaleRequest(factor=4))
     worker.turn()
     coordinator.cancel(JOB)
-    with pytest.raises(ConflictError, match="goes back already, from generation 2"):
+    with pytest.raises(ConflictError, match="is already going back, from generation 2"):
         coordinator.cancel(JOB)
     worker.closes = True
     worker.turns(6)

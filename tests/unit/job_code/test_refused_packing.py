@@ -83,7 +83,7 @@ def test_a_file_that_can_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     home = write(tmp_path / "home", names_of("job.py"))
     os.mkfifo(home / "pipe.py")
-    with pytest.raises(UsageError, match=r"pipe\.py: is no ordinary file"):
+    with pytest.raises(UsageError, match=r"pipe\.py: isn't an ordinary file"):
         artifact.pack(home)
 
 

@@ -80,7 +80,7 @@ def test_what_is_no_hash_touches_no_path(tmp_path: Path, text: str) -> None:
         lambda: artifact.unpack(b"", text, tmp_path / "cache"),
         lambda: artifact.unpacked(text, tmp_path / "cache"),
     ):
-        with pytest.raises(UsageError, match="is no artifact's hash"):
+        with pytest.raises(UsageError, match="isn't an artifact's hash"):
             use()
     assert not (tmp_path / "cache").exists()
 

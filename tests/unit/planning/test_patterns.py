@@ -65,7 +65,7 @@ def test_what_cannot_be_many_streams_is_refused() -> None:
 @pytest.mark.parametrize(
     ("stream", "says"),
     [
-        ({"pattern": "in-("}, "is no regular expression"),
+        ({"pattern": "in-("}, "isn't a regular expression"),
         ({"pattern": PATTERN, "topic": "in", "system": "kafka"}, "topic is for one stream"),
         ({"pattern": PATTERN, "delivery": "at-least-once", "system": "kafka"}, "delivery is for one stream"),
         ({"pattern": PATTERN, "format": "confluent"}, "which subject"),

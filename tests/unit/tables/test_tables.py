@@ -152,7 +152,7 @@ def test_settings_bind_outputs(tmp_path: Path) -> None:
     [
         (
             '[outputs.orders]\nto = "parkett"\npath = "x"',
-            "goes to 'parkett', which nobody knows; did you mean 'parquet'",
+            "goes to 'parkett', which is unknown; did you mean 'parquet'",
         ),
         ('[outputs.orders]\nto = "nothing:There"', "can't be imported"),
         ('[outputs.orders]\nto = "parquet"\npth = "x"', "orders"),

@@ -147,7 +147,7 @@ def read(raw: bytes, name: str = "this") -> Problem:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(
-            f"{name} is no assignment problem: {error}", '"Assignment problems" in the documentation shows one'
+            f"{name} isn't an assignment problem: {error}", '"Assignment problems" in the documentation shows one'
         ) from error
 
 

@@ -77,7 +77,7 @@ def rewrite(spark: SparkSession, found: StoredState, target: str) -> StateSize:
     if after != StateSize(before.rows - before.foreign_rows, before.bytes - before.foreign_bytes, 0, 0):
         made.remove()
         raise StateError(
-            f"the state of lane {lane.id} was not written anew as it should be: {after} came of {before}",
+            f"the state of lane {lane.id} was not compacted correctly: {before} became {after}",
             "the job is as it was; this is a bug in anabranch",
         )
     crash_points.reach(crash_points.REWRITTEN, lane.id, batch)

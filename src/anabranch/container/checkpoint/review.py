@@ -56,7 +56,7 @@ class LaneFiles:
             return {}
         parsed = json.loads(self.files.read(name).decode())
         if not isinstance(parsed, dict):
-            raise ValueError("it is no JSON object")
+            raise ValueError("it isn't a JSON object")
         return parsed
 
 

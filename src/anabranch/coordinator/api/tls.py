@@ -63,7 +63,7 @@ def _show(context: ssl.SSLContext, certificate: Path, key: Path | None, *setting
         named = certificate if key is None else f"{certificate} with {key}"
         why = getattr(error, "reason", None) or error
         raise ConfigError(
-            f"[coordinator] {settings[0]}: {named} is no certificate with its key: {why}",
+            f"[coordinator] {settings[0]}: {named} isn't a certificate with its key: {why}",
             "name PEM files that belong together, with a key that has no password",
         ) from error
 

@@ -110,15 +110,15 @@ def check(found: CurrentDeployment) -> None:
     job = found.stored.job
     if found.stored.state == DeploymentState.DRAINED:
         raise ConflictError(
-            f"job {job!r} was drained: nothing goes on", "start its next version: anabranch start JOB.py"
+            f"job {job!r} was drained: there is nothing to continue", "start its next version: anabranch start JOB.py"
         )
     if found.stored.state is DeploymentState.RESET:
-        raise ConflictError(f"job {job!r} was reset: nothing goes on", "start it: anabranch start JOB.py")
+        raise ConflictError(f"job {job!r} was reset: there is nothing to continue", "start it: anabranch start JOB.py")
     if found.running_job is None:
         if found.stored.drain is not None and found.stored.drain.last:
             raise ConflictError(
                 f"job {job!r} was stopped while it drained, and some of its lanes have drained already: what they "
-                "kept has come out, and no version can go on with it",
+                "kept has been emitted, and no version can continue from it",
                 f"let it finish: anabranch start {job}; then start the next version: anabranch start JOB.py",
             )
         return

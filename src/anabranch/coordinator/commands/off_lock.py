@@ -138,8 +138,8 @@ def check_expected(
         )
     if result is not None and expected.digest and _digest(result) != expected.digest:
         raise ConflictError(
-            f"what would come of it isn't what was planned: job {job!r} is in the same generation, but its lanes, its "
-            "containers or their racks, or its inputs are others",
+            f"the result would differ from the plan: job {job!r} is in the same generation, but its lanes, its "
+            "containers or their racks, or its inputs have changed",
             f"nothing was done; plan it again: anabranch events {job} says what has changed",
         )
 

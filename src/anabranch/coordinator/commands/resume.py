@@ -39,7 +39,7 @@ def check(registry: JobRegistry, stored: DeploymentRecord) -> None:
     if job in registry.jobs and registry.jobs[job].state.active:
         raise ConflictError(f"job {job!r} is running already", f"anabranch stop {job}")
     if stored.state is DeploymentState.RESET:
-        raise ConflictError(f"job {job!r} was reset: nothing goes on", "start it: anabranch start JOB.py")
+        raise ConflictError(f"job {job!r} was reset: there is nothing to continue", "start it: anabranch start JOB.py")
     if stored.program is None:
         raise ConflictError(f"the code of job {job!r} is not here", f"start it with its file: JOB.py for {job}")
 

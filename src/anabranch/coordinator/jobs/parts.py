@@ -193,7 +193,7 @@ class Seats:
         self.resting[registration.execution] = registration
 
     def returning_since(self, since: float) -> dict[str, float]:
-        """The processes that have begun to replace themselves since ``since``; the others are forgotten."""
+        """The processes that have begun to replace themselves since ``since``; all others are forgotten."""
         self.returning = {execution: at for execution, at in self.returning.items() if at > since}
         return dict(self.returning)
 

@@ -120,15 +120,15 @@ def check_cancellable(running_job: RunningJob, present: Generation) -> None:
         )
     if present.model.expands:
         raise ConflictError(
-            f"job {running_job.job!r} goes along with {', '.join(present.model.expands)}, which can't have fewer "
-            "partitions again",
+            f"job {running_job.job!r} follows the expansion of {', '.join(present.model.expands)}, which can't have "
+            "fewer partitions again",
             f"let it be done; see anabranch status {running_job.job}",
         )
     if running_job.follows:
         _check_untouched(running_job)
     if present.model.undoes:
         raise ConflictError(
-            f"job {running_job.job!r} goes back already, from generation {present.model.undoes}",
+            f"job {running_job.job!r} is already going back, from generation {present.model.undoes}",
             f"see anabranch status {running_job.job}",
         )
     begun = next((lane for lane in running_job.lanes if lane.id in present.model.rewound and lane.begun), None)
@@ -156,7 +156,7 @@ def _check_whole(running_job: RunningJob, matters: Callable[[Lane], bool]) -> No
     failed = next((lane for lane in running_job.lanes if lane.state is LaneState.FAILED and matters(lane)), None)
     if failed is not None:
         raise ConflictError(
-            f"lane {failed.id} of job {running_job.job!r} has failed: where others would go on isn't known",
+            f"lane {failed.id} of job {running_job.job!r} has failed: where others would continue isn't known",
             f"see anabranch status {running_job.job}; stop it, fix it and start it again",
         )
 

@@ -3,6 +3,7 @@ package anabranch;
 import java.io.ByteArrayOutputStream;
 import java.io.FileNotFoundException;
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.io.OutputStream;
 import java.lang.management.ManagementFactory;
 import java.lang.reflect.InvocationTargetException;
@@ -44,7 +45,12 @@ import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCh
 public class CheckpointFiles implements CheckpointFileManager {
   private static final String EXCLUSIVE = "fs.option.create.conditional.overwrite";
   private static final String WRITER = "anabranch-writer";
-  private static final String[] REFUSALS = {"Status Code: 412", "PreconditionFailed", "ConditionalRequestConflict"};
+  private static final String[] REFUSALS = {
+    "Status Code: 412", "PreconditionFailed", "Status Code: 409", "ConditionalRequestConflict"
+  };
+  /** How often a write that the store refuses without having an object is tried again, and the first pause in ms. */
+  private static final int AGAIN = 6;
+  private static final long FIRST_PAUSE = 100;
   private static final Map leases = new ConcurrentHashMap();
   /** By folder: the last entry of a log in an object store that this process has made, and nobody asked for yet. */
   private static final Map entries = new ConcurrentHashMap();
@@ -63,7 +69,7 @@ public class CheckpointFiles implements CheckpointFileManager {
     try {
       checkLease(path);
       if (renaming != null) return renaming.createAtomic(path, overwrite);
-      return isEntry(path) && !overwrite ? new Whole(fs, path, new ByteArrayOutputStream()) : new Whole(fs, path, overwrite);
+      return new Whole(fs, path, overwrite, isEntry(path) && !overwrite);
     } catch (IOException error) {
       throw thrown(error);
     }
@@ -139,7 +145,7 @@ public class CheckpointFiles implements CheckpointFileManager {
   public static boolean create(FileSystem fs, Path path, String text) throws IOException {
     checkLease(path);
     try {
-      if (isObjectStore(fs)) put(new Whole(fs, path, false), text);
+      if (isObjectStore(fs)) put(new Whole(fs, path, false, false), text);
       else if ("gs".equals(fs.getUri().getScheme())) put(fs.create(path, false), text);
       else putAndRename(fs, path, text, Options.Rename.NONE);
       return true;
@@ -152,7 +158,7 @@ public class CheckpointFiles implements CheckpointFileManager {
   public static void write(FileSystem fs, Path path, String text) throws IOException {
     checkLease(path);
     justWritten(fs, path); // no longer what is there
-    if (isObjectStore(fs)) put(new Whole(fs, path, true), text);
+    if (isObjectStore(fs)) put(new Whole(fs, path, true, false), text);
     else putAndRename(fs, path, text, Options.Rename.OVERWRITE);
   }
 
@@ -325,29 +331,31 @@ public class CheckpointFiles implements CheckpointFileManager {
     private final Path path;
     private final String writer;
     private final ByteArrayOutputStream kept;
+    private final boolean isRemembered;
     private boolean ended;
 
-    Whole(FileSystem fs, Path path, boolean overwrite) throws IOException {
-      this(fs, path, overwrite, UUID.randomUUID().toString(), null);
+    /** ``isRemembered``: an entry of a log, whose content is asked for next. */
+    Whole(FileSystem fs, Path path, boolean overwrite, boolean isRemembered) throws IOException {
+      this(fs, path, overwrite, isRemembered, UUID.randomUUID().toString());
     }
 
-    /** One that must be new, and whose content is remembered: an entry of a log. */
-    Whole(FileSystem fs, Path path, ByteArrayOutputStream kept) throws IOException {
-      this(fs, path, false, UUID.randomUUID().toString(), kept);
+    private Whole(FileSystem fs, Path path, boolean overwrite, boolean isRemembered, String writer) throws IOException {
+      this(fs, path, isRemembered, writer, kept(overwrite), opened(fs, path, overwrite, writer));
     }
 
-    private Whole(FileSystem fs, Path path, boolean overwrite, String writer, ByteArrayOutputStream kept)
-        throws IOException {
-      this(fs, path, writer, opened(fs, path, overwrite, writer), kept);
-    }
-
-    private Whole(FileSystem fs, Path path, String writer, FSDataOutputStream stream, ByteArrayOutputStream kept) {
-      super(kept == null ? (OutputStream) stream : new TeeOutputStream(stream, kept));
+    private Whole(
+        FileSystem fs, Path path, boolean isRemembered, String writer, ByteArrayOutputStream kept, OutputStream to) {
+      super(kept == null ? to : new TeeOutputStream(to, kept));
       this.fs = fs;
       this.path = path;
       this.writer = writer;
-      this.stream = stream;
+      this.stream = (FSDataOutputStream) to;
       this.kept = kept;
+      this.isRemembered = isRemembered;
+    }
+
+    private static ByteArrayOutputStream kept(boolean overwrite) {
+      return overwrite ? null : new ByteArrayOutputStream();
     }
 
     private static FSDataOutputStream opened(FileSystem fs, Path path, boolean overwrite, String writer)
@@ -367,15 +375,51 @@ public class CheckpointFiles implements CheckpointFileManager {
     public synchronized void close() throws IOException {
       if (ended) return;
       ended = true;
-      try {
-        stream.close();
-      } catch (IOException error) {
-        if (!isRefused(error)) throw error;
-        // The store may have taken it, and its answer been lost: then what is there is ours.
-        if (!isOurs()) throw new FileAlreadyExistsException(path + " is there already");
+      FSDataOutputStream current = stream;
+      for (int tried = 0; !isClosed(current, tried); tried++) {
+        current = opened(fs, path, false, writer);
+        current.write(kept.toByteArray());
       }
       Path full = fs.makeQualified(path);
-      if (kept != null) entries.put(full.getParent(), new Entry(full, kept.toByteArray()));
+      if (isRemembered) entries.put(full.getParent(), new Entry(full, kept.toByteArray()));
+    }
+
+    /**
+     * Closes the stream, and gives whether the file is there as written. If not, the store has refused it because of
+     * another request of that moment, which left no object: it is to be written again.
+     */
+    private boolean isClosed(FSDataOutputStream current, int tried) throws IOException {
+      try {
+        current.close();
+        return true;
+      } catch (IOException error) {
+        if (kept == null || !isRefused(error)) throw error;
+        byte[] noted;
+        try {
+          noted = (byte[]) fs.getXAttrs(path).get("header." + WRITER);
+        } catch (FileNotFoundException none) {
+          if (tried >= AGAIN) throw refused(tried, error);
+          pause(FIRST_PAUSE << tried);
+          return false;
+        }
+        // The store may have taken it, and its answer been lost: then what is there is ours.
+        if (noted != null && writer.equals(new String(noted, StandardCharsets.UTF_8))) return true;
+        throw new FileAlreadyExistsException(path + " is there already");
+      }
+    }
+
+    private IOException refused(int tried, IOException error) {
+      String what = path + " doesn't exist, but the store has refused to create it " + (tried + 1) + " times";
+      return new IOException(what + " (If-None-Match): see which other programs write or delete objects there", error);
+    }
+
+    private static void pause(long ms) throws IOException {
+      try {
+        Thread.sleep(ms);
+      } catch (InterruptedException error) {
+        Thread.currentThread().interrupt();
+        throw new InterruptedIOException("interrupted before a file was written again");
+      }
     }
 
     public synchronized void cancel() {
@@ -390,11 +434,6 @@ public class CheckpointFiles implements CheckpointFileManager {
         for (int i = 0; i < REFUSALS.length; i++) if (text.contains(REFUSALS[i])) return true;
       }
       return false;
-    }
-
-    private boolean isOurs() throws IOException {
-      byte[] noted = (byte[]) fs.getXAttrs(path).get("header." + WRITER);
-      return noted != null && writer.equals(new String(noted, StandardCharsets.UTF_8));
     }
   }
 }

@@ -26,7 +26,7 @@ def check(node: Node, frames: Mapping[int, DataFrame]) -> None:
     for key in _keys(node):
         if query_plan.is_by_chance(frames[node.inputs[0]].select(F.expr(key))):
             raise GraphError(
-                f"{label(node)} has the key {key.strip('`')}, which is another one when a batch is computed again: the "
+                f"{label(node)} has the key {key.strip('`')}, which changes when a batch is computed again: the "
                 "row would be in the output twice, or not at all",
                 "take it from what is in the record: a hash, as xxhash64(column), spreads rows as rand() does",
             )

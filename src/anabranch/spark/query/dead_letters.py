@@ -84,7 +84,7 @@ class WorkerDeadLetters:
         name = f"{self.operators.get(operator, operator)}:{part}"
         if name not in self.slots:
             raise GraphError(
-                f"{operator} has put a row aside of which nobody knows where it comes from",
+                f"{operator} has rejected a row whose origin is unknown",
                 'set [job] on_error = "fail" or "drop"',
             )
         return self.slots.index(name)

@@ -223,7 +223,7 @@ class LaneQuery:
         rows = evaluation.fan_out(self.plan.group, *way, self.outputs.sinks) if way is not None and one_pass else None
         if rows is None:
             raise GraphError(
-                f"lane {self.lane.id} can't run in real time: its records take several ways that can't be one pass",
+                f"lane {self.lane.id} can't run in real time: its records take several paths that can't be one pass",
                 'set [job] trigger = "micro-batch"',
             )
         numbers = {s.number: stages.stream_of(self.job.graph, s.node) for s in self.outputs.sinks.values()}

@@ -47,7 +47,7 @@ def of_lane(lane: Lane) -> TaskNames:
         parts = [names.parse(task) for task in lane.tasks]
     except UsageError as error:
         raise ConfigError(
-            f"which task of a factor above 1 a record is of can't be told with a grouper of one's own: {error.what}",
+            f"the task of a record isn't known with a custom grouper and a factor above 1: {error.what}",
             "set task_header = false",
         ) from None
     return TaskNames(

@@ -128,7 +128,7 @@ class Streams:
         info = self.describe(stream)
         if info.partitions != partitions:
             raise ConflictError(
-                f"{stream} is there already, with {info.partitions} partitions instead of {partitions}",
+                f"{stream} already exists, with {info.partitions} partitions instead of {partitions}",
                 f"choose another name, or look at it with `anabranch stream describe {stream}`",
             )
         return info

@@ -185,7 +185,7 @@ def _decoded(raw: bytes, where: str) -> _Value:
         value = _read(raw)
     except msgspec.DecodeError as error:
         raise UnsupportedFormatError(
-            f"{where} holds what is no control record: {error}",
+            f"{where} holds something that isn't a control record: {error}",
             "give the job a topic of its own: nobody else writes it",
         ) from None
     if value.version != _VERSION:

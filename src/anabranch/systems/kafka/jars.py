@@ -88,7 +88,7 @@ def broker_folder() -> Path | None:
 def _of_folder(folder: Path) -> tuple[Path, ...]:
     cure = "let [systems.kafka] jars name a folder with the connector's jars, or leave it out"
     if not folder.is_dir():
-        raise ConfigError(f"[systems.kafka] jars names {folder}, which is no folder", cure)
+        raise ConfigError(f"[systems.kafka] jars names {folder}, which isn't a folder", cure)
     paths = tuple(sorted(folder.glob("*.jar")))
     if not paths:
         raise ConfigError(f"[systems.kafka] jars names {folder}, which has no jars in it", cure)

@@ -136,7 +136,7 @@ class Topics:
             there = len(self.describe(stream).partitions)
             if there != partitions:
                 raise ConflictError(
-                    f"{stream} is there already, with {there} partitions instead of {partitions}",
+                    f"{stream} already exists, with {there} partitions instead of {partitions}",
                     f"choose another name, or look at it with `anabranch stream describe {stream}`",
                 )
         self._wait_everywhere(stream, partitions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -19,7 +20,7 @@ from anabranch.errors import AnabranchError, OutOfTimeError, TooLongError
 from anabranch.event_time import durations
 from anabranch.systems.kafka import fencing, markers
 from anabranch.systems.kafka.fencing import fence
-from anabranch.systems.kafka.holder import PATIENCE, TAKEN_OVER, Holder
+from anabranch.systems.kafka.holder import PATIENCE, TAKEN_OVER, Holder, LostRecord
 from anabranch.systems.kafka.markers import Marker, Markers
 
 __all__ = ["SlotTransaction", "SlotWriter", "close", "fence"]
@@ -261,6 +262,15 @@ class SlotTransaction:
             self._writer.marker(self._slot, timeout=_SETTLED)
         if late:
             return self._failed(self._too_long())
+        if holder is not None and holder.lost and _may_be_timestamps(holder.lost):
+            return self._failed(
+                AnabranchError(
+                    f"{doing} failed, slot {self._slot} of lane {self._writer.lane}, batch {self._batch}: the topic "
+                    f"refuses timestamps or values of these records: {error.str()}",
+                    "see that this machine's clock is right; the topic's message.timestamp.after.max.ms and "
+                    "message.timestamp.before.max.ms; and the schema, if the brokers check values",
+                )
+            )
         if error.code() in TAKEN_OVER:
             return AnabranchError(
                 f"another worker took over slot {self._slot} of lane {self._writer.lane} in batch {self._batch}",
@@ -297,6 +307,16 @@ class SlotTransaction:
         holder, self._holder = self._holder, None
         if holder is not None:
             holder.drop()
+
+
+def _may_be_timestamps(lost: Sequence[LostRecord]) -> bool:
+    """Brokers say that timestamps are wrong only of a single record, and of several that they aren't valid: as they do
+    of records without a key for a compacted topic.
+    """
+    codes = {each.error.code() for each in lost}
+    return KafkaError.INVALID_TIMESTAMP in codes or (
+        KafkaError.INVALID_RECORD in codes and all(each.key is not None for each in lost)
+    )
 
 
 def _too_large(holder: Holder) -> AnabranchError:

@@ -195,7 +195,7 @@ class Reader(DataSourceStreamReader):
     def _positions(self, offset: dict[str, Any]) -> dict[int, int]:
         if offset["id"] != self.id():
             raise StateError(
-                f"stream {self._name}/{self._stream} is another one than the lane has read so far (it was removed and "
+                f"stream {self._name}/{self._stream} isn't the one that the lane has read so far (it was removed and "
                 "made again)",
                 "restore the former stream, or run the job under another name",
             )

@@ -216,7 +216,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     large = tmp_path / "large.json"
     with large.open("wb") as out:
         out.truncate(100 * 2**20)
-    with pytest.raises(UsageError, match=r"large\.json is no assignment problem"):
+    with pytest.raises(UsageError, match=r"large\.json isn't an assignment problem"):
         run(str(large))
 
 

@@ -93,8 +93,8 @@ def test_a_file_that_is_none_is_named(authority: Authority, tmp_path: Path) -> N
     for certificate_, key_, ca, said in [
         (missing, key, None, f"certificate: {missing} can't be read: No such file or directory"),
         (certificate, missing, None, f"key: {missing} can't be read"),
-        (empty, key, None, f"{empty} with {key} is no certificate with its key"),
-        (certificate, another, None, "is no certificate with its key: KEY_VALUES_MISMATCH"),
+        (empty, key, None, f"{empty} with {key} isn't a certificate with its key"),
+        (certificate, another, None, "isn't a certificate with its key: KEY_VALUES_MISMATCH"),
         (certificate, key, empty, f"client_ca: {empty} holds no certificates"),
     ]:
         with pytest.raises(ConfigError) as raised:
