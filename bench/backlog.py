@@ -336,7 +336,8 @@ class Run:
             if first is None and self.first.exists():
                 first = now - (time.time() - self.first.stat().st_mtime)
             reports = [each.report for each in status.lanes if each.report is not None]
-            done = sum(each.batch_progress.done for each in reports if each.batch_progress is not None)
+            progresses = [each.progress.batch_progress for each in reports]
+            done = sum(each.done for each in progresses if each is not None)
             if done and (not looked or looked[-1][1] != done):
                 looked.append((now, done))
             return _is_cleared(status, self.backlog.records)
@@ -352,7 +353,7 @@ class Run:
         for second in range(10, 61, 10):
             status = self._until(settings, "10 s", lambda _, until=second: time.monotonic() > ran + until)
             reports = [each.report for each in status.lanes if each.report is not None]
-            if again := [each.trouble for each in reports if each.attempt > 1]:
+            if again := [each.attempt.trouble for each in reports if each.attempt.number > 1]:
                 raise SystemExit(f"a lane was begun again: {again[0]}")
             done = sum(map(_done, reports))
             print(f"  {(done - before) / 10:,.0f} records a second up to second {second}", flush=True)
@@ -376,13 +377,14 @@ class Run:
 
 def _done(report: LaneReport) -> int:
     """How many records a lane has done, those of the present batch among them."""
-    committed = sum(offset for ssp, offset in report.positions.items() if "/in/" in ssp)
-    return committed + (0 if report.batch_progress is None else report.batch_progress.done)
+    committed = sum(offset for ssp, offset in report.progress.positions.items() if "/in/" in ssp)
+    return committed + (0 if report.progress.batch_progress is None else report.progress.batch_progress.done)
 
 
 def _figure(report: LaneReport) -> bool:
     """Whether it says that anything was done."""
-    return bool(report.rows or (report.batch_progress is not None and report.batch_progress.done))
+    its = report.progress
+    return bool(its.rows or (its.batch_progress is not None and its.batch_progress.done))
 
 
 def _runs(status: JobStatus) -> bool:
@@ -397,14 +399,16 @@ def _is_cleared(status: JobStatus, records: int) -> bool:
     if status.state != "running":
         return False
     reports = [each.report for each in status.lanes if each.report is not None]
-    first = [r for r in reports if any("/in/" in ssp for ssp in r.positions)]
+    first = [r for r in reports if any("/in/" in ssp for ssp in r.progress.positions)]
     at: dict[str, int] = {}
     for report in first:
-        for ssp, offset in report.positions.items():
+        for ssp, offset in report.progress.positions.items():
             if "/in/" in ssp:
                 at[ssp] = min(offset, at.get(ssp, offset))
     whole = sum(at.values()) >= records and len(at) == PARTITIONS
-    return whole and all(each.lag == 0 and each.report is not None and each.report.ends for each in status.lanes)
+    return whole and all(
+        each.lag == 0 and each.report is not None and each.report.progress.ends for each in status.lanes
+    )
 
 
 @contextmanager

@@ -191,7 +191,7 @@ class Load:
         connection = Connection(self._served.url)
         while due < end:
             number = next(self._number)
-            lanes = tuple(msgspec.structs.replace(each, batch=number) for each in beat.lanes)
+            lanes = tuple(each.changed(batch=number) for each in beat.lanes)
             body = compact(msgspec.structs.replace(beat, number=number, lanes=lanes))
             await asyncio.sleep(due - time.perf_counter())
             begun = time.perf_counter()

@@ -145,7 +145,7 @@ def main() -> None:
         begun = time.monotonic()
         with pauses.running(Path(name) / "job", "state", given.keys) as (run, watching):
             made = Measured(run, watching)
-            state = sum(lane.report.state_bytes for lane in run.status().lanes if lane.report is not None)
+            state = sum(lane.report.progress.state_bytes for lane in run.status().lanes if lane.report is not None)
             sizes = f"{state / 1e6:,.0f} MB of state, {Files.of(made.lanes).bytes / 1e6:,.0f} MB in the storage root"
             print(f"{given.keys:,} keys, {sizes}, read in {time.monotonic() - begun:.0f} s", flush=True)
             moves(made)

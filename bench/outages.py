@@ -138,7 +138,7 @@ def _kafka(folder: Path) -> Iterator[Place]:
 def _done(status: JobStatus) -> int:
     """How many records were read and committed."""
     reports = [each.report for each in status.lanes if each.report is not None]
-    return sum(offset for report in reports for ssp, offset in report.positions.items() if "/in/" in ssp)
+    return sum(offset for report in reports for ssp, offset in report.progress.positions.items() if "/in/" in ssp)
 
 
 def rate(config: Path, started: Side, seconds: float) -> tuple[float, list[float]]:

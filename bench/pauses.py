@@ -86,7 +86,7 @@ class Found:
 
 def _reads(lane: LaneStatus, behind: float) -> bool:
     """Whether a lane has committed a few batches, and is less than so many records behind."""
-    return lane.report is not None and lane.report.batch >= BATCHES and lane.lag < behind
+    return lane.report is not None and lane.report.progress.batch >= BATCHES and lane.lag < behind
 
 
 def is_near(foretold: float, measured: float) -> bool:
@@ -196,7 +196,7 @@ class Run:
         """A file of positions, a second before the present ones."""
         at: dict[str, int] = {}
         for each in self.status().lanes:
-            for ssp, offset in each.report.positions.items() if each.report is not None else ():
+            for ssp, offset in each.report.progress.positions.items() if each.report is not None else ():
                 at[ssp] = max(0, min(offset - RATE // PARTITIONS, at.get(ssp, offset)))
         file = self.started.folder / "positions.json"
         file.write_text(json.dumps(at))

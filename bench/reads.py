@@ -99,6 +99,7 @@ def report(lane: Lane, epoch: int) -> LaneReport:
     return LaneReport(
         lane=lane.id,
         phase=LanePhase.RUNNING,
+    ).changed(
         folder_epoch=epoch,
         batch=7,
         begun=True,

@@ -13,7 +13,8 @@ import tempfile
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from tests.acceptance.harness import INPUT, Process, Workspace, descendants
+from tests.acceptance.harness import INPUT, Process, Workspace
+from tests.acceptance.processes import descendants
 from tests.soak import scaled
 from tests.soak.served import JOB, Served
 from tests.support import kafka_peers
@@ -53,18 +54,19 @@ def measured(workspace: Workspace) -> None:
 
 def _settled(fed: scaled.Fed) -> None:
     """Wait until each lane has run so many batches more."""
-    begun = {lane.lane.id: lane.report.batch for lane in fed.client.status(JOB).lanes if lane.report is not None}
+    lanes = fed.client.status(JOB).lanes
+    begun = {lane.lane.id: lane.report.progress.batch for lane in lanes if lane.report is not None}
 
     def done() -> bool:
         lanes = [lane.report for lane in fed.client.status(JOB).lanes if lane.report is not None]
-        return all(report.batch >= begun.get(report.lane, 0) + SETTLED for report in lanes)
+        return all(report.progress.batch >= begun.get(report.lane, 0) + SETTLED for report in lanes)
 
     fed.until("some batches", done)
 
 
 def _told(what: str, fed: scaled.Fed, containers: list[Process]) -> None:
     reports = [lane.report for lane in fed.client.status(JOB).lanes if lane.report is not None]
-    batch = statistics.median(report.usual_seconds for report in reports)
+    batch = statistics.median(report.load.usual_seconds for report in reports)
     memory = [sum(_resident_mb(pid) for pid in (each.popen.pid, *descendants(each.popen.pid))) for each in containers]
     disk = sum(map(_size, fed.workspace.lanes.rglob("*")))
     print(

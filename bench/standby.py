@@ -107,7 +107,8 @@ def moved(site: Away, keys: int, storage: Far, far_by: tuple[float, float], warm
         return [lane.report for lane in coordinator.status("j").lanes if lane.report is not None]
 
     def is_read() -> bool:
-        return bool(reports()) and all(r.positions and r.positions == r.ends for r in reports())
+        its = [report.progress for report in reports()]
+        return bool(its) and all(each.positions and each.positions == each.ends for each in its)
 
     def scale() -> None:
         until(is_read, 240)
@@ -116,13 +117,13 @@ def moved(site: Away, keys: int, storage: Far, far_by: tuple[float, float], warm
 
     with capture_logs() as said, served_by_two(run, coordinator, scale):
         begun = time.monotonic()
-        while coordinator.status("j").state != "running" or not all(r.first_output for r in reports()):
+        while coordinator.status("j").state != "running" or not all(r.progress.first_output for r in reports()):
             for partition in range(PARTITIONS):
                 site.feed(partition, range(LAST))
             time.sleep(0.2)
             assert time.monotonic() < begun + 240
         (change,) = (event for event in coordinator.events("j") if "→ changing" in event.what)
-        found = max(r.first_output for r in reports()) - change.at
+        found = max(r.progress.first_output for r in reports()) - change.at
     assert {line["warm"] for line in said if line["event"] == "a folder was copied"} == {warm}
     return found
 

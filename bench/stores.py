@@ -132,7 +132,11 @@ def scaled(site: Elsewhere) -> float:
     def is_scaled() -> bool:
         status = coordinator.status("j")
         new = [each for each in status.lanes if each.lane.id not in {lane.id for lane in lanes}]
-        return status.state == "running" and bool(new) and all(each.report and each.report.first_output for each in new)
+        return (
+            status.state == "running"
+            and bool(new)
+            and all(each.report and each.report.progress.first_output for each in new)
+        )
 
     def add() -> None:
         while not over.wait(0.1):

@@ -34,7 +34,6 @@ EXCEPTIONS: Mapping[str, str] = {
     "attributes src/anabranch/coordinator/lane_load.py LaneLoad": "the figures of a lane that formulas go by",
     "attributes src/anabranch/model/lane.py Lane": _STORED,
     "attributes src/anabranch/planning/plan/planned.py PlannedLane": _SHOWN,
-    "attributes src/anabranch/protocol/lane_report.py LaneReport": _STORED,
     "attributes src/anabranch/protocol/status.py JobStatus": _SHOWN,
     "attributes src/anabranch/protocol/status.py LaneSizing": _SHOWN,
     "attributes src/anabranch/views/live.py Live": _SHOWN,

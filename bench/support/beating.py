@@ -98,7 +98,7 @@ class Container:
 
     def _cut(self) -> None:
         report = compact(
-            LaneReport(lane=self.lane, phase=LanePhase.RUNNING, folder_epoch=self.epoch, attempt=self.attempt)
+            LaneReport(lane=self.lane, phase=LanePhase.RUNNING).changed(folder_epoch=self.epoch, number=self.attempt)
         )
         before, _, after = report.removeprefix(b'{"version":1,').partition(_POSITIONS)
         self._around = b"{" + before, after + b"]}"

@@ -206,20 +206,11 @@ export interface Lane {
 export interface LaneReport {
   lane: string;
   phase: string;
-  batch: Num;
-  positions: Record<string, Num>;
-  ends: Record<string, Num>;
-  idle: string[];
-  waits: string;
   warnings: string[];
-  halted: string;
-  drained: boolean;
-  windows: number;
-  stuck: string;
-  overdue: boolean;
-  attempt: number;
-  trouble: string;
-  stalls: number;
+  attempt: { number: number; trouble: string; stalls: number; waits: string };
+  progress: { batch: Num; positions: Record<string, Num>; ends: Record<string, Num> };
+  eventTime: { idle: string[] };
+  drain: { halted: string; drained: boolean; windows: number; stuck: string; overdue: boolean };
 }
 
 export interface JobStatus {

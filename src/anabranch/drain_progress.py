@@ -44,7 +44,7 @@ def left(status: JobStatus) -> DrainRemainder:
         stages=len({each.lane.stage for each in lanes}),
         lanes=len(lanes),
         records=sum(_records(each, until) for each in lanes),
-        windows=sum(each.report.windows for each in lanes if each.report is not None),
+        windows=sum(each.report.drain.windows for each in lanes if each.report is not None),
     )
 
 
@@ -81,29 +81,35 @@ def seconds_left(status: JobStatus) -> float:
 
 def functions_part(report: LaneReport) -> float:
     """The share of a batch that is spent in functions of the job."""
-    spent = report.spent if report.batch_progress is None else report.batch_progress.spent
+    spent = report.load.spent if report.progress.batch_progress is None else report.progress.batch_progress.spent
     total = sum(spent.values())
     if total > _TOLD_BY_ITSELF:
         return min(1.0, spent.get("functions", 0.0) / total)
-    return min(1.0, report.working / report.busy) if report.busy > 0 else 0.0
+    return min(1.0, report.load.working / report.load.busy) if report.load.busy > 0 else 0.0
 
 
 def _taking_in(report: LaneReport, until: Mapping[str, int]) -> float:
     """Seconds until a lane has read everything that it should: its present batch, and those after it."""
-    at = report.batch_progress
+    at = report.progress.batch_progress
     batch, planned = 0.0, 0
     if at is not None:
-        batch = max(0.0, report.usual_seconds - at.seconds) if at.left is None else at.left
+        batch = max(0.0, report.load.usual_seconds - at.seconds) if at.left is None else at.left
         planned = at.planned
-    records = sum(max(0, until.get(ssp, offset) - offset) for ssp, offset in report.positions.items()) - planned
-    return batch + (records / report.rows_per_second if records > 0 and report.rows_per_second > 0 else 0.0)
+    records = (
+        sum(max(0, until.get(ssp, offset) - offset) for ssp, offset in report.progress.positions.items()) - planned
+    )
+    return batch + (records / report.load.rows_per_second if records > 0 and report.load.rows_per_second > 0 else 0.0)
 
 
 def _ending(report: LaneReport) -> float:
     """Seconds of a lane's last batch. It has no records, so functions have nothing to do in it."""
-    if not report.state_bytes and not report.windows and report.watermark is None:
+    if not report.progress.state_bytes and not report.drain.windows and report.event_time.watermark is None:
         return 0.0
-    return _STAGE + _OF_A_BATCH * report.usual_seconds * (1 - functions_part(report)) + report.windows / _WINDOWS
+    return (
+        _STAGE
+        + _OF_A_BATCH * report.load.usual_seconds * (1 - functions_part(report))
+        + report.drain.windows / _WINDOWS
+    )
 
 
 def _records(lane: LaneStatus, until: Mapping[str, int]) -> int:
@@ -112,5 +118,5 @@ def _records(lane: LaneStatus, until: Mapping[str, int]) -> int:
     """
     if lane.report is None:
         return 0
-    at, ends = lane.report.positions, lane.report.ends
+    at, ends = lane.report.progress.positions, lane.report.progress.ends
     return sum(max(0, until.get(ssp, ends.get(ssp, 0)) - offset) for ssp, offset in at.items())

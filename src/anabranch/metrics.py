@@ -177,7 +177,7 @@ def _of_lanes(jobs: Iterable[JobStatus]) -> Iterator[Metric]:
             labels = [job.job, lane.lane.stage, lane.lane.id, at.get(lane.lane.seat, "")]
             for name, value in _of_lane(lane):
                 families[name].add_metric(labels, value)
-            for ssp, rows in (lane.report.late if lane.report is not None else {}).items():
+            for ssp, rows in (lane.report.event_time.late if lane.report is not None else {}).items():
                 late.add_metric([*labels, ssp], rows)
     yield late
     yield from families.values()
@@ -189,20 +189,20 @@ def _of_lane(lane: LaneStatus) -> Iterator[tuple[str, float]]:
     if report is None:
         return
     yield "lag_records", lane.lag
-    yield "batch", report.batch
-    yield "batch_seconds", report.seconds
-    yield "rows_per_second", report.rows_per_second
-    yield "rows", report.rows
-    yield "attempts", report.attempt
-    yield "stalls", report.stalls
-    yield "awaits_since_seconds", report.awaits_since
-    yield "rejected_records", report.dead_letters + report.dropped
-    yield "late_groups", report.late_groups
-    running = report.batch_progress
+    yield "batch", report.progress.batch
+    yield "batch_seconds", report.load.seconds
+    yield "rows_per_second", report.load.rows_per_second
+    yield "rows", report.progress.rows
+    yield "attempts", report.attempt.number
+    yield "stalls", report.attempt.stalls
+    yield "awaits_since_seconds", report.attempt.awaits_since
+    yield "rejected_records", report.progress.dead_letters + report.event_time.dropped
+    yield "late_groups", report.event_time.late_groups
+    running = report.progress.batch_progress
     yield "running_batch_planned_records", running.planned if running is not None else 0
     yield "running_batch_done_records", running.done if running is not None else 0
     yield "running_batch_seconds", running.seconds if running is not None else 0.0
     if running is not None and running.left is not None:
         yield "running_batch_left_seconds", running.left
-    if report.watermark is not None:
-        yield "watermark_seconds", report.watermark / 1000
+    if report.event_time.watermark is not None:
+        yield "watermark_seconds", report.event_time.watermark / 1000

@@ -12,7 +12,8 @@ import httpx
 import pytest
 
 from anabranch.coordinator import token_file
-from tests.acceptance.harness import JOB, Workspace, descendants, flights
+from tests.acceptance.harness import JOB, Workspace, flights
+from tests.acceptance.processes import descendants
 from tests.support import open_ports
 from tests.support.permissions import open_to_others
 

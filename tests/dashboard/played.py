@@ -21,6 +21,7 @@ from anabranch.planning import plan as planning
 from anabranch.protocol.container import Heartbeat, Registration
 from anabranch.protocol.deployment import Program, StartRequest
 from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
+from tests.support.reports import lane_report
 
 FACTOR, PARTITIONS = 4, 6
 MUTANT = os.environ.get("ANABRANCH_TEST_PAGE", "")
@@ -160,7 +161,7 @@ class Played:
             "held_by": wholes[0],
             "batch_progress": BatchProgress(number=self.batch + 1, planned=100, done=40),
         }
-        return LaneReport(lane=lane.id, **{**given, **fields})
+        return lane_report(lane=lane.id, **{**given, **fields})
 
     def close(self) -> None:
         self.server.close()

@@ -99,7 +99,7 @@ def troubled(folder: Path) -> Played:
     for at in range(len(played.lanes)):
         played.fields[at]["watermark"] = int(time.time() * 1000) - 1_000 * at
     played.fields[0] |= {"held_by": holder, "watermark": behind, "windows": 312_000, "dead_letters": 3}
-    played.fields[1] |= {"attempt": 3, "trouble": TROUBLE, "busy": 0.97, "working": 0.95, "skew": 6.3}
+    played.fields[1] |= {"number": 3, "trouble": TROUBLE, "busy": 0.97, "working": 0.95, "skew": 6.3}
     played.fields[1]["slowest"] = f"{sorted({str(ssp.whole) for ssp in played.lanes[1].ssps})[0]}#3"
     played.beat()
     rejected(systems)

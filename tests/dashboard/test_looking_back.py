@@ -55,7 +55,7 @@ def test_lanes_are_drawn_when_they_ran_and_out_of_which_they_came(tmp_path: Path
     try:
         former = played.lanes
         clock.at = BEGIN + 600
-        played.fields = {0: {"attempt": 2, "trouble": "ValueError: no number"}}
+        played.fields = {0: {"number": 2, "trouble": "ValueError: no number"}}
         played.beat()
         clock.at = BEGIN + 1_800
         played.coordinator.call(Operations.scale, "delays", ScaleRequest(factor=2 * FACTOR))

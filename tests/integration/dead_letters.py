@@ -22,4 +22,5 @@ def letters(site: Site, stream: str = DEAD) -> list[tuple[int, Record, dict[str,
 
 
 def counted(run: Deployed) -> tuple[int, int]:
-    return sum(r.dead_letters for r in run.reports.values()), sum(r.dropped for r in run.reports.values())
+    reports = run.reports.values()
+    return sum(r.progress.dead_letters for r in reports), sum(r.event_time.dropped for r in reports)

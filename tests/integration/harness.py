@@ -212,7 +212,7 @@ class Deployed:
             runner.acknowledge(upstream_ended=True)
             assert runner.join(PATIENCE), f"lane {lane.id} didn't end: {runner.report}"
             self.reports[lane.id] = runner.report
-            self.lanes[number] = msgspec.structs.replace(lane, folder_epoch=runner.report.folder_epoch)
+            self.lanes[number] = msgspec.structs.replace(lane, folder_epoch=runner.report.attempt.folder_epoch)
         self.epoch += 1
         return self.reports
 
@@ -239,7 +239,7 @@ class Deployed:
                 assert runner.join(PATIENCE), f"lane {runner.lane.id} didn't end: {runner.report}"
                 assert runner.report.phase == "ended", runner.report
                 self.reports[runner.lane.id] = runner.report
-                epoch = runner.report.folder_epoch
+                epoch = runner.report.attempt.folder_epoch
                 self.lanes[number] = msgspec.structs.replace(runner.lane, folder_epoch=epoch)
             self.epoch += 1
 
@@ -261,7 +261,7 @@ class Deployed:
 
     def rows_read(self) -> int:
         """How many rows the lanes of the last run took in together."""
-        return sum(report.rows for report in self.reports.values())
+        return sum(report.progress.rows for report in self.reports.values())
 
     def query(self, lane: Lane, folder: str, until: Mapping[SSP, int] | None = None, epoch: int = 1) -> LaneQuery:
         """The query of a lane on a folder of the test's choice."""

@@ -99,7 +99,11 @@ class Parted:
 
 
 def _closed(lane: Lane, report: LaneReport) -> Lane:
-    final = tuple(Position(ssp=ssp, offset=offset) for ssp, offset in parsed(report.positions).items())
+    final = tuple(Position(ssp=ssp, offset=offset) for ssp, offset in parsed(report.progress.positions).items())
     return msgspec.structs.replace(
-        lane, state=LaneState.CLOSED, final=final, last_batch=report.batch, watermark=report.watermark
+        lane,
+        state=LaneState.CLOSED,
+        final=final,
+        last_batch=report.progress.batch,
+        watermark=report.event_time.watermark,
     )

@@ -60,14 +60,14 @@ class Watched:
                 (report,) = reports().values()
                 assert report.phase != "failed", report.error
                 self.looks.append((time.monotonic(), report))
-                if report.batch > after:
+                if report.progress.batch > after:
                     return
                 time.sleep(0.1)
         raise AssertionError(f"no batch was committed: {self.looks[-1]}")
 
     @property
     def progresses(self) -> list[tuple[float, BatchProgress, LaneReport]]:
-        return [(at, each.batch_progress, each) for at, each in self.looks if each.batch_progress is not None]
+        return [(at, now, each) for at, each in self.looks if (now := each.progress.batch_progress) is not None]
 
     @property
     def working(self) -> list[tuple[float, BatchProgress, LaneReport]]:
@@ -100,10 +100,10 @@ def check(watched: Watched, rows: int, phase: str = "functions") -> None:
         assert sum(each.spent.values()) == pytest.approx(each.seconds, rel=0.05)
         assert each.phase == phase
     report = middle[-1][2]
-    assert report.busy > 0.9
-    assert report.rows_per_second > 0
+    assert report.load.busy > 0.9
+    assert report.load.rows_per_second > 0
     last = watched.looks[-1][1]
-    assert sum(last.spent.values()) == pytest.approx(last.seconds, rel=0.2)
+    assert sum(last.load.spent.values()) == pytest.approx(last.load.seconds, rel=0.2)
 
 
 def test_of_a_function(site: Site) -> None:
@@ -114,9 +114,9 @@ def test_of_a_function(site: Site) -> None:
     watched = Watched(site.deployed(job, max_rows_per_batch=rows))
     check(watched, rows)
     (_, _, report) = watched.working[-1]
-    assert report.working > 0.6, report
-    assert report.batch_progress is not None
-    assert report.batch_progress.buckets.keys() == {"embedded/in/0", "embedded/in/1"}
+    assert report.load.working > 0.6, report
+    assert report.progress.batch_progress is not None
+    assert report.progress.batch_progress.buckets.keys() == {"embedded/in/0", "embedded/in/1"}
 
 
 @pytest.mark.long
@@ -186,7 +186,7 @@ def test_of_sql_alone(kafka: KafkaSite) -> None:
     assert max(later - earlier for earlier, later in pairwise(news)) < 2.0
     assert {each.phase for _, each, _ in working} <= {"reading", "publishing"}
     last = watched.looks[-1][1]
-    assert sum(last.spent.values()) == pytest.approx(last.seconds, rel=0.2)
+    assert sum(last.load.spent.values()) == pytest.approx(last.load.seconds, rel=0.2)
 
 
 class Slow(Processor):
@@ -231,9 +231,9 @@ def test_two_lanes_in_one_process_are_told_apart(site: Site) -> None:
     seen: dict[str, list[BatchProgress]] = {"one": [], "two": []}
     end = time.monotonic() + 60
     with one.running() as of_one, two.running() as of_two:
-        while time.monotonic() < end and any(r.batch < 0 for of in (of_one, of_two) for r in of().values()):
+        while time.monotonic() < end and any(r.progress.batch < 0 for of in (of_one, of_two) for r in of().values()):
             for name, of in (("one", of_one), ("two", of_two)):
-                seen[name] += [r.batch_progress for r in of().values() if r.batch_progress is not None]
+                seen[name] += [now for r in of().values() if (now := r.progress.batch_progress) is not None]
             time.sleep(0.1)
     assert {each.planned for each in seen["one"]} == {rows}
     assert {each.planned for each in seen["two"]} == {rows // 2}

@@ -90,7 +90,7 @@ def test_batches_begin_small_and_grow_until_they_take_their_time_and_the_next_ru
     assert max(first) >= 500, first  # 2 partitions, 2 ms: 1,000 rows a second, less what a batch takes by itself
     assert max(first) <= OUTLASTS * TARGET * 2 / EACH, first
     assert len(first) <= 20, first
-    assert report.limit >= 500
+    assert report.load.limit >= 500
     assert len(place.values(name_of(place, "out"))) == 2 * ROWS
 
     input_again = [{"n": n} for n in range(1000)]

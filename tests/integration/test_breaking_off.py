@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,17 +23,13 @@ from anabranch.config import OutputSettings, StreamSettings
 from anabranch.container.checkpoint.lane_folders import LaneFolders
 from anabranch.container.lane.runner import LaneRunner
 from anabranch.container.retries import Standstill
-from anabranch.model.lane import Lane, Position
+from anabranch.model.lane import Position
 from anabranch.model.ssp import parsed
-from anabranch.protocol.lane_report import LaneReport
-from tests.integration.harness import PATIENCE, Deployed, KafkaSite, Site
+from tests.integration.breaking_off import COUNT, SOON, Running, Slow, follower
+from tests.integration.harness import PATIENCE, KafkaSite, Site
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ROW = "n int, slow string"
-COUNT = 600
-"""Records of a batch that takes half a minute: 0.05 s each."""
-SOON = 20.0
-"""Seconds in which a broken batch is over on a machine that others use: far less than the batch takes."""
 
 
 def _site(request: pytest.FixtureRequest) -> Site:
@@ -60,72 +56,6 @@ def slowly(message: dict[str, Any]) -> dict[str, Any]:
     return message
 
 
-class Running:
-    """A lane of a job, which runs with nothing to end it."""
-
-    def __init__(self, run: Deployed, lane: Lane) -> None:
-        self.run = run
-        build = run.building(lane, {})
-        self.runner = LaneRunner(run.lane_folders, lane, run.epoch, build, lane.begins, None, Standstill(math.inf))
-        self.runner.start()
-        self.runner.acknowledge(upstream_ended=False)
-
-    @property
-    def report(self) -> LaneReport:
-        return self.runner.report
-
-    def until(self, what: str, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < deadline, f"no {what}: {self.report}"
-            assert self.report.phase != "failed", self.report
-            time.sleep(0.02)
-
-    def until_in_batch(self, number: int, seconds: float = 2.0) -> None:
-        """Wait until it has written a batch for so many seconds."""
-
-        def is_there() -> bool:
-            query = self.runner.query
-            if query is None or not query.writing.is_set():
-                return False
-            return query.gate.number == number and query.gate.seconds > seconds
-
-        self.until(f"batch {number}", is_there)
-
-    def closed(self, within: float = SOON) -> Lane:
-        """Close it, and give the lane as others go on from it."""
-        self.runner.close()
-        return self.ended(within)
-
-    def ended(self, within: float = PATIENCE) -> Lane:
-        assert self.runner.join(within), self.report
-        assert self.report.phase == "ended", self.report
-        self.run.epoch += 1
-        return msgspec.structs.replace(
-            self.runner.lane,
-            folder_epoch=self.report.folder_epoch,
-            last_batch=self.report.batch,
-            final=tuple(Position(ssp=ssp, offset=offset) for ssp, offset in parsed(self.report.positions).items()),
-        )
-
-
-def follower(lane: Lane, name: str = "0-ffffffff") -> Lane:
-    """A lane that goes on from one that was closed, and does what that has done."""
-    return msgspec.structs.replace(
-        lane,
-        id=name,
-        epoch=0,
-        folder_epoch=0,
-        predecessors=(lane.id,),
-        beside={name: (lane.id,)},
-        inherits={lane.id: lane.folder_epoch},
-        starting=lane.final,
-        first_batch=lane.last_batch + 1 if lane.stateful else 0,
-        last_batch=lane.last_batch if lane.stateful else -1,
-        final=(),
-    )
-
-
 class Counted(Processor):
     """Numbers the messages of each key."""
 
@@ -145,47 +75,6 @@ class SlowlyCounted(Counted):
         return super().on_message(message, timers)
 
 
-class Slow:
-    """A job whose function is slow until :meth:`hurry`."""
-
-    def __init__(self, site: Site, job: Callable[[str, str], Job], **settings: Any) -> None:
-        self.site = site
-        self.file = site.root / "slow"
-        self.file.touch()
-        self.inputs, self.outputs = self._created("in"), self._created("out")
-        self.run = site.deployed(job(self.inputs, self.outputs), **settings)
-
-    def running_behind(self, before: int) -> Running:
-        """Let its lane run with many records, behind so many of each key that it has done before."""
-        if before:
-            self.put(before)
-            self.run.ran()
-        self.put(COUNT, first=before)
-        (lane,) = self.run.lanes
-        return Running(self.run, lane)
-
-    def _created(self, name: str) -> str:
-        if isinstance(self.site, KafkaSite):
-            return self.site.create(name, 2)
-        self.site.log.create(name, 2)
-        return name
-
-    def put(self, count: int, first: int = 0) -> None:
-        for p in range(2):
-            rows = [{"n": n, "slow": str(self.file)} for n in range(first, first + count)]
-            self.site.put(self.inputs, p, rows, [f"k{p}".encode()] * count)
-
-    def hurry(self) -> None:
-        self.file.unlink()
-
-    def numbers(self) -> dict[bytes, list[int]]:
-        """What was written of each key, in order."""
-        found: dict[bytes, list[int]] = {}
-        for record in self.site.all_records(self.outputs):
-            found.setdefault(record["key"], []).append(json.loads(record["value"])["n"])
-        return found
-
-
 def mapped(inputs: str, outputs: str) -> Job:
     job = Job(f"j-{inputs}")
     job.read(inputs, key="k string", schema="n int, slow string").map(
@@ -202,7 +91,7 @@ def test_a_stop_leaves_a_long_batch_planned_and_it_is_run_as_it_was(quick_site: 
     running.until_in_batch(0)
     running.runner.stop()
     lane = running.ended(SOON)
-    assert (running.report.pending, running.report.batch) == (True, -1)
+    assert (running.report.attempt.pending, running.report.progress.batch) == (True, -1)
     assert slow.numbers() == {}
     slow.hurry()
     slow.put(10, first=COUNT)
@@ -219,7 +108,7 @@ def test_a_closing_lane_takes_its_batch_back_and_others_read_the_records_again(a
     lane = running.closed()
     folder = slow.run.folder(lane)
     last = 0 if before else -1
-    assert (running.report.pending, running.report.batch, folder.planned()) == (False, last, last)
+    assert (running.report.attempt.pending, running.report.progress.batch, folder.planned()) == (False, last, last)
     assert {each.offset for each in lane.final} <= {before, before + 1}  # Kafka counts the ends of transactions
     assert sum(map(len, slow.numbers().values())) == 2 * before
     slow.hurry()
@@ -241,7 +130,7 @@ def test_state_of_a_batch_that_was_taken_back_reaches_nobody(quick_site: Site, b
     running = slow.running_behind(before)
     running.until_in_batch(1 if before else 0)
     lane = running.closed()
-    assert running.report.batch == (0 if before else -1)
+    assert running.report.progress.batch == (0 if before else -1)
     slow.hurry()
     slow.run.lanes = [follower(lane)]
     slow.run.ran()
@@ -264,11 +153,11 @@ def test_state_that_a_task_has_committed_before_is_not_gone_on_from(site: Site, 
     number = 1 if before else 0
     running.until_in_batch(number)
     folder = Path(
-        f"{site.lane_folders.root}/{running.runner.lane.job}/{running.runner.lane.id}/{running.report.folder_epoch}"
+        f"{site.lane_folders.root}/{running.runner.lane.job}/{running.runner.lane.id}/{running.report.attempt.folder_epoch}"
     )
     running.until("state", lambda: _has_state_of(folder, number))
     lane = running.closed()
-    assert (running.report.batch, _has_state_of(folder, number)) == (number - 1, True)
+    assert (running.report.progress.batch, _has_state_of(folder, number)) == (number - 1, True)
     slow.hurry()
     slow.run.lanes = [follower(lane)]
     slow.run.ran()
@@ -364,9 +253,9 @@ def test_a_batch_that_is_seen_in_part_is_awaited_and_told(kafka: KafkaSite) -> N
     running = Running(slow.run, lane)
     running.until("what is seen", lambda: b"k1" in slow.numbers())
     running.runner.close()
-    running.until("why", lambda: running.report.waits.startswith("batch 0 is seen in part: "))
+    running.until("why", lambda: running.report.attempt.waits.startswith("batch 0 is seen in part: "))
     lane = running.ended()
-    assert (running.report.waits, running.report.batch) == ("", 0)
+    assert (running.report.attempt.waits, running.report.progress.batch) == ("", 0)
     assert slow.numbers() == {b"k0": [*range(200)], b"k1": [0]}
 
 
@@ -382,10 +271,10 @@ def test_a_batch_that_is_found_to_be_seen_after_it_was_broken_off_is_finished(
     running = Running(slow.run, lane)
     running.until("what is seen", lambda: b"k1" in slow.numbers())
     running.runner.close()
-    running.until("why", lambda: running.report.waits.startswith("batch 0 was begun before, and is finished"))
+    running.until("why", lambda: running.report.attempt.waits.startswith("batch 0 was begun before, and is finished"))
     slow.hurry()
     running.ended()
-    assert (running.report.batch, running.report.pending) == (0, False)
+    assert (running.report.progress.batch, running.report.attempt.pending) == (0, False)
     assert slow.numbers() == {b"k0": [*range(COUNT)], b"k1": [0]}
 
 
@@ -415,16 +304,16 @@ def test_a_batch_that_was_given_to_a_function_is_awaited_and_one_that_was_not_is
     running = Running(slow.run, lane)
     running.until_in_batch(0)
     lane = running.closed()
-    assert (running.report.batch, CALLED) == (-1, [])
+    assert (running.report.progress.batch, CALLED) == (-1, [])
     slow.hurry()
     running = Running(slow.run, follower(lane))
     slow.run.lanes = [running.runner.lane]
     running.until("a call", lambda: bool(CALLED))
     running.runner.close()
-    running.until("why", lambda: "has been given to" in running.report.waits)
+    running.until("why", lambda: "has been given to" in running.report.attempt.waits)
     GO_ON.set()
     running.ended()
-    assert (running.report.batch, CALLED) == (0, [2 * COUNT])
+    assert (running.report.progress.batch, CALLED) == (0, [2 * COUNT])
 
 
 @pytest.mark.long
@@ -437,11 +326,11 @@ def test_what_is_written_at_least_once_is_awaited_and_told_unless_duplicates_are
     running = Running(slow.run, lane)
     running.until_in_batch(0)
     running.runner.close()
-    running.until("why", lambda: f"batch 0 is being written at least once to {name}: " in running.report.waits)
+    running.until("why", lambda: f"batch 0 is being written at least once to {name}: " in running.report.attempt.waits)
     assert not running.runner.join(2)
     running.runner.close(now=True)
     lane = running.ended(SOON)
-    assert running.report.batch == -1
+    assert running.report.progress.batch == -1
     slow.hurry()
     slow.run.lanes = [follower(lane)]
     slow.run.ran()
@@ -458,7 +347,7 @@ def test_a_table_has_each_row_once(site: Site) -> None:
     running = Running(slow.run, lane)
     running.until_in_batch(0)
     lane = running.closed()
-    assert running.report.batch == -1
+    assert running.report.progress.batch == -1
     slow.hurry()
     slow.run.lanes = [follower(lane)]
     slow.run.ran()
@@ -475,7 +364,7 @@ def test_what_a_former_process_has_left_is_taken_back_by_whoever_closes_the_lane
     running.until_in_batch(0)
     running.runner.stop()
     slow.run.lanes = [running.ended(SOON)]
-    assert running.report.pending
+    assert running.report.attempt.pending
     runner = LaneRunner(
         slow.run.lane_folders,
         slow.run.lanes[0],
@@ -489,11 +378,11 @@ def test_what_a_former_process_has_left_is_taken_back_by_whoever_closes_the_lane
     runner.start()
     runner.acknowledge(upstream_ended=False)
     assert runner.join(SOON), runner.report
-    assert (runner.report.phase, runner.report.batch, runner.report.pending) == ("ended", -1, False)
-    assert set(runner.report.positions.values()) == {0}
+    assert (runner.report.phase, runner.report.progress.batch, runner.report.attempt.pending) == ("ended", -1, False)
+    assert set(runner.report.progress.positions.values()) == {0}
     slow.run.epoch += 1
     slow.hurry()
-    final = tuple(Position(ssp=ssp, offset=offset) for ssp, offset in parsed(runner.report.positions).items())
+    final = tuple(Position(ssp=ssp, offset=offset) for ssp, offset in parsed(runner.report.progress.positions).items())
     closed = msgspec.structs.replace(slow.run.lanes[0], last_batch=-1, final=final)
     slow.run.lanes = [follower(closed)]
     slow.run.ran()

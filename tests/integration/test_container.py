@@ -177,7 +177,7 @@ def test_a_lane_that_fails_is_tried_again_and_loses_nothing(site: Site, tmp_path
         assert all("OSError: the service is away" in why for why in tried)
         report = coordinator.status("j").lanes[0].report
         assert report is not None
-        assert (report.phase, report.attempt, coordinator.status("j").state) == ("running", 3, "running")
+        assert (report.phase, report.attempt.number, coordinator.status("j").state) == ("running", 3, "running")
 
 
 def test_a_lane_that_fails_too_often_fails_alone(site: Site) -> None:

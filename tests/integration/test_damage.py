@@ -40,7 +40,7 @@ class Stopped:
         job.read("in", key="k string", schema="n int").agg(n="count(*)", name="counts").write("out")
         self.run: Deployed = self.site.deployed(job, max_rows_per_batch=len(KEYS))
         self.run.ran()
-        assert [report.batch for report in self.run.reports.values()] == [2]
+        assert [report.progress.batch for report in self.run.reports.values()] == [2]
         self._put(3)
         self._lanes = list(self.run.lanes)
         self._keep(self.site.root / "lanes", self._kept / "lanes")

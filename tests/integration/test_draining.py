@@ -68,17 +68,17 @@ class Drained:
 
     def has_taken_in(self) -> bool:
         """Whether a source has been read: every lane's first batch runs, with or without records."""
-        return any(at > 0 for r in self.runners if r.lane.stage == "0" for at in r.report.positions.values())
+        return any(at > 0 for r in self.runners if r.lane.stage == "0" for at in r.report.progress.positions.values())
 
     def halted(self) -> dict[str, int]:
         """Where each source stands once the lanes that read them have halted."""
         first = [r for r in self.runners if r.lane.stage == "0"]
         for runner in first:
             runner.drain(DrainOrder(uuid="1"))
-        until(lambda: all(r.report.halted == "1" for r in first))
+        until(lambda: all(r.report.drain.halted == "1" for r in first))
         places: dict[str, int] = {}
         for runner in first:
-            for ssp, at in runner.report.positions.items():
+            for ssp, at in runner.report.progress.positions.items():
                 places[ssp] = max(at, places.get(ssp, at))
         return places
 
@@ -90,10 +90,10 @@ class Drained:
                 runner.acknowledge(upstream_ended=True)
             for runner in its:
                 assert runner.join(PATIENCE), runner.report
-                assert (runner.report.phase, runner.report.drained) == ("ended", True), runner.report.error[:6000]
+                assert (runner.report.phase, runner.report.drain.drained) == ("ended", True), runner.report.error[:6000]
         self.run.lanes = [reports.applied(runner.lane, runner.report) for runner in self.runners]
         self.run.lanes = [
-            msgspec.structs.replace(lane, folder_epoch=runner.report.folder_epoch)
+            msgspec.structs.replace(lane, folder_epoch=runner.report.attempt.folder_epoch)
             for lane, runner in zip(self.run.lanes, self.runners, strict=True)
         ]
         assert {lane.state for lane in self.run.lanes} == {LaneState.CLOSED}
@@ -127,12 +127,12 @@ def test_all_windows_come_out_of_what_was_taken_in(site: Site) -> None:
     second.ran()
     rest = [*ahead[to["embedded/flights/0"] :], *later, *behind[to["embedded/flights/1"] :], *behind]
     assert counted(site) == Counter(f["dest"] for f in [*taken, *rest])
-    watermark = min(report.watermark or 0 for report in second.reports.values() if report.watermark)
+    watermark = min(at for report in second.reports.values() if (at := report.event_time.watermark))
     rows = [json.loads(r["value"]) for r in site.all_records("hourly") if r not in before]
     found = {(v["dest"], v["window_start"][:16]): v["n"] for v in rows}
     assert found == closed(computed(rest), watermark)
     assert len(found) > 5
-    assert sum(report.late_groups for report in second.reports.values()) == 0
+    assert sum(report.event_time.late_groups for report in second.reports.values()) == 0
 
 
 @pytest.mark.long
@@ -160,13 +160,13 @@ def test_a_lane_drains_with_the_query_that_runs_and_goes_on_with_it_if_that_is_t
     until(drained.has_taken_in)
     to = drained.halted()["embedded/flights/0"]
     assert 0 < to < len(its)
-    runs = {r.lane.id: r.report.run for r in first}
+    runs = {r.lane.id: r.report.attempt.run for r in first}
     for runner in first:
         runner.drain(None)
-    until(lambda: all(r.report.positions["embedded/flights/0"] > to for r in first))
+    until(lambda: all(r.report.progress.positions["embedded/flights/0"] > to for r in first))
     drained.halted()
     drained.end({"embedded/flights/0": len(its)})
-    assert {r.lane.id: r.report.run for r in first} == runs
+    assert {r.lane.id: r.report.attempt.run for r in first} == runs
     assert counted(site) == Counter(f["dest"] for f in its)
     assert written(site) == computed(its)
     rows = [(row["window_end"], "drained" in row) for row in site.values("hourly")]
@@ -234,7 +234,7 @@ def test_a_lane_that_is_stopped_in_its_last_batch_ends_well(site: Site, at_once:
         assert runner.join(PATIENCE)
     assert stopped == last
     report = runner.report
-    assert (report.phase, report.drained, report.pending) == ("ended", not at_once, at_once), report.error
+    assert (report.phase, report.drain.drained, report.attempt.pending) == ("ended", not at_once, at_once), report.error
     assert (sum(row["n"] for row in site.values("hourly")) == len(its)) is not at_once
 
 

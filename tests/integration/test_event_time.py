@@ -28,9 +28,9 @@ def by_destination(emit: Any = "on_close", **read: Any) -> Job:
 def check(site: Site, run: Deployed, several: list[Flight]) -> Windows:
     """Every window that ends before the last watermark is there and right; gives those that are still open."""
     (last,) = [run.reports[lane.id] for lane in run.lanes if lane.stage == "1"]
-    assert last.watermark is not None
+    assert last.event_time.watermark is not None
     expected = computed(several)
-    found, due = written(site), closed(expected, last.watermark)
+    found, due = written(site), closed(expected, last.event_time.watermark)
     assert found == due
     return {window: n for window, n in expected.items() if window not in due}
 
@@ -53,21 +53,22 @@ def test_a_partition_two_days_behind_loses_nothing(site: Site) -> None:
     still_open = check(site, run, [*ahead, *held])
     assert sum(still_open.values()) > len(ahead) // 2
     (first,) = [run.reports[lane.id] for lane in run.lanes if lane.stage == "0"]
-    assert first.held_by == "embedded/flights/1"
-    assert [report.rows for report in run.reports.values()] == [len(ahead) + len(held)] * 2
+    assert first.event_time.held_by == "embedded/flights/1"
+    assert [report.progress.rows for report in run.reports.values()] == [len(ahead) + len(held)] * 2
     newest = max(datetime.fromisoformat(f["at"]) for f in held)
-    assert first.watermark == int((newest - timedelta(minutes=10)).timestamp() * 1000)
+    assert first.event_time.watermark == int((newest - timedelta(minutes=10)).timestamp() * 1000)
 
-    before, ends = {lane: report.watermark for lane, report in run.reports.items()}, site.log.ends("hourly")
+    before, ends = {lane: report.event_time.watermark for lane, report in run.reports.items()}, site.log.ends("hourly")
     run.ran()
-    assert {lane: report.watermark for lane, report in run.reports.items()} == before, "it isn't known after a restart"
+    after = {lane: report.event_time.watermark for lane, report in run.reports.items()}
+    assert after == before, "it isn't known after a restart"
     assert site.log.ends("hourly") == ends
 
     put(site, 1, behind[len(behind) // 3 :])
     run.ran()
     still_open = check(site, run, [*ahead, *behind])
     assert 0 < sum(still_open.values()) < 30
-    assert sum(report.late_groups for report in run.reports.values()) == 0
+    assert sum(report.event_time.late_groups for report in run.reports.values()) == 0
 
 
 @pytest.mark.long
@@ -108,9 +109,9 @@ def test_windows_without_a_stage_between_and_on_a_merge_of_streams(site: Site) -
         site.put(stream, 0, [{"at": f["at"]} for f in mine], [f["dest"].encode() for f in mine])
     run = site.deployed(job, max_rows_per_batch=50)
     (report,) = run.ran().values()
-    assert report.watermark is not None
-    assert report.held_by == "embedded/b/0"
-    assert written(site) == closed(computed([*several, *several[:30]]), report.watermark)
+    assert report.event_time.watermark is not None
+    assert report.event_time.held_by == "embedded/b/0"
+    assert written(site) == closed(computed([*several, *several[:30]]), report.event_time.watermark)
     assert len(written(site)) > 15
 
 
@@ -130,10 +131,10 @@ def test_a_broadcast_moves_the_watermark_too_and_its_rows_are_in_each_task(site:
     site.put("all", 0, [{"at": f["at"]} for f in several[:20]], [f["dest"].encode() for f in several[:20]])
     run = site.deployed(job)
     (report,) = run.ran().values()
-    assert report.watermark is not None
-    assert report.held_by == "embedded/all/0"
+    assert report.event_time.watermark is not None
+    assert report.event_time.held_by == "embedded/all/0"
     rows = Counter((v["dest"], v["window_start"][:16], v["n"]) for v in site.values("hourly"))
-    due = closed(computed([*several, *several[:20]]), report.watermark)
+    due = closed(computed([*several, *several[:20]]), report.event_time.watermark)
     assert rows == Counter({(dest, start, n): PARTITIONS for (dest, start), n in due.items()})
 
 

@@ -51,16 +51,18 @@ def test_a_partition_without_records_holds_windows_back_only_for_a_while(site: S
     put(site, 0, 0.5, 1.5, 2.5, 3.5)
     with deployed.running() as reports:
         until(lambda: hours_of(site) == [0, 1, 2], reports)
-        assert (reports()[quiet].idle, reports()[quiet].held_by) == ((QUIET,), None)
+        assert (reports()[quiet].event_time.idle, reports()[quiet].event_time.held_by) == ((QUIET,), None)
         put(site, 1, 3.6)
-        until(lambda: reports()[quiet].held_by == QUIET, reports)
-        assert reports()[quiet].idle == ()
-        until(lambda: QUIET in reports()[quiet].idle and ACTIVE in reports()[active].idle, reports)
+        until(lambda: reports()[quiet].event_time.held_by == QUIET, reports)
+        assert reports()[quiet].event_time.idle == ()
+        until(
+            lambda: QUIET in reports()[quiet].event_time.idle and ACTIVE in reports()[active].event_time.idle, reports
+        )
 
     deployed.settings = site.settings(idle_after="1 hour", containers=2)
     put(site, 0, 5.5, 6.5)
     with deployed.running() as reports:
         until(lambda: hours_of(site) == [0, 1, 2, 3, 5], reports)
-        assert reports()[quiet].idle == (QUIET,), "it was idle when the lane ended, and nothing has come"
-        assert reports()[active].idle == ()
+        assert reports()[quiet].event_time.idle == (QUIET,), "it was idle when the lane ended, and nothing has come"
+        assert reports()[active].event_time.idle == ()
     assert [v["n"] for v in site.values("hourly") if "T03" in v["window_start"]] == [2]

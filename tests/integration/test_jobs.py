@@ -37,7 +37,7 @@ def test_running_counts_are_exact_over_several_batches_and_runs(site: Site) -> N
     job.read("in", key="k string", schema="n int, d string").agg(c="count(*)", s="sum(n)").write("out")
     run = site.deployed(job, max_rows_per_batch=11)
     (report,) = run.ran().values()
-    assert report.batch >= 4
+    assert report.progress.batch >= 4
     site.put("in", 0, numbered(5, 100), keys[:5])
     run.ran()
     assert run.rows_read() == 5

@@ -109,12 +109,12 @@ def test_what_no_side_can_take_is_put_aside(site: Site, function: bool) -> None:
     assert len(site.values("out")) == 2
     for stream in ("a", "b"):
         assert len(site.all_records(f"{stream}-dead-letters")) == 2
-    assert {report.watermark for report in run.reports.values()} == {int(AT.timestamp() * 1000)}
+    assert {report.event_time.watermark for report in run.reports.values()} == {int(AT.timestamp() * 1000)}
     put("a", (b"late", -1), (b"k", 0))
     put("b", (b"late", -1))
     reports = run.ran()
     assert len(site.values("out")) == 3
-    assert [report.late_groups for report in reports.values()] == [2]
+    assert [report.event_time.late_groups for report in reports.values()] == [2]
 
 
 @pytest.mark.long

@@ -181,7 +181,7 @@ def test_what_cannot_be_read_or_processed_is_put_aside_once(kafka: KafkaSite) ->
     assert len(letters) == len(said) == 3
     assert said[b"c"]["anabranch.error"].startswith("ZeroDivisionError")
     assert (said[b"e"]["anabranch.partition"], said[b"e"]["anabranch.offset"]) == ("1", "0")
-    assert sum(report.dead_letters for report in run.reports.values()) == 3
+    assert sum(report.progress.dead_letters for report in run.reports.values()) == 3
 
 
 def test_a_record_larger_than_the_topic_takes_fails_the_lane_and_is_not_passed_over(kafka: KafkaSite) -> None:
@@ -374,7 +374,7 @@ def test_what_several_spark_tasks_put_aside_of_one_partition_is_there_once(
     run.ran()
     letters = Counter(json.loads(record["value"])["n"] for record in kafka.all_records(f"{source}-dead-letters"))
     assert letters == {n: 1 if n % 10 == 3 else 2 for n in range(200) if n % 10 in (3, 7)}
-    assert run.reports[run.lanes[0].id].dead_letters == 60
+    assert run.reports[run.lanes[0].id].progress.dead_letters == 60
     found: dict[str, list[int]] = {}
     for value in kafka.values(output):
         found.setdefault(value["k"], []).append(value["n"])

@@ -44,7 +44,7 @@ def test_a_resumed_lane_repeats_nothing_and_goes_on_in_its_folder(site: Site) ->
     assert site.log.ends("out") == before
     site.put("in", 0, [{"n": 5}], [b"k"])
     (report,) = run.ran().values()
-    assert (run.epoch - 1, report.folder_epoch, report.rows) == (3, 1, 1)
+    assert (run.epoch - 1, report.attempt.folder_epoch, report.progress.rows) == (3, 1, 1)
     assert numbers(site) == [0, 1, 2, 3, 4, 5]
 
 

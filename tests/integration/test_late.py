@@ -49,10 +49,10 @@ def test_late_rows_are_put_aside_once_and_no_others_or_fail_the_lane(site: Site)
     assert "agg 'strict' (test_late.py:" in error
     assert "offset 6 of partition 0 is late: its last window ended 2013-01-01T01:00:00.000000Z" in error
     assert 'window(..., on_late="dead-letter")' in error
-    assert reports["hours"].late == {"embedded/j-again-1/0": 1}
+    assert reports["hours"].event_time.late == {"embedded/j-again-1/0": 1}
     put(site, 900)
     again = {groups[lane]: report for lane, report in deployed.run().items()}
-    assert [again[name].late_groups for name in ("hours", "sessions")] == [0, 0]
+    assert [again[name].event_time.late_groups for name in ("hours", "sessions")] == [0, 0]
     late: dict[str, list[str]] = {"hours": [], "sessions": []}
     for record in site.all_records("j-again-1-dead-letters"):
         headers = {each["key"]: each["value"].decode() for each in record["headers"]}

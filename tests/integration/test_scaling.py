@@ -45,7 +45,7 @@ def test_lanes_go_on_while_what_follows_them_is_prepared(tmp_path: Path, monkeyp
 
     def slow(builder: QueryBuilder, lane: Lane) -> None:
         container = serving[-1]
-        before = {report.lane: report.batch for report in container.reports}
+        before = {report.lane: report.progress.batch for report in container.reports}
         deadline = time.monotonic() + 4
         while not (further := _further(container, before, by=3)) and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -66,4 +66,4 @@ def test_lanes_go_on_while_what_follows_them_is_prepared(tmp_path: Path, monkeyp
 
 def _further(container: Container, before: dict[str, int], by: int) -> bool:
     """Whether a lane has committed so many batches more than one that may have run already."""
-    return any(report.batch > before.get(report.lane, 10**6) + by for report in container.reports)
+    return any(report.progress.batch > before.get(report.lane, 10**6) + by for report in container.reports)

@@ -53,7 +53,7 @@ def test_sessions_are_exact_through_a_split_and_without_the_state_of_others(spar
         if v["k"] != "other"
     )
     assert found == Counter(each for n in range(40) for each in [_session(n)] * 2)
-    assert sum(report.late_groups for report in parted.job.reports.values()) == 0
+    assert sum(report.event_time.late_groups for report in parted.job.reports.values()) == 0
 
 
 def _session(first: int) -> tuple[str, datetime, datetime, int]:

@@ -160,7 +160,7 @@ class ContainerProcess(Actor):
             self._reconcile(answer)
             if answer.done and all(run.ended for run in self._runs.values()):
                 self._ending = "the job is done"
-        shape = [(one.lane, one.phase, one.folder_epoch, one.halted) for one in self._reports]
+        shape = [(one.lane, one.phase, one.attempt.folder_epoch, one.drain.halted) for one in self._reports]
         if shape != self._shape and not self._ending:
             self._shape = shape
             self._beat()
@@ -191,7 +191,7 @@ class ContainerProcess(Actor):
         for lane, run in tuple(self._runs.items()):
             if lane in wanted:
                 run.go_on(wanted[lane])
-            elif (run.closing or run.report.drained) and run.ended:
+            elif (run.closing or run.report.drain.drained) and run.ended:
                 del self._runs[lane]
             else:
                 run.stop()

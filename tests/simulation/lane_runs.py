@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-import msgspec
-
 from anabranch.container.lane import actions, events, lifecycle
 from anabranch.container.lane.actions import Action
 from anabranch.container.lane.events import Closing, Event, Run
@@ -16,9 +14,10 @@ from anabranch.errors import FencedError
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
 from anabranch.protocol.container import WantedLane
-from anabranch.protocol.lane_report import LanePhase, LaneReport
+from anabranch.protocol.lane_report import LanePhase
 from tests.simulation.inputs import number_of
 from tests.simulation.outputs import Folder
+from tests.support.reports import lane_report
 
 if TYPE_CHECKING:
     from tests.simulation.containers import ContainerProcess
@@ -33,7 +32,7 @@ class LaneRun:
     def __init__(self, process: ContainerProcess, wanted: WantedLane) -> None:
         self.process = process
         self.closing = wanted.closing
-        self.report = LaneReport(lane=wanted.lane.id, phase=LanePhase.STARTING)
+        self.report = lane_report(lane=wanted.lane.id, phase=LanePhase.STARTING)
         self._storage = process.scenario.storage
         self._state = lifecycle.initial(wanted.lane)
         self._following = Step.FAILED
@@ -244,7 +243,7 @@ class LaneRun:
         self._report(
             phase=LanePhase.ENDED, pending=pending, halted="", drained=drained, stopped=not drained, **self._figures
         )
-        self.process.note(f"has ended {self.lane.id}{' with a pending batch' if self.report.pending else ''}")
+        self.process.note(f"has ended {self.lane.id}{' with a pending batch' if self.report.attempt.pending else ''}")
         self._tell(events.LaneEnded())
 
     def _fail(self, error: str, following: Step) -> None:
@@ -290,7 +289,7 @@ class LaneRun:
         return self._folder
 
     def _report(self, **changes: Any) -> None:
-        self.report = msgspec.structs.replace(self.report, **changes)
+        self.report = self.report.changed(**changes)
 
     def _next(self, step: Any, low: float, high: float) -> None:
         """Go on later, unless the watchdog is quicker."""

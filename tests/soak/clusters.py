@@ -8,7 +8,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance.harness import LATE_FROM, Process, Workspace, descendants
+from tests.acceptance.harness import LATE_FROM, Process, Workspace
+from tests.acceptance.processes import descendants
 from tests.jobs import JOBS
 from tests.soak import failover
 from tests.soak.served import Served

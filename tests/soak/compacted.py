@@ -48,7 +48,7 @@ class _Served:
         def read() -> bool:
             status = self.told("status")
             lags = [lane["lag"] for lane in self.told("sizing")["lanes"]] if status["state"] == "running" else [1]
-            ends = [lane["report"]["ends"] for lane in status["lanes"] if lane.get("report")]
+            ends = [lane["report"]["progress"]["ends"] for lane in status["lanes"] if lane.get("report")]
             known: dict[str, int] = {ssp: end for each in ends for ssp, end in each.items()}
             return not any(lags) and sum(known.values()) == self.put
 

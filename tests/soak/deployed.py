@@ -12,7 +12,8 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import Any
 
-from tests.acceptance.harness import Flight, Process, Workspace, command, flights, start_of
+from tests.acceptance.harness import Flight, Process, Workspace, flights
+from tests.acceptance.processes import command, start_of
 from tests.jobs import JOBS
 from tests.soak import served
 
@@ -105,7 +106,7 @@ class Deploying:
 
         def is_done() -> bool:
             lanes = self.client.status(JOB).lanes
-            idle = all(each.report is not None and each.report.ends and not each.lag for each in lanes)
+            idle = all(each.report is not None and each.report.progress.ends and not each.lag for each in lanes)
             return idle and len(self.values("tagged")) >= self.put and self.counted() >= self.keyed
 
         self.coordinator.until("all is read", seldom(is_done))

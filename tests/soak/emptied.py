@@ -110,7 +110,7 @@ class Fed:
         def runs() -> bool:
             found = self.client.status(JOB)
             first = [lane.report for lane in found.lanes if lane.lane.stage == "0"]
-            its = all(report is not None and report.rows > 0 for report in first)
+            its = all(report is not None and report.progress.rows > 0 for report in first)
             return (found.state, found.deployment) == ("running", deployment) and its
 
         self.until("it runs", runs)

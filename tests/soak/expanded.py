@@ -116,7 +116,7 @@ def expanded(seed: int, workspace: Workspace) -> str:
         at: dict[str, int] = {}
         for lane in client.status(JOB).lanes:
             if lane.report is not None and lane.lane.group == "counts":
-                for ssp, offset in lane.report.positions.items():
+                for ssp, offset in lane.report.progress.positions.items():
                     at[ssp] = min(offset, at.get(ssp, offset))
         return sum(at.values())
 
@@ -183,7 +183,7 @@ def expanded(seed: int, workspace: Workspace) -> str:
 def _runs(client: Client, group: str) -> set[tuple[str, str]]:
     """The lanes of a group, each with Spark's id of its run."""
     found = [lane for lane in client.status(JOB).lanes if lane.lane.group == group]
-    return {(lane.lane.id, lane.report.run if lane.report is not None else "") for lane in found}
+    return {(lane.lane.id, lane.report.attempt.run if lane.report is not None else "") for lane in found}
 
 
 def check(workspace: Workspace, count: int) -> None:

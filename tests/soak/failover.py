@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch import crash_points
-from tests.acceptance.harness import INPUT, LATE, Process, command, descendants
+from tests.acceptance.harness import INPUT, LATE, Process
+from tests.acceptance.processes import command, descendants
 from tests.soak.served import EVERY, FENCED, JOB, LEASE, PORTION, Served, ended_well, seat_of
 from tests.support.calm import until_calm
 from tests.support.postgres import Server

@@ -66,7 +66,7 @@ def joined(seed: int, workspace: Workspace) -> str:
 
     def read() -> int:
         reports = [lane.report for lane in client.status(JOB).lanes]
-        return sum(offset for report in reports if report is not None for offset in report.positions.values())
+        return sum(offset for report in reports if report is not None for offset in report.progress.positions.values())
 
     def runs() -> bool:
         found = client.status(JOB)

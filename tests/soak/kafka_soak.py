@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from anabranch import crash_points
-from tests.acceptance.harness import INPUT, LATE, Process, Workspace, command, descendants, flights
+from tests.acceptance.harness import INPUT, LATE, Process, Workspace, flights
+from tests.acceptance.processes import command, descendants
 from tests.jobs import numbered
 from tests.support import kafka_peers
 

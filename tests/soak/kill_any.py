@@ -20,17 +20,8 @@ from typing import Any
 
 from anabranch.errors import NotFoundError
 from anabranch.testing.broker import Cluster
-from tests.acceptance.harness import (
-    MIDNIGHT,
-    PATIENCE,
-    ROOT,
-    Process,
-    Workspace,
-    command,
-    descendants,
-    record_batch,
-    start_of,
-)
+from tests.acceptance.harness import MIDNIGHT, PATIENCE, ROOT, Process, Workspace, record_batch
+from tests.acceptance.processes import command, descendants, start_of
 from tests.jobs import JOBS
 from tests.soak.kill_any_checks import CHECKS, INPUT, PARTITIONS, key_of
 from tests.soak.leftovers import KINDS, leftovers

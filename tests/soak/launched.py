@@ -7,7 +7,8 @@ import signal
 import time
 from collections.abc import Callable
 
-from tests.acceptance.harness import INPUT, Workspace, command, flights, start_of
+from tests.acceptance.harness import INPUT, Workspace, flights
+from tests.acceptance.processes import command, start_of
 from tests.soak.served import JOB, LEASE, Served
 from tests.support.calm import until_calm
 

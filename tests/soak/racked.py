@@ -138,7 +138,7 @@ def _run(workspace: Workspace, replicas: Sequence[Sequence[int]], strategy: str,
         def is_read() -> bool:
             status = client.status(JOB)
             lanes = [each.report for each in status.lanes]
-            read = sum(sum(report.positions.values()) for report in lanes if report is not None)
+            read = sum(sum(report.progress.positions.values()) for report in lanes if report is not None)
             return status.state == "running" and read == 6 * EACH and all(each.lag == 0 for each in status.lanes)
 
         coordinator.until("all to be read", is_read)

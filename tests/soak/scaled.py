@@ -82,7 +82,7 @@ class Fed:
 
         def read() -> int:
             lanes = [lane for lane in self.client.status(JOB).lanes if lane.lane.stage == "0"]
-            return sum(lane.report.rows for lane in lanes if lane.report is not None)
+            return sum(lane.report.progress.rows for lane in lanes if lane.report is not None)
 
         self.until("it runs", lambda: self.state == "running" and read() > 0)
 

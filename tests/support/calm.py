@@ -26,10 +26,10 @@ def until_calm(client: Client, job: str, ends: Mapping[str, int], until: Until) 
 
     def calm() -> bool:
         reports = _reports(client.status(job))
-        now = [(report.batch, report.watermark) for report in reports]
+        now = [(report.progress.batch, report.event_time.watermark) for report in reports]
         if not held or held[-1][1] != now:
             held.append((time.monotonic(), now))
-        longest = max((report.seconds for report in reports), default=0.0)
+        longest = max((report.load.seconds for report in reports), default=0.0)
         return time.monotonic() > held[-1][0] + max(_CALM, 3 * longest)
 
     until("it is calm", calm)
@@ -39,8 +39,8 @@ def _are_read(status: JobStatus, ends: Mapping[str, int]) -> bool:
     reports = _reports(status)
     if len(reports) < len(status.lanes) or any(lane.lag for lane in status.lanes):
         return False
-    told = {ssp for report in reports for ssp in report.positions}
-    behind = (ssp for report in reports for ssp, at in report.positions.items() if at < ends.get(ssp, 0))
+    told = {ssp for report in reports for ssp in report.progress.positions}
+    behind = (ssp for report in reports for ssp, at in report.progress.positions.items() if at < ends.get(ssp, 0))
     return told >= set(ends) and not any(behind)
 
 

@@ -17,7 +17,7 @@ from urllib.request import urlopen
 
 import pyspark
 
-from tests.acceptance.harness import descendants, start_of
+from tests.acceptance.processes import descendants, start_of
 from tests.support import jvm
 
 ADDRESS = "127.0.0.1"

@@ -13,7 +13,7 @@ from typing import IO
 
 import pyspark
 
-from tests.acceptance.harness import descendants, start_of
+from tests.acceptance.processes import descendants, start_of
 from tests.support.s3 import fetched
 
 __all__ = ["JARS", "Servers", "kill", "started"]

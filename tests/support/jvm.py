@@ -38,7 +38,8 @@ def main() -> None:
     """Run a job, and keep the classes that it has loaded."""
     if ARCHIVE.exists():
         return
-    from tests.acceptance.harness import Workspace, descendants, flights, start_of  # it imports this module
+    from tests.acceptance.harness import Workspace, flights  # it imports this module
+    from tests.acceptance.processes import descendants, start_of
 
     print("keeping Spark's classes for the JVMs of tests, once ...", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="anabranch-classes-") as folder:

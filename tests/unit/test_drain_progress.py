@@ -18,13 +18,14 @@ from anabranch.model.lane import LaneState
 from anabranch.protocol.drain import DrainNotification, DrainProgress
 from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
 from anabranch.protocol.status import JobStatus, LaneStatus
+from tests.support.reports import lane_report
 from tests.unit.coordinator.helpers import FLIGHTS, lane
 
 SAID = DrainNotification(uuid="c0ffee00-0000-4000-8000-000000000001", run_id=1)
 
 
 def told(lane_id: str, at: int, end: int, **fields: Any) -> LaneReport:
-    return LaneReport(
+    return lane_report(
         lane=lane_id, phase=LanePhase.RUNNING, positions={str(FLIGHTS): at}, ends={str(FLIGHTS): end}, **fields
     )
 

@@ -46,7 +46,7 @@ def test_a_job_that_runs(coordinator: Coordinator, url: str) -> None:
     coordinator.start(plan())
     seat = Seat(coordinator)
     ends = {str(FLIGHTS): 12}
-    told: dict[str, Any] = {"ends": ends, "batch": 3, "seconds": 0.5, "rows": 40, "attempt": 2, "stalls": 1}
+    told: dict[str, Any] = {"ends": ends, "batch": 3, "seconds": 0.5, "rows": 40, "number": 2, "stalls": 1}
     told |= {"watermark": 5500, "late_groups": 4, "late": {str(FLIGHTS): 3}}
     seat.beat(report(FIRST, "running", 5, **told), report(SECOND, "failed", error="boom"))
     found = scraped(url)

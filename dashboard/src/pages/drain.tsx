@@ -27,18 +27,18 @@ export function stagesOf(lanes: Row[], drain: DrainProgress): Stage[] {
     if (lane.state === "closed") continue;
     const of = stages.get(lane.stage) ?? { stage: lane.stage, lanes: 0, halted: 0, drained: 0, left: 0, windows: 0 };
     of.lanes += 1;
-    of.halted += report?.halted === drain.notification.uuid ? 1 : 0;
-    of.drained += report?.drained ? 1 : 0;
+    of.halted += report?.drain.halted === drain.notification.uuid ? 1 : 0;
+    of.drained += report?.drain.drained ? 1 : 0;
     of.left += report ? left(report, drain.until ?? {}) : 0;
-    of.windows += report?.windows ?? 0;
+    of.windows += report?.drain.windows ?? 0;
     stages.set(lane.stage, of);
   }
   return [...stages.values()].sort((one, other) => inOrder(one.stage, other.stage));
 }
 
 function left(report: LaneReport, until: DrainProgress["ends"]): number {
-  return Object.entries(report.positions).reduce(
-    (sum, [ssp, position]) => sum + Math.max(0, Number(until[ssp] ?? report.ends[ssp] ?? 0) - Number(position)),
+  return Object.entries(report.progress.positions).reduce(
+    (sum, [ssp, position]) => sum + Math.max(0, Number(until[ssp] ?? report.progress.ends[ssp] ?? 0) - Number(position)),
     0,
   );
 }
@@ -88,7 +88,7 @@ export function Drain({ job }: { job: string }) {
 
 function Progress({ job, drain, lanes }: { job: string; drain: DrainProgress; lanes: Row[] }) {
   const stages = stagesOf(lanes, drain);
-  const stuck = lanes.filter((each) => each.report?.stuck);
+  const stuck = lanes.filter((each) => each.report?.drain.stuck);
   return (
     <Panel
       title={`Up to ${drain.notification.mode === "latest" ? "the latest records of then" : "what was planned"}`}
@@ -128,13 +128,13 @@ function Progress({ job, drain, lanes }: { job: string; drain: DrainProgress; la
       )}
       {stuck.map(({ lane, report }) => (
         <p key={lane.id}>
-          <Status of={report!.overdue ? "failed" : "attention"} /> lane{" "}
-          <a href={link(["jobs", job, "lanes", lane.id])}><Text of={lane.id} /></a>: <Text of={report!.stuck} />
+          <Status of={report!.drain.overdue ? "failed" : "attention"} /> lane{" "}
+          <a href={link(["jobs", job, "lanes", lane.id])}><Text of={lane.id} /></a>: <Text of={report!.drain.stuck} />
         </p>
       ))}
-      {lanes.filter((each) => each.report?.waits).map(({ lane, report }) => (
+      {lanes.filter((each) => each.report?.attempt.waits).map(({ lane, report }) => (
         <p key={lane.id}>
-          lane <Text of={lane.id} /> waits: <Text of={report!.waits} />
+          lane <Text of={lane.id} /> waits: <Text of={report!.attempt.waits} />
         </p>
       ))}
     </Panel>

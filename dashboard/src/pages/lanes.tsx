@@ -179,10 +179,10 @@ export function LaneDetail({ job, id }: { job: string; id: string }) {
             columns={[
               { id: "ssp", title: "partition", cell: ([ssp]) => <Text of={ssp} />, by: ([ssp]) => ssp },
               { id: "position", title: "next offset", number: true, cell: ([, position]) => count(position) },
-              { id: "end", title: "end", number: true, cell: ([ssp]) => count(report.ends[ssp]) },
-              { id: "idle", title: "idle", cell: ([ssp]) => (report.idle.includes(ssp) ? <Status of="idle" /> : "") },
+              { id: "end", title: "end", number: true, cell: ([ssp]) => count(report.progress.ends[ssp]) },
+              { id: "idle", title: "idle", cell: ([ssp]) => (report.eventTime.idle.includes(ssp) ? <Status of="idle" /> : "") },
             ]}
-            rows={Object.entries(report.positions)}
+            rows={Object.entries(report.progress.positions)}
             id={([ssp]) => ssp}
             text={([ssp]) => ssp}
             empty="It has not read anything yet."

@@ -153,7 +153,7 @@ function LanePlan({ of, closing, starting, nothing }: { of: Plan; closing: numbe
 
 function DrainPlan({ job, of }: { job: string; of: Plan }) {
   const status = useResource<JobStatus>(jobPath(job), 0).data.value;
-  const rows = status?.lanes.reduce((sum, { report }) => sum + (report?.windows ?? 0), 0) ?? null;
+  const rows = status?.lanes.reduce((sum, { report }) => sum + (report?.drain.windows ?? 0), 0) ?? null;
   if (of.ignored) return <p><Status of="attention" /> <Text of={of.ignored} /></p>;
   return (
     <>

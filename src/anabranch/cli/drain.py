@@ -105,7 +105,7 @@ def _has_drained(job: str, status: JobStatus) -> bool:
         raise ConflictError(f"the drain of job {job} was cancelled", f"see anabranch events {job}")
     if status.state in (DeploymentState.STOPPING, DeploymentState.STOPPED, DeploymentState.FAILED):
         raise JobFailedError(f"job {job} is {status.state}: {status.error or 'it was stopped meanwhile'}")
-    if any(lane.report is not None and lane.report.overdue for lane in status.lanes):
+    if any(lane.report is not None and lane.report.drain.overdue for lane in status.lanes):
         raise OutOfTimeError(
             f"job {job} is still draining: {'; '.join(progress.stuck(status))}",
             f"it continues in the background; see anabranch status {job}; anabranch cancel {job}, or stop it; with "
@@ -135,7 +135,7 @@ def listed(told: DrainAccepted, status: JobStatus) -> list[str]:
         its = [lanes[name] for name in names if name in lanes]
         lag = sum(each.lag for each in its)
         stateful = sum(each.lane.stateful for each in its)
-        windows = sum(each.report.windows for each in its if each.report is not None)
+        windows = sum(each.report.drain.windows for each in its if each.report is not None)
         what = f"{number}. stage {stage}: {len(names)} lane(s), {stateful} with state; {lag:,} records wait"
         lines.append(what + (f", {windows:,} rows of state come out" if windows else ""))
     open_lanes = sum(each.lane.state is not LaneState.CLOSED for each in status.lanes)

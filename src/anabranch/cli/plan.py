@@ -219,7 +219,7 @@ def _print_rewind(rewound: RewindResult, status: JobStatus) -> None:
         began.add_column(column)
     at: dict[str, list[int]] = {}
     for each in status.lanes:
-        for ssp, offset in each.report.positions.items() if each.report is not None else ():
+        for ssp, offset in each.report.progress.positions.items() if each.report is not None else ():
             at.setdefault(ssp, []).append(offset)
     for ssp, offset in rewound.to.items():
         furthest = max(at.get(ssp, [0]))
@@ -268,7 +268,7 @@ def _print_lanes(console: Console, change: ChangeResult, status: JobStatus) -> N
         closed.add_column(column)
     for lane in change.closing:
         report = reports.get(lane.id)
-        took = "-" if report is None else f"{report.seconds:.1f} s"
+        took = "-" if report is None else f"{report.load.seconds:.1f} s"
         closed.add_row(lane.id, lane.stage, lane.seat, lane.group, str(len(lane.tasks)), took)
     started = Table(title="lanes that follow them", title_justify="left")
     for column in ("stage", "container", "runs", "tasks", "SSPs", "continues from"):

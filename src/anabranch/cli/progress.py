@@ -46,9 +46,9 @@ def kept(settings: Settings, kept: JobModel | None) -> None:
 def rejected(report: LaneReport) -> str:
     """The number of records that could not be processed: dead letters, dropped records and groups of late rows, if
     there are any."""
-    late = sum(report.late.values())
-    dropped = (("dropped", report.dropped), ("late groups", report.late_groups))
-    counts = (("dead", report.dead_letters), ("of them late", late), *dropped)
+    late = sum(report.event_time.late.values())
+    dropped = (("dropped", report.event_time.dropped), ("late groups", report.event_time.late_groups))
+    counts = (("dead", report.progress.dead_letters), ("of them late", late), *dropped)
     return ", ".join(f"{count:,} {what}" for what, count in counts if count)
 
 
@@ -72,27 +72,31 @@ def _troubles(lane: LaneStatus) -> list[str]:
     found = [] if report is None else list(report.warnings)
     if lane.lane.state is LaneState.FAILED:
         found.append(f"lane {lane.lane.id} failed, and is left alone: {lane.lane.error}")
-    elif report is not None and report.awaits:
-        since = when(round(report.awaits_since * 1000))
-        found.append(f"lane {lane.lane.id} has been waiting for {report.awaits} since {since} UTC: {report.trouble}")
-    elif report is not None and report.trouble:
-        found.append(f"lane {lane.lane.id} was begun {report.attempt} times; last because: {report.trouble}")
+    elif report is not None and report.attempt.awaits:
+        since = when(round(report.attempt.awaits_since * 1000))
+        found.append(
+            f"lane {lane.lane.id} has been waiting for {report.attempt.awaits} since {since} UTC: {report.attempt.trouble}"
+        )
+    elif report is not None and report.attempt.trouble:
+        found.append(
+            f"lane {lane.lane.id} was begun {report.attempt.number} times; last because: {report.attempt.trouble}"
+        )
     return found
 
 
 def idle(report: LaneReport) -> str:
     """The number of idle inputs of a lane without a watermark, as part of a line; empty if there are none."""
-    return f"none, {len(report.idle)} idle" if report.idle else ""
+    return f"none, {len(report.event_time.idle)} idle" if report.event_time.idle else ""
 
 
 def event_time(report: LaneReport) -> str:
     """A lane's event time, and what holds it back; empty if it has none."""
-    idle = f", {len(report.idle)} idle" if report.idle else ""
-    if report.held_by is None:
-        return "" if report.watermark is None else f"; watermark {when(report.watermark)}{idle}"
-    if report.watermark is None:
-        return f"; no watermark: {report.held_by} has had no event time, and holds every window open"
-    return f"; watermark {when(report.watermark)}, held by {report.held_by}{idle}"
+    idle = f", {len(report.event_time.idle)} idle" if report.event_time.idle else ""
+    if report.event_time.held_by is None:
+        return "" if report.event_time.watermark is None else f"; watermark {when(report.event_time.watermark)}{idle}"
+    if report.event_time.watermark is None:
+        return f"; no watermark: {report.event_time.held_by} has had no event time, and holds every window open"
+    return f"; watermark {when(report.event_time.watermark)}, held by {report.event_time.held_by}{idle}"
 
 
 def containers(status: JobStatus) -> list[tuple[ContainerStatus, str]]:
@@ -146,10 +150,10 @@ def _leased(container: ContainerStatus) -> str:
 def line(status: JobStatus) -> str:
     """The state of a job's lanes in one line."""
     parts = [
-        f"{lane.lane.id} {lane.report.phase}, {_last(lane.report.batch)}, rows {lane.report.rows:,}, lag {lane.lag:,}"
-        + ("" if lane.report.batch_progress is None else f" (at {batch(lane.report.batch_progress)})")
+        f"{lane.lane.id} {lane.report.phase}, {_last(now.batch)}, rows {now.rows:,}, lag {lane.lag:,}"
+        + ("" if now.batch_progress is None else f" (at {batch(now.batch_progress)})")
         for lane in status.lanes
-        if lane.report is not None
+        if lane.report is not None and (now := lane.report.progress)
     ]
     return f"{status.job} {status.state}: " + ("; ".join(parts) or "no lane has started")
 
@@ -171,7 +175,7 @@ def batches(status: JobStatus) -> list[str]:
     return [
         f"lane {lane.lane.id}: batch {its.number}: {batch(its)}"
         for lane in status.lanes
-        if lane.report is not None and (its := lane.report.batch_progress) is not None
+        if lane.report is not None and (its := lane.report.progress.batch_progress) is not None
     ]
 
 
@@ -205,12 +209,18 @@ def draining(status: JobStatus) -> str:
 def waits(status: JobStatus) -> list[str]:
     """What closing lanes are waiting for, one line per lane."""
     its = ((each.lane.id, each.report) for each in status.lanes)
-    return [f"lane {lane} waits to end: {its.waits}" for lane, its in its if its is not None and its.waits]
+    return [
+        f"lane {lane} waits to end: {its.attempt.waits}" for lane, its in its if its is not None and its.attempt.waits
+    ]
 
 
 def stuck(status: JobStatus) -> list[str]:
     """What functions have been working on for a long time, one line per lane."""
-    return [f"lane {each.lane.id}: {each.report.stuck}" for each in status.lanes if each.report and each.report.stuck]
+    return [
+        f"lane {each.lane.id}: {each.report.drain.stuck}"
+        for each in status.lanes
+        if each.report and each.report.drain.stuck
+    ]
 
 
 def unserved(status: JobStatus) -> None:
@@ -225,7 +235,7 @@ def summary(status: JobStatus) -> None:
         if lane.report is not None:
             what = rejected(lane.report)
             aside = f"; rejected since the lane began: {what}" if what else ""
-            rows = f"{lane.report.rows:,} {'row' if lane.report.rows == 1 else 'rows'}"
+            rows = f"{lane.report.progress.rows:,} {'row' if lane.report.progress.rows == 1 else 'rows'}"
             read = f"{lane.report.phase}, {rows} read in this run{aside}{event_time(lane.report)}"
             say(f"{lane.lane.id} ({lane.lane.group}): {read}")
     say(f"job {status.job}: {status.state}")

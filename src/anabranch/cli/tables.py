@@ -49,14 +49,14 @@ def table(status: JobStatus) -> Table:
         phase = report.phase if report is not None else resting
         numbers = (
             (
-                f"{report.batch}" if report.batch >= 0 else "-",
-                f"{report.rows:,}",
-                f"{report.rows_per_second:,.0f}",
+                f"{report.progress.batch}" if report.progress.batch >= 0 else "-",
+                f"{report.progress.rows:,}",
+                f"{report.load.rows_per_second:,.0f}",
                 f"{lane.lag:,}",
-                f"{report.seconds:.1f}",
+                f"{report.load.seconds:.1f}",
                 progress.rejected(report),
-                progress.when(report.watermark),
-                report.held_by or progress.idle(report),
+                progress.when(report.event_time.watermark),
+                report.event_time.held_by or progress.idle(report),
             )
             if report is not None
             else (

@@ -80,7 +80,7 @@ class _Until:
 
     def heartbeat(self, beat: Heartbeat, wait: float = 0) -> HeartbeatResponse:
         leaves = self._leaving.is_set()
-        done = [lane for lane in beat.lanes if lane.batch >= (0 if leaves else _BATCHES - 1)]
+        done = [lane for lane in beat.lanes if lane.progress.batch >= (0 if leaves else _BATCHES - 1)]
         if len(done) == (len(beat.lanes) if leaves else self._lanes):
             self.reached.set()
         return self._coordinator.heartbeat(beat, wait)

@@ -19,6 +19,7 @@ from anabranch import logs
 from anabranch.container.seat_lease import SeatLease
 from anabranch.errors import FencedError, StoreUnavailableError
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
+from anabranch.protocol.flat_report import flattened
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.protocol.standby import StandbyReport
 
@@ -32,7 +33,7 @@ together would otherwise stay in step.
 _LIVE = 1.0
 """Seconds between progress reports of running batches."""
 _AWAY_EVERY = 1.0
-_SHAPE = attrgetter("lane", "phase", "folder_epoch", "halted")
+_SHAPE = attrgetter("lane", "phase", "attempt.folder_epoch", "drain.halted")
 
 log = logs.get_logger()
 
@@ -197,8 +198,8 @@ class BackgroundHeartbeats:
         _raise_if_fenced(reports, self._seat_lease.me.container)
         with self._lock:
             self._reports, self._copies = tuple(reports), tuple(copies)
-            lanes = [(*_SHAPE(each), each.batch < 0, each.batch_progress is None) for each in reports]
-            self._live = any(each.batch_progress is not None for each in reports)
+            lanes = [(*_SHAPE(each), each.progress.batch < 0, each.progress.batch_progress is None) for each in reports]
+            self._live = any(each.progress.batch_progress is not None for each in reports)
             shape = (lanes, [(copy.lane, copy.epoch, copy.number, copy.batch < 0, copy.error) for copy in copies])
             news, self._shape = shape != self._shape, shape
             _check(self._seat_lease)
@@ -250,8 +251,9 @@ class BackgroundHeartbeats:
                 returns=self._departure is not None and self._departure.returns,
                 copies=self._copies,
             )
+        beat = sent.beat if self._seat_lease.me.reads_parts else flattened(sent.beat)
         try:
-            answer = self._coordination.heartbeat(sent.beat, wait)
+            answer = self._coordination.heartbeat(beat, wait)
         except Exception as error:
             with self._lock:
                 self._seat_lease.miss(str(error))

@@ -53,11 +53,11 @@ class Load:
     def ran(self, report: LaneReport, now: float, worked: Worked = _NOTHING) -> None:
         """Record that a batch ended at ``now`` (seconds on any clock). ``worked``: the seconds of functions, by
         bucket."""
-        self._batches.append((now, report.seconds))
+        self._batches.append((now, report.load.seconds))
         while now - self._batches[0][0] > _WINDOW and len(self._batches) > 2:
             self._batches.popleft()
         self.usual = statistics.median([each for _, each in self._batches if each] or [self.usual])
-        self._add(report, now, max(0.0, report.seconds - self._seconds), self._more(worked))
+        self._add(report, now, max(0.0, report.load.seconds - self._seconds), self._more(worked))
         self._seconds, self._worked = 0.0, {}
 
     def runs(self, report: LaneReport, now: float, seconds: float, worked: Worked) -> bool:
@@ -65,7 +65,7 @@ class Load:
         information. ``worked``: seconds by bucket, as far as functions have reported them.
         """
         if not self._looks:
-            self._looks.append(_Sample(now - seconds, 0.0, sum(report.ends.values())))
+            self._looks.append(_Sample(now - seconds, 0.0, sum(report.progress.ends.values())))
         if seconds < self._seconds:  # another batch: the one before it has failed
             self._seconds, self._worked = 0.0, {}
         if now < self._looks[-1].at + _EVERY:
@@ -78,9 +78,9 @@ class Load:
         """Record that at ``now`` no batch has ended. Returns whether that is new information, because a lane that has
         nothing to read is idle.
         """
-        if not report.ends or self._seconds:
+        if not report.progress.ends or self._seconds:
             return False
-        behind = any(end > report.positions.get(ssp, 0) for ssp, end in report.ends.items())
+        behind = any(end > report.progress.positions.get(ssp, 0) for ssp, end in report.progress.ends.items())
         if behind or (self._looks and now < self._looks[-1].at + _EVERY):
             return False
         self._add(report, now, 0.0, {})
@@ -91,7 +91,7 @@ class Load:
         return {bucket: max(0.0, seconds - self._worked.get(bucket, 0.0)) for bucket, seconds in worked.items()}
 
     def _add(self, report: LaneReport, now: float, seconds: float, worked: Worked) -> None:
-        self._looks.append(_Sample(now, seconds, sum(report.ends.values()), worked))
+        self._looks.append(_Sample(now, seconds, sum(report.progress.ends.values()), worked))
         while now - self._looks[0].at > _WINDOW and len(self._looks) > 2:
             self._looks.popleft()
         first, *later = self._looks

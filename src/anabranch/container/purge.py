@@ -43,11 +43,11 @@ def behind(
     found: dict[str, dict[int, int]] = {}
     silent: set[tuple[str, int]] = set()
     for lane, report in lanes:
-        held = parsed(report.positions)
+        held = parsed(report.progress.positions)
         for ssp in (*lane.ssps, *lane.broadcast):
             if ssp.stream not in streams:
                 continue
-            if ssp.whole not in held or report.batch < 0:
+            if ssp.whole not in held or report.progress.batch < 0:
                 silent.add((ssp.stream, ssp.partition))
                 continue
             of_stream = found.setdefault(ssp.stream, {})

@@ -59,8 +59,8 @@ class Standstill:
 
     def seen(self, report: LaneReport, now: float) -> str:
         """What has stalled at ``now`` (seconds of any clock); empty if nothing has."""
-        for ssp, end in report.ends.items():
-            at = report.positions.get(ssp, 0)
+        for ssp, end in report.progress.ends.items():
+            at = report.progress.positions.get(ssp, 0)
             before = self._since.get(ssp)
             if at >= end:
                 self._since.pop(ssp, None)

@@ -186,7 +186,7 @@ def looked(
         if load.crowd:
             seen[key] = seen[key].crowded(load.crowd)
     needs = tuple(need_of(load, seen.get(key, UNKNOWN), aim) for key, load in loads)
-    span = min(each.report.span for each in status.lanes if each.report is not None)
+    span = min(each.report.load.span for each in status.lanes if each.report is not None)
     look = Assessment(status.factor, "", tuple(load for _, load in loads), needs, span, pause)
     wanted = look.most.factor
     rising = _since(after.rising, wanted > status.factor, now)
@@ -289,10 +289,10 @@ def _unknown(status: JobStatus, heard: Findings, now: float) -> str:
 
 def _unclear(lane: LaneStatus, report: LaneReport, heard: ReportHistory, now: float) -> str:
     """Why a lane's figures are inconclusive; empty if they aren't."""
-    progress = report.batch_progress
-    if not report.span and progress is None:
+    progress = report.progress.batch_progress
+    if not report.load.span and progress is None:
         return "there are no figures yet"
-    if not report.ends_known:
+    if not report.progress.ends_known:
         return "what waits for it isn't known: its inputs don't tell where they end"
     if not lane.lag:
         return ""
@@ -300,7 +300,7 @@ def _unclear(lane: LaneStatus, report: LaneReport, heard: ReportHistory, now: fl
         return f"its figures are {now - heard.at:.0f} s old"
     if progress is not None and progress.phase != BatchPhase.FUNCTIONS and now - heard.moved >= _STALE:
         return f"nothing was done for {now - heard.moved:.0f} s: it waits for {progress.phase}"
-    if not report.rows_per_second and not (progress is not None and progress.done):
+    if not report.load.rows_per_second and not (progress is not None and progress.done):
         return "how fast it is isn't known yet"
     return ""
 
@@ -311,7 +311,7 @@ def _quiet(status: JobStatus, heard: Findings, now: float) -> str:
     """
     for lane in status.lanes:
         its = heard.heard[lane.lane.id]
-        if not lane.lag and (its.report.arriving or its.report.working) and now - its.at >= _STALE:
+        if not lane.lag and (its.report.load.arriving or its.report.load.working) and now - its.at >= _STALE:
             return f"lane {lane.lane.id}: its figures are {now - its.at:.0f} s old"
     return ""
 

@@ -155,24 +155,24 @@ def _slow_change(status: JobStatus, at: float, change: ChangeProgress | None) ->
 
 def _restarts(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
     for lane, report in _open(status):
-        if report is not None and report.attempt > 1 and lane.lane.state is not LaneState.FAILED:
+        if report is not None and report.attempt.number > 1 and lane.lane.state is not LaneState.FAILED:
             yield Finding(
                 severity="attention",
                 rule="lane-restarts",
                 subject={"lane": lane.lane.id},
-                summary=f"lane {lane.lane.id} was begun {report.attempt} times"
-                + (f", {report.stalls} of them as it stood still" if report.stalls else ""),
-                why=report.trouble,
-                figures={"attempts": report.attempt, "stalls": report.stalls},
+                summary=f"lane {lane.lane.id} was begun {report.attempt.number} times"
+                + (f", {report.attempt.stalls} of them as it stood still" if report.attempt.stalls else ""),
+                why=report.attempt.trouble,
+                figures={"attempts": report.attempt.number, "stalls": report.attempt.stalls},
                 cure=f"see anabranch events {status.job}",
             )
 
 
 def _growing_lag(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
-    heard = [(lane, report) for lane, report in _open(status) if report is not None and report.span >= _SPAN]
+    heard = [(lane, report) for lane, report in _open(status) if report is not None and report.load.span >= _SPAN]
     lag = sum(lane.lag for lane, _ in heard)
-    arriving = sum(report.arriving for _, report in heard)
-    read = sum(report.rows_per_second for _, report in heard)
+    arriving = sum(report.load.arriving for _, report in heard)
+    read = sum(report.load.rows_per_second for _, report in heard)
     if lag and arriving > _GROWS * read:
         slowest = max(heard, key=lambda each: each[0].lag)
         yield Finding(
@@ -181,7 +181,7 @@ def _growing_lag(status: JobStatus, at: float, change: ChangeProgress | None) ->
             subject={"job": status.job, "lane": slowest[0].lane.id},
             summary=f"{arriving:,.0f} records a second come in, and {read:,.0f} are read: the lag of {lag:,} grows",
             why=f"lane {slowest[0].lane.id} is furthest behind, by {slowest[0].lag:,}; it is busy for "
-            f"{slowest[1].busy:.0%} of the time, functions work for {slowest[1].working:.0%}",
+            f"{slowest[1].load.busy:.0%} of the time, functions work for {slowest[1].load.working:.0%}",
             figures={"lag": lag, "arriving": arriving, "read": read},
             cure=f"see what another factor would do: anabranch sizing {status.job}",
         )
@@ -189,10 +189,10 @@ def _growing_lag(status: JobStatus, at: float, change: ChangeProgress | None) ->
 
 def _backlog(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
     """A lag that doesn't grow, but will take long to clear."""
-    heard = [(lane, report) for lane, report in _open(status) if report is not None and report.span >= _SPAN]
+    heard = [(lane, report) for lane, report in _open(status) if report is not None and report.load.span >= _SPAN]
     lag = sum(lane.lag for lane, _ in heard)
-    arriving = sum(report.arriving for _, report in heard)
-    read = sum(report.rows_per_second for _, report in heard)
+    arriving = sum(report.load.arriving for _, report in heard)
+    read = sum(report.load.rows_per_second for _, report in heard)
     if not lag or arriving > _GROWS * read:
         return
     left = lag / (read - arriving) if read > arriving else None
@@ -206,7 +206,7 @@ def _backlog(status: JobStatus, at: float, change: ChangeProgress | None) -> Ite
         subject={"job": status.job, "lane": slowest[0].lane.id},
         summary=f"the job is {lag:,} behind the ends of its inputs, and at this rate it {ends}",
         why=f"it reads {read:,.0f} records a second, {arriving:,.0f} come in; lane {slowest[0].lane.id} is furthest "
-        f"behind, by {slowest[0].lag:,}, and is busy for {slowest[1].busy:.0%} of the time",
+        f"behind, by {slowest[0].lag:,}, and is busy for {slowest[1].load.busy:.0%} of the time",
         figures={"lag": lag, "arriving": arriving, "read": read, **({} if left is None else {"seconds": left})},
         cure=f"wait; or see what another factor would do: anabranch sizing {status.job}",
     )
@@ -214,14 +214,14 @@ def _backlog(status: JobStatus, at: float, change: ChangeProgress | None) -> Ite
 
 def _skew(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
     for lane, report in _open(status):
-        if report is not None and report.skew >= _SKEWED and report.working >= _BUSY and lane.lag:
+        if report is not None and report.load.skew >= _SKEWED and report.load.working >= _BUSY and lane.lag:
             yield Finding(
                 severity="attention",
                 rule="skew",
-                subject={"lane": lane.lane.id, "ssp": report.slowest},
-                summary=f"functions spend {report.skew:.1f} times the mean on {report.slowest}",
-                why=f"they work for {report.working:.0%} of the time, and lane {lane.lane.id} is {lane.lag:,} behind",
-                figures={"skew": report.skew, "working": report.working, "lag": lane.lag},
+                subject={"lane": lane.lane.id, "ssp": report.load.slowest},
+                summary=f"functions spend {report.load.skew:.1f} times the mean on {report.load.slowest}",
+                why=f"they work for {report.load.working:.0%} of the time; lane {lane.lane.id} is {lane.lag:,} behind",
+                figures={"skew": report.load.skew, "working": report.load.working, "lag": lane.lag},
                 cure="one key can't be split: a larger factor helps only if many keys are in that bucket",
             )
 
@@ -229,21 +229,21 @@ def _skew(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterab
 def _held_time(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
     by_stage: dict[str, list[tuple[LaneStatus, LaneReport]]] = defaultdict(list)
     for lane, report in _open(status):
-        if report is not None and report.watermark is not None and report.held_by:
+        if report is not None and report.event_time.watermark is not None and report.event_time.held_by:
             by_stage[lane.lane.stage].append((lane, report))
     for its in by_stage.values():
-        newest = max(report.watermark or 0 for _, report in its)
-        lane, report = min(its, key=lambda each: each[1].watermark or 0)
-        behind = newest - (report.watermark or 0)
+        newest = max(report.event_time.watermark or 0 for _, report in its)
+        lane, report = min(its, key=lambda each: each[1].event_time.watermark or 0)
+        behind = newest - (report.event_time.watermark or 0)
         if behind >= _HELD_MS:
-            windows = f", and {report.windows:,} windows wait" if report.windows else ""
+            windows = f", and {report.drain.windows:,} windows wait" if report.drain.windows else ""
             yield Finding(
                 severity="attention",
                 rule="holds-time",
-                subject={"ssp": report.held_by or "", "lane": lane.lane.id},
-                summary=f"{report.held_by} holds back event time in lane {lane.lane.id}: it is "
+                subject={"ssp": report.event_time.held_by or "", "lane": lane.lane.id},
+                summary=f"{report.event_time.held_by} holds back event time in lane {lane.lane.id}: it is "
                 f"{behind / 60_000:.0f} min behind other lanes{windows}",
-                figures={"behindMs": behind, "windows": report.windows},
+                figures={"behindMs": behind, "windows": report.drain.windows},
                 cure="see whether anything comes from it; one that is silent for long can be declared idle",
             )
 
@@ -292,8 +292,8 @@ def _standbys(status: JobStatus, at: float, change: ChangeProgress | None) -> It
 
 
 def _dead_letters(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
-    its = [(lane, report) for lane, report in _open(status) if report is not None and report.dead_letters]
-    count = sum(report.dead_letters for _, report in its)
+    its = [(lane, report) for lane, report in _open(status) if report is not None and report.progress.dead_letters]
+    count = sum(report.progress.dead_letters for _, report in its)
     if count:
         streams = sorted({stream for lane, _ in its for stream in lane.lane.dead_letters.values()})
         yield Finding(
@@ -308,13 +308,13 @@ def _dead_letters(status: JobStatus, at: float, change: ChangeProgress | None) -
 
 def _stuck(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
     for lane, report in _open(status):
-        if report is not None and report.stuck and (report.overdue or status.drain is not None):
+        if report is not None and report.drain.stuck and (report.drain.overdue or status.drain is not None):
             yield Finding(
-                severity="attention" if report.overdue else "notice",
+                severity="attention" if report.drain.overdue else "notice",
                 rule="drain-stuck" if status.drain is not None else "function-slow",
                 subject={"lane": lane.lane.id},
-                summary=f"lane {lane.lane.id}: {report.stuck}",
-                why="it works on it for longer than it may" if report.overdue else "",
+                summary=f"lane {lane.lane.id}: {report.drain.stuck}",
+                why="it works on it for longer than it may" if report.drain.overdue else "",
                 cure=f"see anabranch status {status.job}",
             )
 

@@ -89,7 +89,7 @@ def following(drain: DrainProgress, lanes: Iterable[Lane], reports: Mapping[str,
     ]
     told = [reports.get(lane.id) for lane in reading]
     halted = [each for each in told if each is not None and _has_halted(each, drain)]
-    places = [{ssp: at for ssp, at in each.positions.items() if ssp in mine} for each in halted]
+    places = [{ssp: at for ssp, at in each.progress.positions.items() if ssp in mine} for each in halted]
     if drain.last or len(places) < len(reading) or any(not lane.start_is_known for lane in known):
         return None
     furthest: dict[str, int] = {}
@@ -114,7 +114,7 @@ def of_lane(drain: DrainProgress | None, state: DeploymentState) -> DrainOrder |
 
 
 def _has_halted(report: LaneReport, drain: DrainProgress) -> bool:
-    return report.phase == LanePhase.RUNNING and report.halted == drain.notification.uuid
+    return report.phase == LanePhase.RUNNING and report.drain.halted == drain.notification.uuid
 
 
 def _taken(lane: Lane) -> dict[str, int]:

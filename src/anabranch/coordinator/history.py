@@ -121,12 +121,12 @@ def _figures(reports: Sequence[LaneReport]) -> dict[str, float]:
     """The sum for each figure; for shares of the time, the maximum."""
     return {
         "lag": float(sum(map(live_view.lag, reports))),
-        "rows": _sum(report.rows_per_second for report in reports),
-        "arriving": _sum(report.arriving for report in reports),
-        "busy": max(report.busy for report in reports),
-        "working": max(report.working for report in reports),
-        "batchSeconds": max(report.seconds for report in reports),
-        "deadLetters": float(sum(report.dead_letters for report in reports)),
+        "rows": _sum(report.load.rows_per_second for report in reports),
+        "arriving": _sum(report.load.arriving for report in reports),
+        "busy": max(report.load.busy for report in reports),
+        "working": max(report.load.working for report in reports),
+        "batchSeconds": max(report.load.seconds for report in reports),
+        "deadLetters": float(sum(report.progress.dead_letters for report in reports)),
     }
 
 

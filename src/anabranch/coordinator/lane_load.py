@@ -114,15 +114,15 @@ class LaneLoad:
 
 def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int) -> LaneLoad:
     """The load of a lane, from its reports, in a job with a factor."""
-    report, progress = history.report, history.report.batch_progress
+    report, progress = history.report, history.report.progress.batch_progress
     done = 0 if progress is None else progress.done
-    backlog, throughput = max(0, lane.lag - done), history.throughput(report.span)
-    share = min(1.0, report.working / report.busy) if report.busy > 0 else 0.0
-    rate, seconds = report.rows_per_second, report.seconds or report.usual_seconds
-    if report.spent and report.seconds > 0:
-        share = min(1.0, report.spent.get(BatchPhase.FUNCTIONS, 0.0) / report.seconds)
+    backlog, throughput = max(0, lane.lag - done), history.throughput(report.load.span)
+    share = min(1.0, report.load.working / report.load.busy) if report.load.busy > 0 else 0.0
+    rate, seconds = report.load.rows_per_second, report.load.seconds or report.load.usual_seconds
+    if report.load.spent and report.load.seconds > 0:
+        share = min(1.0, report.load.spent.get(BatchPhase.FUNCTIONS, 0.0) / report.load.seconds)
     rest = max(0.0, 1.0 - share - _OVERHEAD / seconds) if seconds > 0 else 0.0
-    grown = report.span >= _GROWN
+    grown = report.load.span >= _GROWN
     if not grown and share >= _MATTERS:
         rest = 0.0
     functions = 0.0 if progress is None else progress.spent.get(BatchPhase.FUNCTIONS, 0.0)
@@ -130,7 +130,7 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
     # Where the last batch hasn't told what it spent, `share` is of the present one too, but `rate` is of the last one,
     # which took most of its time to start if it was far smaller.
     larger = progress is not None and progress.done > _FAR_LARGER * rate * seconds
-    mixed = larger and not report.spent and functions >= _TELLS_AFTER
+    mixed = larger and not report.load.spent and functions >= _TELLS_AFTER
     if progress is not None and progress.seconds > 0 and (known or mixed):
         rate, seconds = progress.done / progress.seconds, progress.seconds
         share = min(1.0, functions / seconds)
@@ -138,12 +138,12 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
         if progress.rows_per_second:  # from its first record on: to plan it and start its tasks isn't in that
             rest = max(0.0, _SURELY * rate / progress.rows_per_second - share)
     rate = rate if rate >= _SLOWEST else 0.0
-    arriving, working = max(report.arriving, history.arriving), report.working
+    arriving, working = max(report.load.arriving, history.arriving), report.load.working
     if factor > threads:  # buckets wait for a thread: it isn't the busiest one that holds the others up
-        crowd = max(1.0, factor / threads / max(1.0, report.skew))
-        working, share = min(max(report.busy, working), working * crowd), min(1.0, share * crowd)
+        crowd = max(1.0, factor / threads / max(1.0, report.load.skew))
+        working, share = min(max(report.load.busy, working), working * crowd), min(1.0, share * crowd)
     wait = backlog / rate if rate else math.inf
-    usual = max(_USUAL_WAIT, _BATCHES * report.usual_seconds)
+    usual = max(_USUAL_WAIT, _BATCHES * report.load.usual_seconds)
     return LaneLoad(
         lane=lane.lane.id,
         factor=factor,
@@ -162,9 +162,9 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
         hot=share / rate if rate else 0.0,
         usually_hot=working / throughput if throughput else 0.0,
         rest=rest / rate if rate else 0.0,
-        skew=report.skew,
-        hottest=report.slowest,
-        sequential=report.sequential,
+        skew=report.load.skew,
+        hottest=report.load.slowest,
+        sequential=report.load.sequential,
     )
 
 

@@ -20,7 +20,7 @@ class LongBatches:
 
     def is_due(self, report: LaneReport) -> bool:
         """Whether an event about a lane's batch is due."""
-        progress = report.batch_progress
+        progress = report.progress.batch_progress
         if progress is None:
             return False
         number, seconds = self._next.get(report.lane, (progress.number, _FIRST))
@@ -28,7 +28,7 @@ class LongBatches:
 
     def take(self, report: LaneReport) -> str:
         """The text of an event that is due for a lane's batch, once; empty if none is due."""
-        progress = report.batch_progress
+        progress = report.progress.batch_progress
         if progress is None or not self.is_due(report):
             return ""
         due = _FIRST

@@ -194,7 +194,9 @@ class Membership:
     def _registered(self, process: Process) -> RegistrationResponse:
         process.lease_ends = self._clock() + self._lease
         record = process.record
-        return RegistrationResponse(container=record.id, epoch=record.epoch, seat=record.seat, lease=self._lease)
+        return RegistrationResponse(
+            container=record.id, epoch=record.epoch, seat=record.seat, lease=self._lease, reads_parts=True
+        )
 
     def expel_silent(self, running_job: RunningJob) -> bool:
         """Expel processes that have been silent for too long. Returns whether there were any. The caller holds the
@@ -297,14 +299,18 @@ class Membership:
             happened += self._lane_events(process, lane, after, report, running_job.attempt(lane.id))
             long = running_job.long_batches.take(report)
             if long:
-                what = f"lane {lane.id} goes on with batch {report.batch + 1}"
+                what = f"lane {lane.id} goes on with batch {report.progress.batch + 1}"
                 happened.append(self._registry.event(lane.job, process.record.id, what, long))
             if reports.awaits_otherwise(running_job.reports.get(lane.id), report):
-                what = f"lane {lane.id} waits for {report.awaits}" if report.awaits else f"lane {lane.id} waits no more"
-                happened.append(self._registry.event(lane.job, process.record.id, what, report.trouble))
+                what = (
+                    f"lane {lane.id} waits for {report.attempt.awaits}"
+                    if report.attempt.awaits
+                    else f"lane {lane.id} waits no more"
+                )
+                happened.append(self._registry.event(lane.job, process.record.id, what, report.attempt.trouble))
             if reports.begins_to_wait(running_job.reports.get(lane.id), report):
                 what = f"lane {lane.id} waits to end"
-                happened.append(self._registry.event(lane.job, process.record.id, what, report.waits))
+                happened.append(self._registry.event(lane.job, process.record.id, what, report.attempt.waits))
         if changed or happened:
             self._registry.write(self._store.put_lanes, changed.values(), happened)
             running_job.known.update(changed)
@@ -313,10 +319,10 @@ class Membership:
     def _lane_events(
         self, process: Process, before: Lane, after: Lane, report: LaneReport, attempt: int
     ) -> list[Event]:
-        if report.attempt > attempt:
-            where = "in a new process" if report.phase == LanePhase.ENDED else f"attempt {report.attempt}"
+        if report.attempt.number > attempt:
+            where = "in a new process" if report.phase == LanePhase.ENDED else f"attempt {report.attempt.number}"
             what = f"lane {after.id} failed and is tried again, {where}"
-            return [self._registry.event(after.job, process.record.id, what, report.trouble)]
+            return [self._registry.event(after.job, process.record.id, what, report.attempt.trouble)]
         if after is before or (before.state is after.state and report.phase not in reports.LAST_PHASES):
             return []
         what = f"lane {after.id} {'runs' if report.phase == LanePhase.RUNNING else report.phase}"

@@ -49,7 +49,11 @@ def partitions(
     ordered = [*known, *(row for row in rows if row[place] is None)]
     lags = sorted(row[_LAG] for row in rows if row[_LAG] is not None)
     idle = sum(row[_IDLE] is True for row in rows)
-    watermarks = [(each.id, heard[each.id].watermark, heard[each.id].held_by) for each in its if each.id in heard]
+    watermarks = [
+        (each.id, heard[each.id].event_time.watermark, heard[each.id].event_time.held_by)
+        for each in its
+        if each.id in heard
+    ]
     return Partitions(
         at=at,
         job=job,
@@ -67,7 +71,7 @@ def _rows(lane: Lane, report: LaneReport | None) -> Iterable[tuple[Any, ...]]:
     names = list(dict.fromkeys(map(str, wholes((*lane.ssps, *lane.broadcast)))))
     if report is None:
         return ((name, lane.id, None, None, None, None, None) for name in names)
-    idle, positions, ends = set(report.idle), report.positions, report.ends
+    idle, positions, ends = set(report.event_time.idle), report.progress.positions, report.progress.ends
     return (
         (
             name,
@@ -75,7 +79,7 @@ def _rows(lane: Lane, report: LaneReport | None) -> Iterable[tuple[Any, ...]]:
             positions.get(name),
             ends.get(name),
             max(0, ends[name] - positions.get(name, 0)) if name in ends else None,
-            name == report.held_by,
+            name == report.event_time.held_by,
             name in idle,
         )
         for name in names

@@ -138,15 +138,15 @@ def _pause(lane: Lane, report: LaneReport | None, kind: Kind, shown: Experience)
     begins = _usual(kind, lane.stateful) * shown.slowness(kind)
     if report is None:
         return begins
-    return _lost(report) + _first_batch(report) + begins + report.state_bytes / shown.state_speed
+    return _lost(report) + _first_batch(report) + begins + report.progress.state_bytes / shown.state_speed
 
 
 def _lost(report: LaneReport) -> float:
     """Seconds of the present batch that bring no output because it is broken off; 0.0 if the change waits for it."""
-    at = report.batch_progress
-    if at is None or report.repeats:
+    at = report.progress.batch_progress
+    if at is None or report.load.repeats:
         return 0.0
-    whole = report.usual_seconds if at.left is None else at.seconds + at.left
+    whole = report.load.usual_seconds if at.left is None else at.seconds + at.left
     if whole < _SHORT or at.seconds > whole:
         return 0.0
     if whole < _LONG:
@@ -157,7 +157,7 @@ def _lost(report: LaneReport) -> float:
 def _first_batch(report: LaneReport) -> float:
     """Seconds of a successor's first batch."""
     functions = functions_part(report)
-    return report.usual_seconds * (1 - functions + functions / FIRST_PART)
+    return report.load.usual_seconds * (1 - functions + functions / FIRST_PART)
 
 
 @dataclass
@@ -191,10 +191,10 @@ class MeasuredChange:
             report = reports.get(lane.id)
             if report is None:
                 continue
-            if lane.id in self.closing and report.last_output:
-                self._last[lane.id] = report.last_output
-            elif report.first_output and not self.closing.isdisjoint(lane.predecessors):
-                self._first[lane.id] = report.first_output
+            if lane.id in self.closing and report.progress.last_output:
+                self._last[lane.id] = report.progress.last_output
+            elif report.progress.first_output and not self.closing.isdisjoint(lane.predecessors):
+                self._first[lane.id] = report.progress.first_output
 
     def measured(self, lanes: Iterable[Lane], since: float, whole: float = math.inf) -> float | None:
         """The longest of all pauses, in seconds; None: not known yet; 0.0: no lane had one.

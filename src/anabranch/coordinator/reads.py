@@ -125,8 +125,8 @@ class Reads:
             containers=sum(now < each.lease_ends for each in job.seats.processes.values()),
             lag=sum(map(live_view.lag, heard)) if heard else None,
             lag_trend=self.histories.lag_trend(name),
-            rows=sum(each.rows_per_second for each in heard) if heard else None,
-            arriving=sum(each.arriving for each in heard) if heard else None,
+            rows=sum(each.load.rows_per_second for each in heard) if heard else None,
+            arriving=sum(each.load.arriving for each in heard) if heard else None,
             error=job.error,
             worst=trouble[0] if trouble else None,
         )

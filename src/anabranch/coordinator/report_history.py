@@ -54,13 +54,13 @@ class ReportHistory:
 
 def listened(before: ReportHistory | None, report: LaneReport, now: float) -> ReportHistory:
     """This history, including a look at a lane's report."""
-    done = report.rows + (0 if report.batch_progress is None else report.batch_progress.done)
+    done = report.progress.rows + (0 if report.progress.batch_progress is None else report.progress.batch_progress.done)
     if before is not None and before.report == report:
         return before
     samples = () if before is None else before.samples
     same = bool(samples) and samples[-1].done == done
     moved = before.moved if before is not None and same else now
-    if report.ends:  # before they are known, it isn't known either what arrives
+    if report.progress.ends:  # before they are known, it isn't known either what arrives
         first = next((place for place, each in enumerate(samples) if each.at >= now - _KEPT), len(samples))
-        samples = (*samples[first:], _Sample(now, done, sum(report.ends.values())))
+        samples = (*samples[first:], _Sample(now, done, sum(report.progress.ends.values())))
     return ReportHistory(report, now, moved, samples)

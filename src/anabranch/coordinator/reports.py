@@ -8,7 +8,7 @@ import msgspec
 
 from anabranch.model.lane import Lane, LaneState, Position
 from anabranch.model.ssp import parsed
-from anabranch.protocol.lane_report import LanePhase, LaneReport
+from anabranch.protocol.lane_report import PART_OF, PARTS, LanePhase, LaneReport
 
 __all__ = ["LAST_PHASES", "LIVE_PHASES", "applied", "awaits_otherwise", "begins_to_wait", "is_routine", "restarted"]
 
@@ -16,47 +16,32 @@ LIVE_PHASES = frozenset({LanePhase.STARTING, LanePhase.RUNNING})
 LAST_PHASES = frozenset({LanePhase.ENDED, LanePhase.FAILED})
 _FIGURES = frozenset(
     {
-        "arriving",
         "awaits",
         "awaits_since",
         "batch",
         "batch_progress",
-        "busy",
         "dead_letters",
-        "dropped",
         "ends",
         "ends_known",
+        "event_time",
         "first_output",
-        "held_by",
-        "idle",
         "last_output",
-        "late",
-        "late_groups",
-        "limit",
-        "positions",
-        "repeats",
-        "rows",
-        "rows_per_second",
-        "seconds",
-        "sequential",
-        "skew",
-        "slowest",
-        "slowest_seconds",
+        "load",
         "overdue",
-        "span",
+        "positions",
+        "rows",
         "state_bytes",
-        "spent",
         "stuck",
-        "usual_seconds",
         "waits",
         "warnings",
         "windows",
-        "watermark",
-        "working",
     }
 )
-"""Fields of a report that are only for display; no decision depends on them while the lane runs."""
-_rest = attrgetter(*(name for name in LaneReport.__struct_fields__ if name not in _FIGURES))
+"""Fields and parts of a report that are only for display; no decision depends on them while the lane runs."""
+_rest = attrgetter(
+    *(name for name in LaneReport.__struct_fields__ if name not in PARTS.keys() | _FIGURES),
+    *(f"{part}.{name}" for name, part in PART_OF.items() if _FIGURES.isdisjoint((part, name))),
+)
 
 
 def applied(lane: Lane, report: LaneReport) -> Lane:
@@ -71,25 +56,25 @@ def applied(lane: Lane, report: LaneReport) -> Lane:
     if lane.state is LaneState.CLOSED:
         return lane
     after = lane
-    if report.folder_epoch not in (0, lane.folder_epoch) and report.folder_epoch == lane.epoch:
-        after = msgspec.structs.replace(lane, folder_epoch=report.folder_epoch, abandoned=False)
+    if report.attempt.folder_epoch not in (0, lane.folder_epoch) and report.attempt.folder_epoch == lane.epoch:
+        after = msgspec.structs.replace(lane, folder_epoch=report.attempt.folder_epoch, abandoned=False)
     if report.phase == LanePhase.RUNNING and not lane.ran:
         after = msgspec.structs.replace(after, ran=True, begun=True)
-    elif report.begun and not lane.begun:
+    elif report.attempt.begun and not lane.begun:
         after = msgspec.structs.replace(after, begun=True)
     if report.phase == LanePhase.RUNNING and lane.state is LaneState.PLANNED:
         after = msgspec.structs.replace(after, state=LaneState.RUNNING)
     elif report.phase == LanePhase.ENDED:
-        over = LaneState.CLOSING if report.pending else LaneState.CLOSED
-        state = over if lane.state is LaneState.CLOSING or report.drained else LaneState.PLANNED
+        over = LaneState.CLOSING if report.attempt.pending else LaneState.CLOSED
+        state = over if lane.state is LaneState.CLOSING or report.drain.drained else LaneState.PLANNED
         after = msgspec.structs.replace(
             after,
             state=state,
             final=_positions(report) or lane.final,
-            last_batch=report.batch,
-            watermark=report.watermark,
-            put_aside=report.dead_letters,
-            wrote=report.wrote,
+            last_batch=report.progress.batch,
+            watermark=report.event_time.watermark,
+            put_aside=report.progress.dead_letters,
+            wrote=report.progress.wrote,
         )
     elif report.phase == LanePhase.FAILED:
         error = report.error or "the container gave no reason"
@@ -98,7 +83,7 @@ def applied(lane: Lane, report: LaneReport) -> Lane:
 
 
 def _positions(report: LaneReport) -> tuple[Position, ...]:
-    return tuple(Position(ssp=ssp, offset=offset) for ssp, offset in parsed(report.positions).items())
+    return tuple(Position(ssp=ssp, offset=offset) for ssp, offset in parsed(report.progress.positions).items())
 
 
 def is_routine(lane: Lane, before: LaneReport, report: LaneReport) -> bool:
@@ -110,12 +95,12 @@ def is_routine(lane: Lane, before: LaneReport, report: LaneReport) -> bool:
 
 def awaits_otherwise(before: LaneReport | None, report: LaneReport) -> bool:
     """Whether a lane has begun to wait for its surroundings, or has stopped waiting."""
-    return report.awaits != (before.awaits if before is not None else "")
+    return report.attempt.awaits != (before.attempt.awaits if before is not None else "")
 
 
 def begins_to_wait(before: LaneReport | None, report: LaneReport) -> bool:
     """Whether a lane is kept from ending by something that wasn't known before."""
-    return bool(report.waits) and (before is None or not before.waits)
+    return bool(report.attempt.waits) and (before is None or not before.attempt.waits)
 
 
 def unheld(lane: Lane) -> Lane:

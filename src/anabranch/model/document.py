@@ -47,6 +47,11 @@ class Document(
         _decoder(cls)
         return msgspec.convert(_collect_extra(cls, value), cls)
 
+    @classmethod
+    def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """Parsed JSON in the present form, whatever version of anabranch wrote it."""
+        return value
+
     def to_builtins(self) -> dict[str, Any]:
         """The document as plain dicts, lists and scalars, with the unknown fields back in their places."""
         known = {
@@ -125,6 +130,7 @@ def _collect_extra(kind: type[Document], value: Any) -> Any:
     """Move fields that ``kind`` doesn't declare into its ``extra``, through nested documents."""
     if not isinstance(value, dict):
         return value
+    value = kind.upgraded(value)
     fields = _fields(kind)
     known: dict[str, Any] = {}
     extra: dict[str, Any] = {}

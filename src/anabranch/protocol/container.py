@@ -51,6 +51,10 @@ class RegistrationResponse(Document, frozen=True, kw_only=True):
     """No seat will become free, because the job doesn't run, or because another deployment of it does."""
     copies: tuple[StandbyOrder, ...] = ()
     """The standbys to keep until then."""
+    reads_parts: bool = False
+    """Whether the coordinator knows the parts of :class:`LaneReport`. False: it is an older one, which reads reports
+    whose fields are side by side.
+    """
 
 
 class Heartbeat(Document, frozen=True, kw_only=True):

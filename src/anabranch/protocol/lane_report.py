@@ -1,12 +1,33 @@
-"""What a container reports about each of its lanes."""
+"""What a container reports about each of its lanes.
+
+Offsets are by whole SSP in text form. A field has another name than those of all other parts of a report, so that
+:meth:`LaneReport.changed` and :mod:`anabranch.protocol.flat_report` find it by its name alone.
+"""
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
+from typing import Any, Self
+
+import msgspec
 
 from anabranch.model.document import Document
 
-__all__ = ["BatchPhase", "BatchProgress", "LanePhase", "LaneReport"]
+__all__ = [
+    "FLAT_NAMES",
+    "PARTS",
+    "PART_OF",
+    "AttemptReport",
+    "BatchPhase",
+    "BatchProgress",
+    "DrainReport",
+    "EventTimeReport",
+    "LanePhase",
+    "LaneReport",
+    "LoadReport",
+    "ProgressReport",
+]
 
 
 class LanePhase(enum.StrEnum):
@@ -58,20 +79,8 @@ class BatchProgress(Document, frozen=True, kw_only=True):
     """The finished records of the buckets that are furthest behind, by SSP with its bucket in text form."""
 
 
-class LaneReport(Document, frozen=True, kw_only=True):
-    """What a container reports about a lane. Positions and ends are offsets by whole SSP in text form."""
-
-    lane: str
-    """The lane's id."""
-    phase: LanePhase
-    error: str | None = None
-    """Why the lane failed."""
-    fenced: bool = False
-    """Whether the lane failed because another process runs it."""
-    warnings: tuple[str, ...] = ()
-    """Problems that a user should look at, although the lane keeps running."""
-
-    # The lane's life in this container
+class AttemptReport(Document, frozen=True, kw_only=True):
+    """A lane's life in this container: its attempts, and what it waits for."""
 
     begun: bool = False
     """Whether the lane's query has started in this container."""
@@ -79,7 +88,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
     """Spark's id of the query's run, which is different each time the query is started."""
     folder_epoch: int = 0
     """The epoch under which the lane's folder was made."""
-    attempt: int = 1
+    number: int = 1
     """How many times the container has started the lane."""
     trouble: str = ""
     """Why the lane was last restarted."""
@@ -96,7 +105,9 @@ class LaneReport(Document, frozen=True, kw_only=True):
     pending: bool = False
     """Whether the lane ended before it finished what it had to finish."""
 
-    # Progress
+
+class ProgressReport(Document, frozen=True, kw_only=True):
+    """How far a lane has come in its inputs, and what it has written."""
 
     batch: int = -1
     """The last committed batch; -1 for none."""
@@ -121,7 +132,9 @@ class LaneReport(Document, frozen=True, kw_only=True):
     state_bytes: int = 0
     """The size of the files with the lane's state."""
 
-    # Load
+
+class LoadReport(Document, frozen=True, kw_only=True):
+    """How well a lane keeps up, and what takes its time."""
 
     seconds: float = 0.0
     """The duration of the last batch."""
@@ -155,7 +168,9 @@ class LaneReport(Document, frozen=True, kw_only=True):
     skew: float = 0.0
     """``slowest_seconds`` divided by the mean over all SSPs."""
 
-    # Event time
+
+class EventTimeReport(Document, frozen=True, kw_only=True):
+    """How far a lane is in event time, and which records came too late."""
 
     watermark: int | None = None
     """The watermark in Unix ms; None: it isn't known, or the lane has none."""
@@ -170,7 +185,9 @@ class LaneReport(Document, frozen=True, kw_only=True):
     late: dict[str, int] = {}
     """The late rows that became dead letters since the lane started, by SSP."""
 
-    # Drain
+
+class DrainReport(Document, frozen=True, kw_only=True):
+    """How far a draining lane has come."""
 
     halted: str = ""
     """The drain (its ``uuid``) for which the lane has read everything that it should so far; ``positions`` are then
@@ -184,3 +201,76 @@ class LaneReport(Document, frozen=True, kw_only=True):
     """The message that a function has been working on for a second or more."""
     overdue: bool = False
     """Whether the function has been working on it for longer than it may."""
+
+
+class LaneReport(Document, frozen=True, kw_only=True):
+    """What a container reports about a lane."""
+
+    lane: str
+    """The lane's id."""
+    phase: LanePhase
+    error: str | None = None
+    """Why the lane failed."""
+    fenced: bool = False
+    """Whether the lane failed because another process runs it."""
+    warnings: tuple[str, ...] = ()
+    """Problems that a user should look at, although the lane keeps running."""
+
+    attempt: AttemptReport = AttemptReport()
+    progress: ProgressReport = ProgressReport()
+    load: LoadReport = LoadReport()
+    event_time: EventTimeReport = EventTimeReport()
+    drain: DrainReport = DrainReport()
+
+    @classmethod
+    def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """Older containers and coordinators have the fields of all parts side by side."""
+        flat = value.keys() & _FLAT.keys()
+        if isinstance(value.get("attempt"), dict):  # the part; in the flat form, a number
+            flat = flat - {"attempt"}
+        if not flat:
+            return value
+        report = {name: each for name, each in value.items() if name not in flat}
+        for name in flat:
+            part, field = _FLAT[name]
+            report[part] = {**report.get(part, {}), field: value[name]}
+        return report
+
+    def changed(self, **fields: Any) -> Self:
+        """The report with other values of some fields, in whichever part they are."""
+        changes: dict[str, Any] = {}
+        parts: dict[str, dict[str, Any]] = {}
+        for name, value in fields.items():
+            if (part := PART_OF.get(name)) is None:
+                changes[name] = value
+            else:
+                parts.setdefault(part, {})[name] = value
+        changes |= {part: msgspec.structs.replace(getattr(self, part), **its) for part, its in parts.items()}
+        return msgspec.structs.replace(self, **changes)
+
+
+PARTS: Mapping[str, type[Document]] = {
+    "attempt": AttemptReport,
+    "progress": ProgressReport,
+    "load": LoadReport,
+    "event_time": EventTimeReport,
+    "drain": DrainReport,
+}
+"""The parts of a report, by the field that has them."""
+
+PART_OF: Mapping[str, str] = {
+    field: part for part, kind in PARTS.items() for field in kind.__struct_fields__ if field != "extra"
+}
+"""The part that has a field."""
+
+FLAT_NAMES: Mapping[str, str] = {**{field: field for field in PART_OF}, "number": "attempt"}
+"""What a field of a part is called where all fields are side by side."""
+
+_FLAT: Mapping[str, tuple[str, str]] = {
+    "attempt" if name == "number" else name: (LaneReport.__struct_encode_fields__[index], name)
+    for index, part in enumerate(LaneReport.__struct_fields__)
+    if part in PARTS
+    for name in PARTS[part].__struct_encode_fields__
+    if name != "extra"
+}
+"""A field's part and name by its flat name, all as in JSON."""

@@ -55,8 +55,8 @@ class LaneStatus(Document, frozen=True, kw_only=True):
         """Offsets between the lane's positions and its inputs' ends."""
         if self.report is None:
             return 0
-        positions = self.report.positions
-        return sum(max(0, end - positions.get(ssp, 0)) for ssp, end in self.report.ends.items())
+        positions = self.report.progress.positions
+        return sum(max(0, end - positions.get(ssp, 0)) for ssp, end in self.report.progress.ends.items())
 
 
 class LaunchStatus(Document, frozen=True, kw_only=True):

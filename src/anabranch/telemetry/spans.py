@@ -34,12 +34,12 @@ class BatchSpans:
     def committed(self, lane: Lane, report: LaneReport, rows: int) -> None:
         """A span for a batch that has ended now."""
         end = round(self._now() * _NS)
-        begin = end - round(report.seconds * _NS)
+        begin = end - round(report.load.seconds * _NS)
         attributes = {**_described(lane, report), "anabranch.rows": rows}
         batch = self._tracer.start_span(BATCH, context=Context(), start_time=begin, attributes=attributes)
         inside = trace.set_span_in_context(batch, Context())
         for phase in BatchPhase:
-            seconds = report.spent.get(phase, 0.0)
+            seconds = report.load.spent.get(phase, 0.0)
             if seconds > 0:
                 part = self._tracer.start_span(phase.value, context=inside, start_time=begin)
                 begin = min(end, begin + round(seconds * _NS))
@@ -48,7 +48,7 @@ class BatchSpans:
 
     def failed(self, lane: Lane, report: LaneReport) -> None:
         """A span without duration, whose status has the error."""
-        attributes = {**_described(lane, report), "anabranch.attempt": report.attempt}
+        attributes = {**_described(lane, report), "anabranch.attempt": report.attempt.number}
         now = round(self._now() * _NS)
         span = self._tracer.start_span(FAILURE, context=Context(), start_time=now, attributes=attributes)
         span.set_status(trace.Status(trace.StatusCode.ERROR, report.error))
@@ -63,6 +63,6 @@ def _described(lane: Lane, report: LaneReport) -> dict[str, str | int]:
         "anabranch.lane": lane.id,
         "anabranch.epoch": lane.epoch,
         "anabranch.factor": lane.factor,
-        "anabranch.batch": report.batch,
-        "spark.run.id": report.run,
+        "anabranch.batch": report.progress.batch,
+        "spark.run.id": report.attempt.run,
     }

@@ -195,7 +195,7 @@ class _Watched:
         if time.monotonic() > self._deadline:
             if self.kill is not None:
                 self.kill.call_off()
-            lanes = "; ".join(f"{lane.lane} {lane.phase}, batch {lane.batch}" for lane in beat.lanes)
+            lanes = "; ".join(f"{lane.lane} {lane.phase}, batch {lane.progress.batch}" for lane in beat.lanes)
             raise OutOfTimeError(
                 f"job {self._job!r} was not idle in time: {lanes}",
                 "give run(..., timeout=) more seconds, or see what keeps it busy",
@@ -217,7 +217,7 @@ class _Watched:
 
 def _is_at_work(status: JobStatus) -> bool:
     reports = [each.report for each in status.lanes if each.report is not None]
-    return any(report.rows for report in reports) or (
+    return any(report.progress.rows for report in reports) or (
         len(reports) == len(status.lanes)
-        and all(report.ends and not each.lag for each, report in zip(status.lanes, reports, strict=True))
+        and all(report.progress.ends and not each.lag for each, report in zip(status.lanes, reports, strict=True))
     )

@@ -111,7 +111,7 @@ class Kill:
         report = self._reports.get(lane.id)
         if report is None or report.phase not in (LanePhase.RUNNING, LanePhase.ENDED):
             return False
-        return self._at_ends(lane, parsed(report.positions))
+        return self._at_ends(lane, parsed(report.progress.positions))
 
     def _takes_all(self, lane: Lane, batch: int) -> bool:
         planned = self._folder(lane.id).planned_positions(batch)
@@ -126,7 +126,7 @@ class Kill:
 
     def _folder(self, lane_id: str) -> Folder:
         lane, report = self._lanes[lane_id], self._reports.get(lane_id)
-        epoch = lane.folder_epoch or (report.folder_epoch if report is not None else 0)
+        epoch = lane.folder_epoch or (report.attempt.folder_epoch if report is not None else 0)
         uri = f"{self._root}/{lane.job}/{lane.id}/{epoch}"
         return Folder(self._spark, uri, self._systems.streams_by_topic)
 

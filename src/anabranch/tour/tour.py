@@ -278,7 +278,7 @@ class Tour:
         """The flights that were read, by partition, for partitions with any."""
         positions: dict[str, int] = {}
         for report in self._reports():
-            for ssp, position in report.positions.items():
+            for ssp, position in report.progress.positions.items():
                 positions[ssp] = max(position, positions.get(ssp, 0))
         return {ssp: position for ssp, position in positions.items() if position}
 

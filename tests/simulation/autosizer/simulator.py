@@ -17,6 +17,7 @@ from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
 from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
 from anabranch.protocol.status import ContainerStatus, JobStatus, LaneStatus
+from tests.support.reports import lane_report
 
 STEP = 0.5
 _WINDOW = 30
@@ -285,7 +286,7 @@ class Simulated:
                 spent={"functions": batch.functions, "reading": max(0.0, seconds - batch.functions)},
             )
         usual = sorted(self.usual)
-        return LaneReport(
+        return lane_report(
             lane=lane,
             phase=LanePhase.RUNNING,
             batch=self.number,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from anabranch.coordinator import reports
@@ -16,6 +15,6 @@ def apply(patch: pytest.MonkeyPatch) -> None:
     applied = reports.applied
 
     def hasty(lane: Any, report: Any) -> Any:
-        return applied(lane, msgspec.structs.replace(report, pending=False))
+        return applied(lane, report.changed(pending=False))
 
     patch.setattr(reports, "applied", hasty)

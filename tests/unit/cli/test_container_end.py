@@ -59,7 +59,7 @@ def test_a_container_that_gives_way_to_a_new_process_ends_neither_lane_nor_job(c
     gone = DirectHeartbeats(coordinator, SeatLease(seat.me, 0.0, lambda: 0.0, survives=True))
     gone.take([report(lane, "running", folder_epoch=1) for lane in (FIRST, SECOND)])
     waiting = {"folder_epoch": 1, "stopped": True, "pending": True, "trouble": "OptionalDataException"}
-    gone.leave([report(FIRST, "ended", 3, attempt=4, **waiting), report(SECOND, "ended", stopped=True)], returns=True)
+    gone.leave([report(FIRST, "ended", 3, number=4, **waiting), report(SECOND, "ended", stopped=True)], returns=True)
     (demand,) = coordinator.demands(())
     assert (demand.holders, [*demand.returning]) == (frozenset(), ["execution-1"])
     (event,) = [each for each in coordinator.events("delays") if "again" in each.what]

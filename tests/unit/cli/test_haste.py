@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from anabranch.cli import haste
@@ -58,11 +57,11 @@ def test_what_a_lane_waits_for_is_noted_once_each_time() -> None:
     worker.turn()
     (name, told) = next(iter(worker.reports.items()))
     for waits in ("batch 7 is seen: 9 s left", "batch 7 is seen: 8 s left", "", "batch 7 is seen: 1 s left"):
-        worker.reports[name] = msgspec.structs.replace(told, waits=waits)
+        worker.reports[name] = told.changed(waits=waits)
         worker.seat.beat(*worker.reports.values())
         (shown,) = [each.report for each in coordinator.status(JOB).lanes if each.lane.id == name]
         assert shown is not None
-        assert shown.waits == waits
+        assert shown.attempt.waits == waits
     noted = [event.why for event in coordinator.events(JOB) if event.what == f"lane {name} waits to end"]
     assert noted == ["batch 7 is seen: 9 s left", "batch 7 is seen: 1 s left"]
 

@@ -6,9 +6,10 @@ import pytest
 
 from anabranch.cli import progress
 from anabranch.model.deployment_state import DeploymentState
-from anabranch.protocol.lane_report import LanePhase, LaneReport
+from anabranch.protocol.lane_report import LanePhase
 from anabranch.protocol.standby import StandbyStatus
 from anabranch.protocol.status import JobStatus
+from tests.support.reports import lane_report
 
 
 @pytest.mark.parametrize(
@@ -20,7 +21,7 @@ from anabranch.protocol.status import JobStatus
     ],
 )
 def test_what_holds_windows_open_is_said(watermark: int | None, held_by: str | None, said: str) -> None:
-    report = LaneReport(lane="0-1", phase=LanePhase.ENDED, watermark=watermark, held_by=held_by)
+    report = lane_report(lane="0-1", phase=LanePhase.ENDED, watermark=watermark, held_by=held_by)
     assert progress.event_time(report) == said
 
 

@@ -11,7 +11,7 @@ from anabranch.protocol.container import HeartbeatResponse, RegistrationResponse
 from tests.unit.coordinator.helpers import Clock
 
 LEASE = 9.0
-ME = RegistrationResponse(lease=LEASE, seat="0", container="delays:0:1", epoch=1)
+ME = RegistrationResponse(lease=LEASE, seat="0", container="delays:0:1", epoch=1, reads_parts=True)
 
 
 @pytest.fixture
@@ -24,8 +24,8 @@ def survives(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
-def seat_lease_of(clock: Clock, *, survives: bool = True) -> SeatLease:
-    return SeatLease(ME, clock.at, clock, survives=survives)
+def seat_lease_of(clock: Clock, *, survives: bool = True, me: RegistrationResponse = ME) -> SeatLease:
+    return SeatLease(me, clock.at, clock, survives=survives)
 
 
 def ok(revision: int, **fields: Any) -> HeartbeatResponse:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import msgspec
-
 from anabranch.container.error_text import Remedy
 from anabranch.container.lane import events
 from anabranch.container.lane.life import Life
@@ -17,6 +15,7 @@ from anabranch.container.retries import Retries
 from anabranch.model.lane import Lane
 from anabranch.protocol.container import WantedLane
 from anabranch.protocol.lane_report import LanePhase, LaneReport
+from tests.support.reports import lane_report
 from tests.unit.coordinator.helpers import FIRST, Clock, lane
 
 
@@ -27,7 +26,7 @@ class Runner:
         self.lane = lane
         self.life = life
         self.remedy, self.stalled, self.awaits = Remedy.PROCESS, False, ""
-        self.report = LaneReport(lane=lane.id, phase=LanePhase.STARTING, folder_epoch=lane.folder_epoch)
+        self.report = lane_report(lane=lane.id, phase=LanePhase.STARTING, folder_epoch=lane.folder_epoch)
         self.started = self.alive = False
 
     def start(self) -> None:
@@ -44,7 +43,7 @@ class Runner:
     def begin(self) -> None:
         """It gets as far as it may."""
         if self.life.state.phase is Phase.TAKING:
-            self.take_folder(self.report.folder_epoch or 1)
+            self.take_folder(self.report.attempt.folder_epoch or 1)
         if self.life.state.phase is Phase.REPORTED and not self.life.state.waits:
             self.life.tell(events.AcknowledgementAwaited())
         if self.life.state.phase is Phase.STARTING:
@@ -52,7 +51,7 @@ class Runner:
             self.say(phase=LanePhase.RUNNING)
 
     def say(self, **fields: Any) -> None:
-        self.report = msgspec.structs.replace(self.report, **fields)
+        self.report = self.report.changed(**fields)
 
     def fail(self, **fields: Any) -> None:
         self.say(phase=LanePhase.FAILED, error="boom", **fields)

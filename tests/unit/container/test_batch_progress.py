@@ -15,6 +15,7 @@ from anabranch.container.load import Load
 from anabranch.model.ssp import WHOLE
 from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
 from anabranch.task_progress.counts import PUBLISHING, READING, Count, Received, TaskCounts, TaskReport
+from tests.support.reports import lane_report
 
 SLOW = "map 'slow'"
 ONE = PlannedBatch(number=7, ranges={(0, 0): (100, 1100)}, labels={SLOW: {0}})
@@ -254,7 +255,7 @@ def test_the_phase_is_what_the_last_seconds_went_into() -> None:
 
 
 def report(batch: int = -1, seconds: float = 0.0, end: int = 0) -> LaneReport:
-    return LaneReport(lane="0-a", phase=LanePhase.RUNNING, batch=batch, seconds=seconds, ends={"embedded/in/0": end})
+    return lane_report(lane="0-a", phase=LanePhase.RUNNING, batch=batch, seconds=seconds, ends={"embedded/in/0": end})
 
 
 def test_a_lane_is_busy_before_its_first_batch_has_ended() -> None:

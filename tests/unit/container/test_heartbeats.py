@@ -7,14 +7,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
+import msgspec
 import pytest
 
 from anabranch.container.heartbeats import BackgroundHeartbeats, DirectHeartbeats
 from anabranch.coordinator.jobs.long_polls import LongPolls
 from anabranch.errors import FencedError, StoreUnavailableError, UnreachableError
+from anabranch.model.document import compact
 from anabranch.model.job_model import JobModel
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
-from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
+from anabranch.protocol.lane_report import BatchProgress, LanePhase
+from tests.support.reports import lane_report
 from tests.unit.container.seats import LEASE, ME, clock, ok, seat_lease_of
 from tests.unit.coordinator.helpers import FIRST, Clock, report
 
@@ -71,6 +74,17 @@ def until(condition: Callable[[], bool]) -> None:
             return
         tick.wait(0.002)
     raise AssertionError("it never happened")
+
+
+@pytest.mark.parametrize("reads_parts", [True, False])
+def test_an_older_coordinator_gets_reports_as_it_reads_them(script: Scripted, clock: Clock, reads_parts: bool) -> None:
+    me = msgspec.structs.replace(ME, reads_parts=reads_parts)
+    with BackgroundHeartbeats(script, seat_lease_of(clock, me=me), FOREVER) as heartbeats:
+        heartbeats.take([report(FIRST, "running", 7)])
+        script.until(lambda come: any(beat.lanes for beat in come))
+    sent = msgspec.json.decode(compact(next(beat for beat in script.heartbeats if beat.lanes)))
+    positions = (sent["lanes"][0]["progress"] if reads_parts else sent["lanes"][0])["positions"]
+    assert list(positions.values()) == [7]
 
 
 def test_news_are_told_while_a_poll_waits(script: Scripted, clock: Clock) -> None:
@@ -171,7 +185,7 @@ def test_a_refusal_stops_the_loop_and_the_beats_come_slowly(script: Scripted, cl
 
 def test_a_lane_that_was_fenced_stops_the_container(script: Scripted, clock: Clock) -> None:
     with BackgroundHeartbeats(script, seat_lease_of(clock), FOREVER) as heartbeats:
-        fenced = LaneReport(lane=FIRST, phase=LanePhase.FAILED, fenced=True, error="epoch 7 has taken over")
+        fenced = lane_report(lane=FIRST, phase=LanePhase.FAILED, fenced=True, error="epoch 7 has taken over")
         with pytest.raises(FencedError, match="must stop: it was fenced") as caught:
             heartbeats.take([report("other-1", "running"), fenced])
         assert caught.value.cure == "epoch 7 has taken over"
@@ -258,7 +272,7 @@ def test_how_far_a_batch_is_is_told_each_second_and_at_once_when_it_begins(clock
         def heartbeat(self, beat: Heartbeat, wait: float = 0) -> HeartbeatResponse:
             if wait > 1.0:  # which a poll was that began before
                 polled.wait(5)
-            elif beat.lanes and beat.lanes[0].batch_progress is not None:
+            elif beat.lanes and beat.lanes[0].progress.batch_progress is not None:
                 waits.append(wait)
                 if len(waits) == 1:
                     polled.set()

@@ -17,13 +17,14 @@ from anabranch.planning import stages
 from anabranch.protocol.lane_report import LanePhase, LaneReport
 from anabranch.systems.embedded import LaneWriter, Log
 from anabranch.systems.systems import Systems
+from tests.support.reports import lane_report
 from tests.unit.systems.embedded.helpers import put
 
 
 def lane(name: str, held: dict[str, int], batch: int = 3, more: tuple[str, ...] = ()) -> tuple[Lane, LaneReport]:
     ssps = tuple(SSP.parse(text) for text in (*held, *more))
     record = Lane(id=name, job="j", deployment=1, stage="1", group="g", seat="0", tasks=(), ssps=ssps)
-    return record, LaneReport(lane=name, phase=LanePhase.RUNNING, batch=batch, positions=held)
+    return record, lane_report(lane=name, phase=LanePhase.RUNNING, batch=batch, positions=held)
 
 
 CASES = [

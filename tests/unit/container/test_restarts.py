@@ -74,12 +74,17 @@ def test_a_lane_waits_for_a_new_process_when_its_attempts_are_used_up() -> None:
     supervised.turn()
     supervised.turn(5)
     told = supervised.fail()
-    assert (told.phase, told.error, told.attempt, supervised.supervisor.needs_process) == ("starting", None, 2, True)
+    assert (told.phase, told.error, told.attempt.number, supervised.supervisor.needs_process) == (
+        "starting",
+        None,
+        2,
+        True,
+    )
     supervised.turn(100)
     assert (len(supervised.runners), supervised.supervisor.ended) == (2, False)
     supervised.supervisor.leave()
     told = supervised.supervisor.report
-    assert (told.phase, told.stopped, told.attempt, told.trouble) == ("ended", True, 3, "boom")
+    assert (told.phase, told.attempt.stopped, told.attempt.number, told.attempt.trouble) == ("ended", True, 3, "boom")
 
 
 @pytest.mark.parametrize(("remedy", "replaceable"), [(Remedy.ATTEMPT, True), (Remedy.PROCESS, False)])

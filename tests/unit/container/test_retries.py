@@ -9,6 +9,7 @@ from anabranch.container.lane.events import Closing
 from anabranch.container.lane.lifecycle import Leaving, Phase
 from anabranch.container.retries import Retries, Standstill
 from anabranch.protocol.lane_report import LanePhase, LaneReport
+from tests.support.reports import lane_report
 from tests.unit.container.supervised import Supervised
 from tests.unit.coordinator.helpers import FIRST, FLIGHTS, lane
 
@@ -32,7 +33,7 @@ def test_pauses_have_an_upper_bound() -> None:
 
 def at(offset: int, end: int) -> LaneReport:
     told = {"positions": {str(FLIGHTS): offset}, "ends": {str(FLIGHTS): end}}
-    return LaneReport(lane=FIRST, phase=LanePhase.RUNNING, **told)
+    return lane_report(lane=FIRST, phase=LanePhase.RUNNING, **told)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_a_lane_that_failed_is_begun_again_after_a_pause() -> None:
     supervised = Supervised()
     supervised.runners[0].take_folder(7)
     told = supervised.fail()
-    assert (told.phase, told.error, told.trouble, told.attempt) == ("starting", None, "boom", 2)
+    assert (told.phase, told.error, told.attempt.trouble, told.attempt.number) == ("starting", None, "boom", 2)
     supervised.turn()
     supervised.turn(5)
     assert len(supervised.runners) == 1  # the coordinator doesn't know yet that the lane has a folder
@@ -77,9 +78,9 @@ def test_a_lane_that_failed_is_begun_again_after_a_pause() -> None:
     supervised.turn()
     assert [(runner.started, runner.lane.folder_epoch) for runner in supervised.runners] == [(True, 0), (True, 7)]
     told = supervised.turn()
-    assert (told.phase, told.attempt, told.trouble, told.stalls) == ("running", 2, "boom", 0)
+    assert (told.phase, told.attempt.number, told.attempt.trouble, told.attempt.stalls) == ("running", 2, "boom", 0)
     supervised.runners[1].stalled = True
-    assert supervised.fail().stalls == 1
+    assert supervised.fail().attempt.stalls == 1
 
 
 def test_a_lane_that_fails_as_it_closes_is_begun_again_to_close() -> None:
@@ -104,12 +105,12 @@ def test_a_lane_that_fails_as_it_closes_is_begun_again_to_close() -> None:
 def test_that_its_query_has_begun_once_is_not_forgotten() -> None:
     supervised = Supervised()
     supervised.runners[0].say(begun=True)
-    assert supervised.fail().begun
+    assert supervised.fail().attempt.begun
     supervised.turn()
     told = supervised.turn(5)
-    assert (len(supervised.runners), supervised.runners[1].report.begun, told.begun) == (2, False, True)
+    assert (len(supervised.runners), supervised.runners[1].report.attempt.begun, told.attempt.begun) == (2, False, True)
     supervised.runners[1].remedy = Remedy.NONE
-    assert (supervised.fail().phase, supervised.supervisor.report.begun) == ("failed", True)
+    assert (supervised.fail().phase, supervised.supervisor.report.attempt.begun) == ("failed", True)
 
 
 def test_it_fails_alone_in_the_end() -> None:
@@ -123,7 +124,12 @@ def test_it_fails_alone_in_the_end() -> None:
         supervised.turn(1.5)
     assert phases == ["starting", "starting", "failed"]
     told = supervised.supervisor.report
-    assert (told.error, told.attempt, len(supervised.runners), supervised.supervisor.ended) == ("boom", 3, 3, True)
+    assert (told.error, told.attempt.number, len(supervised.runners), supervised.supervisor.ended) == (
+        "boom",
+        3,
+        3,
+        True,
+    )
 
 
 def test_a_lane_waits_for_its_surroundings_without_end_and_counts_no_attempt() -> None:
@@ -132,16 +138,16 @@ def test_a_lane_waits_for_its_surroundings_without_end_and_counts_no_attempt() -
     for _ in range(50):
         supervised.runners[-1].remedy, supervised.runners[-1].awaits = Remedy.WAIT, "room on a disk"
         told = supervised.fail()
-        assert (told.phase, told.error, told.trouble, told.attempt) == ("starting", None, "boom", 1)
-        assert (told.awaits, told.awaits_since) == ("room on a disk", 1000.0)
+        assert (told.phase, told.error, told.attempt.trouble, told.attempt.number) == ("starting", None, "boom", 1)
+        assert (told.attempt.awaits, told.attempt.awaits_since) == ("room on a disk", 1000.0)
         supervised.turn()
         supervised.turn(20)
     assert len(supervised.runners) == 51
     supervised.runners[-1].say(phase=LanePhase.RUNNING)
-    assert supervised.turn().awaits == "room on a disk"  # whether it can write isn't known yet
+    assert supervised.turn().attempt.awaits == "room on a disk"  # whether it can write isn't known yet
     supervised.runners[-1].say(batch=0)
     told = supervised.turn()
-    assert (told.phase, told.awaits, told.trouble) == ("running", "", "")
+    assert (told.phase, told.attempt.awaits, told.attempt.trouble) == ("running", "", "")
 
 
 def test_a_lane_that_has_nothing_to_do_waits_no_more() -> None:
@@ -152,8 +158,8 @@ def test_a_lane_that_has_nothing_to_do_waits_no_more() -> None:
     supervised.turn()
     supervised.turn(20)
     supervised.runners[-1].say(phase=LanePhase.RUNNING)
-    assert supervised.turn().awaits
-    assert supervised.turn(21).awaits == ""
+    assert supervised.turn().attempt.awaits
+    assert supervised.turn(21).attempt.awaits == ""
 
 
 def test_a_lane_that_waits_can_be_stopped() -> None:
@@ -164,7 +170,13 @@ def test_a_lane_that_waits_can_be_stopped() -> None:
     supervised.turn()
     supervised.supervisor.stop()
     told = supervised.supervisor.report
-    assert (told.phase, told.error, told.stopped, told.pending, told.awaits) == ("ended", None, True, True, "")
+    assert (told.phase, told.error, told.attempt.stopped, told.attempt.pending, told.attempt.awaits) == (
+        "ended",
+        None,
+        True,
+        True,
+        "",
+    )
 
 
 def test_a_lane_may_wait_for_so_long_only() -> None:
@@ -199,7 +211,12 @@ def test_another_container_may_try_when_this_one_leaves() -> None:
     supervised.fail(positions={str(FLIGHTS): 3})
     supervised.supervisor.leave()
     told = supervised.supervisor.report
-    assert (told.phase, told.error, told.stopped, told.positions[str(FLIGHTS)]) == ("ended", None, True, 3)
+    assert (told.phase, told.error, told.attempt.stopped, told.progress.positions[str(FLIGHTS)]) == (
+        "ended",
+        None,
+        True,
+        3,
+    )
 
 
 def test_two_attempts_never_run_at_once() -> None:

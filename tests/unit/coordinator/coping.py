@@ -30,7 +30,7 @@ class Coping(Worker):
         told = self.reports[one.lane.id]
         if told.phase == "running":
             figures = {"working": self.working, "span": 30.0, "rows": self.second}
-            self.reports[one.lane.id] = msgspec.structs.replace(told, **figures)
+            self.reports[one.lane.id] = told.changed(**figures)
 
 
 def started(coordinator: Coordinator, **settings: Any) -> Coping:

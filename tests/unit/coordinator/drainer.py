@@ -15,7 +15,8 @@ from anabranch.planning import plan as planning
 from anabranch.protocol.container import WantedLane
 from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.drain import DrainNotification
-from anabranch.protocol.lane_report import LanePhase, LaneReport
+from anabranch.protocol.lane_report import LanePhase
+from tests.support.reports import lane_report
 from tests.unit.coordinator.programs import PROGRAM
 from tests.unit.coordinator.workers import JOB, Worker
 from tests.unit.planning.factory import around, new_id
@@ -61,7 +62,7 @@ class Drainer(Worker):
         if how.until is not None:
             at = {ssp: how.until.get(ssp, 40) for ssp in at}
         ends = how.last and (one.upstream_ended or not lane.upstream)
-        self.reports[lane.id] = LaneReport(
+        self.reports[lane.id] = lane_report(
             lane=lane.id,
             phase=LanePhase.ENDED if ends else "running",
             folder_epoch=lane.folder_epoch or lane.epoch,

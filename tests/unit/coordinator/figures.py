@@ -12,6 +12,7 @@ from anabranch.coordinator.autosizing import Findings, Verdict
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.protocol.status import ContainerStatus, JobStatus, LaneStatus
+from tests.support.reports import lane_report
 from tests.unit.coordinator.helpers import FIRST, lane
 from tests.unit.coordinator.workers import Worker, running
 
@@ -19,9 +20,9 @@ from tests.unit.coordinator.workers import Worker, running
 def with_figures(coordinator: Coordinator, **given: int) -> Worker:
     worker = running(coordinator, **given)
     name, found = next(iter(worker.reports.items()))
-    ends = {ssp: at + 10 * (place + 1) for place, (ssp, at) in enumerate(found.positions.items())}
+    ends = {ssp: at + 10 * (place + 1) for place, (ssp, at) in enumerate(found.progress.positions.items())}
     figures = {"rows_per_second": 30.0, "arriving": 20.0, "held_by": next(iter(ends)), "watermark": 7}
-    worker.reports[name] = msgspec.structs.replace(found, ends=ends, **figures)
+    worker.reports[name] = found.changed(ends=ends, **figures)
     worker.turn()
     return worker
 
@@ -42,7 +43,7 @@ def report(lane_id: str = FIRST, lag: int = 0, **figures: Any) -> LaneReport:
     """Without a lag, so much arrives as is done."""
     known = {"phase": "running", "span": 30.0, "rows_per_second": 100.0, "seconds": 1.0, "busy": 1.0}
     done = 0.0 if lag else figures.get("rows_per_second", 100.0) * figures.get("busy", 1.0)
-    return LaneReport(lane=lane_id, ends={SSP: lag}, positions={SSP: 0}, **{**known, "arriving": done, **figures})
+    return lane_report(lane=lane_id, ends={SSP: lag}, positions={SSP: 0}, **{**known, "arriving": done, **figures})
 
 
 def status(
@@ -67,7 +68,7 @@ def going_on(told: JobStatus, second: int) -> JobStatus:
     for each in told.lanes:
         its = each.report
         if its is not None:
-            its = msgspec.structs.replace(its, rows=its.rows + int(second * its.rows_per_second * its.busy))
+            its = its.changed(rows=its.progress.rows + int(second * its.load.rows_per_second * its.load.busy))
         lanes.append(msgspec.structs.replace(each, report=its))
     return msgspec.structs.replace(told, lanes=tuple(lanes))
 

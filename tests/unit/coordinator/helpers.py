@@ -15,6 +15,7 @@ from anabranch.model.ssp import SSP
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
 from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.lane_report import LanePhase, LaneReport
+from tests.support.reports import lane_report
 
 FIRST, SECOND = "flights-00000001", "by-dest-00000002"
 FLIGHTS = SSP(system="embedded", stream="flights", partition=0)
@@ -65,7 +66,7 @@ def plan(job: str = "delays", lanes: tuple[Lane, ...] | None = None, **fields: A
 
 def report(lane_id: str, phase: str, offset: int | None = None, **fields: Any) -> LaneReport:
     positions = {} if offset is None else {str(FLIGHTS): offset}
-    return LaneReport(lane=lane_id, phase=LanePhase(phase), positions=positions, **fields)
+    return lane_report(lane=lane_id, phase=LanePhase(phase), positions=positions, **fields)
 
 
 class Seat:

@@ -75,9 +75,9 @@ class Slow(Coping):
             rows_per_second=500.0,
             spent={"functions": self.second * 0.95},
         )
-        ends = dict.fromkeys(told.positions, self.backlog)
+        ends = dict.fromkeys(told.progress.positions, self.backlog)
         figures: dict[str, Any] = {"ends": ends, "batch_progress": progress, "busy": 1.0, "working": 1.0}
-        self.reports[one.lane.id] = msgspec.structs.replace(told, **figures, rows=0, span=float(self.second))
+        self.reports[one.lane.id] = told.changed(**figures, rows=0, span=float(self.second))
 
 
 def test_a_backlog_at_the_start_raises_it_at_once_without_a_batch_having_ended(store: Store, clock: Clock) -> None:

@@ -15,6 +15,7 @@ from anabranch.coordinator.autosizing import Findings, Verdict
 from anabranch.model.factor import FACTORS
 from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
 from anabranch.protocol.status import JobStatus
+from tests.support.reports import lane_report
 from tests.unit.coordinator.figures import BEHIND, LIMITS, LONG, SSP, decided, going_on, report, status
 from tests.unit.coordinator.helpers import FIRST, SECOND
 
@@ -299,7 +300,7 @@ def test_it_never_leaves_its_range(
 
 
 def batch(seconds: float, end: int, at: int | None = None) -> LaneReport:
-    return LaneReport(lane=FIRST, phase=LanePhase.RUNNING, seconds=seconds, ends={SSP: end}, positions={SSP: at or end})
+    return lane_report(FIRST, LanePhase.RUNNING, seconds=seconds, ends={SSP: end}, positions={SSP: at or end})
 
 
 def test_a_lane_that_has_nothing_to_read_becomes_idle() -> None:
@@ -318,5 +319,5 @@ def test_a_lane_that_has_nothing_to_read_becomes_idle() -> None:
 
 def test_nothing_is_known_before_the_ends_are() -> None:
     load = Load()
-    assert not load.idled(LaneReport(lane=FIRST, phase=LanePhase.RUNNING), 1.0)
+    assert not load.idled(lane_report(lane=FIRST, phase=LanePhase.RUNNING), 1.0)
     assert load.span == 0

@@ -75,7 +75,7 @@ def test_a_beat_that_changes_nothing_waits_for_no_step_of_others(
     assert serving is not None
     assert process is not None
     assert (process.lease_ends, process.heard) == (clock.at + LEASE, steady.number)
-    assert serving.reports[FIRST].positions == {str(FLIGHTS): 4}
+    assert serving.reports[FIRST].progress.positions == {str(FLIGHTS): 4}
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_beat_that_changes_nothing_waits_for_no_step_of_others(
         {"container": "delays:0:99"},
         {"lanes": (report(FIRST, "ended"), report(SECOND, "running"))},
         {"lanes": (report(FIRST, "running", folder_epoch=9), report(SECOND, "running"))},
-        {"lanes": (report(FIRST, "running", attempt=2), report(SECOND, "running"))},
+        {"lanes": (report(FIRST, "running", number=2), report(SECOND, "running"))},
         {"lanes": (report("nobody", "running"),)},
     ],
 )

@@ -7,7 +7,8 @@ import pytest
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError
 from anabranch.model.lane import LaneState
-from anabranch.protocol.lane_report import LanePhase, LaneReport
+from anabranch.protocol.lane_report import LanePhase
+from tests.support.reports import lane_report
 from tests.unit.coordinator.versions import Process, deploy, job, lanes_of, relieved, running
 
 
@@ -43,12 +44,12 @@ def test_it_can_be_cancelled_while_new_lanes_start_but_no_longer(store: Store) -
     deploy(coordinator, job(more=True))
     other = relieved(back, 4)
     for each in other.beat().wanted:
-        other.reports[each.lane.id] = LaneReport(
+        other.reports[each.lane.id] = lane_report(
             lane=each.lane.id, phase=LanePhase.STARTING, folder_epoch=other.me.epoch
         )
     other.beat()
     first = other.answer.wanted[0].lane
-    other.reports[first.id] = LaneReport(
+    other.reports[first.id] = lane_report(
         lane=first.id, phase=LanePhase.STARTING, folder_epoch=other.me.epoch, begun=True
     )
     other.beat()

@@ -15,6 +15,7 @@ from anabranch.coordinator.processes import Processes
 from anabranch.coordinator.store import Store
 from anabranch.event_time import batch_time
 from anabranch.protocol.lane_report import LanePhase, LaneReport
+from tests.support.reports import lane_report
 from tests.unit.coordinator.coping import decisions, passed, started
 from tests.unit.coordinator.helpers import Clock, lane
 from tests.unit.coordinator.workers import JOB
@@ -68,7 +69,7 @@ def test_a_history_goes_on(step: float) -> None:
 
 
 def _report(name: str, **fields: Any) -> dict[str, LaneReport]:
-    return {name: LaneReport(lane=name, phase=LanePhase.RUNNING, **fields)}
+    return {name: lane_report(lane=name, phase=LanePhase.RUNNING, **fields)}
 
 
 @pytest.mark.parametrize(("apart", "measured"), [(0.0, 2.5), (HOUR, 0.0), (-HOUR, 0.0), (1.0, 3.5), (-3.0, 0.0)])

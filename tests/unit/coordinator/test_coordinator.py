@@ -228,7 +228,7 @@ def test_each_further_attempt_is_an_event(coordinator: Coordinator) -> None:
     seat = Seat(coordinator)
     seat.report("running")
     for attempt in (2, 2, 3):
-        seat.beat(report(FIRST, "starting", attempt=attempt, trouble=f"boom {attempt}"), report(SECOND, "running"))
+        seat.beat(report(FIRST, "starting", number=attempt, trouble=f"boom {attempt}"), report(SECOND, "running"))
     told = [(event.what, event.why) for event in coordinator.events("delays") if "again" in event.what]
     assert told == [
         (f"lane {FIRST} failed and is tried again, attempt {attempt}", f"boom {attempt}") for attempt in (2, 3)

@@ -81,7 +81,7 @@ def test_a_batch_in_an_unknown_phase_is_only_shown_as_such() -> None:
     batch = b'{"number": 1, "planned": 2, "phase": "dancing", "spent": {"dancing": 1.5}}'
     lane = b'{"lane": "0-a", "phase": "running", "batchProgress": ' + batch + b"}"
     heard = decode(b'{"container": "c", "epoch": 1, "number": 1, "lanes": [' + lane + b"]}", Heartbeat)
-    progress = heard.lanes[0].batch_progress
+    progress = heard.lanes[0].progress.batch_progress
     assert progress is not None
     assert (progress.phase, progress.spent) == (BatchPhase.OTHER, {"dancing": 1.5})
 

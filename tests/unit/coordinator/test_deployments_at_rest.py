@@ -23,7 +23,7 @@ from tests.unit.coordinator.versions import Process, coordinator_on, deploy, job
 def test_a_job_at_rest_is_started_with_the_version(store: Store) -> None:
     coordinator, (old,) = running(store)
     coordinator.stop("j")
-    old.reports = {name: msgspec.structs.replace(each, phase=LanePhase.ENDED) for name, each in old.reports.items()}
+    old.reports = {name: each.changed(phase=LanePhase.ENDED) for name, each in old.reports.items()}
     old.beat()
     old.leave()
     assert coordinator.status("j").state == "stopped"
@@ -42,17 +42,17 @@ def test_a_job_that_was_stopped_when_some_lanes_had_drained_already_can_have_no_
     coordinator, (old,) = running(store)
     said = DrainNotification(uuid=str(uuid.uuid4()), run_id=1, mode="planned")
     coordinator.drain("j", said)
-    halted = {name: msgspec.structs.replace(each, halted=said.uuid) for name, each in old.reports.items()}
+    halted = {name: each.changed(halted=said.uuid) for name, each in old.reports.items()}
     old.reports = halted
     old.beat()
     drain = coordinator.status("j").drain
     assert drain is not None
     assert drain.last
     first = next(iter(old.reports))
-    old.reports[first] = msgspec.structs.replace(old.reports[first], phase=LanePhase.ENDED, drained=True)
+    old.reports[first] = old.reports[first].changed(phase=LanePhase.ENDED, drained=True)
     old.beat()
     coordinator.stop("j")
-    old.reports = {name: msgspec.structs.replace(each, phase=LanePhase.ENDED) for name, each in old.reports.items()}
+    old.reports = {name: each.changed(phase=LanePhase.ENDED) for name, each in old.reports.items()}
     old.beat()
     old.leave()
     assert coordinator.status("j").state == "stopped"
@@ -88,7 +88,7 @@ def test_stopped_in_the_middle_it_goes_on_when_it_is_started(store: Store) -> No
     coordinator, (old,) = running(store)
     deploy(coordinator, job(more=True))
     coordinator.stop("j")
-    old.reports = {name: msgspec.structs.replace(each, phase=LanePhase.ENDED) for name, each in old.reports.items()}
+    old.reports = {name: each.changed(phase=LanePhase.ENDED) for name, each in old.reports.items()}
     old.beat()
     old.leave()
     assert coordinator.status("j").state == "stopped"
@@ -122,8 +122,7 @@ def test_a_stop_can_be_hurried(store: Store) -> None:
     coordinator.stop("j", at_once=True)
     assert process.beat().at_once
     process.reports = {
-        name: msgspec.structs.replace(each, phase=LanePhase.ENDED, pending=True)
-        for name, each in process.reports.items()
+        name: each.changed(phase=LanePhase.ENDED, pending=True) for name, each in process.reports.items()
     }
     process.beat()
     assert coordinator.status("j").state == "stopped"

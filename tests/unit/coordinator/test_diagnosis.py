@@ -9,13 +9,14 @@ import pytest
 from anabranch.coordinator import diagnosis
 from anabranch.model.lane import LaneState
 from anabranch.protocol.drain import DrainNotification, DrainProgress
-from anabranch.protocol.lane_report import LanePhase, LaneReport
+from anabranch.protocol.lane_report import LanePhase
 from anabranch.protocol.standby import StandbyStatus
 from anabranch.protocol.status import ContainerStatus, JobStatus, LaneStatus, LaunchStatus
 from anabranch.views.live import ChangeProgress
+from tests.support.reports import lane_report
 from tests.unit.coordinator.helpers import FIRST, SECOND, lane
 
-WELL = LaneReport(
+WELL = lane_report(
     lane=FIRST,
     phase=LanePhase.RUNNING,
     positions={"embedded/flights/0": 90},
@@ -38,8 +39,7 @@ def status(*lanes: LaneStatus, **given: Any) -> JobStatus:
 
 def of(name: str = FIRST, report: dict[str, Any] | None = None, **given: Any) -> LaneStatus:
     """A lane that runs well, but for what is given of it and of its report."""
-    fields = {each: getattr(WELL, each) for each in WELL.__struct_fields__ if each != "extra"}
-    its = LaneReport(**{**fields, "lane": name, **(report or {})})
+    its = WELL.changed(**{"lane": name, **(report or {})})
     return LaneStatus(lane=lane(name, **{"state": LaneState.RUNNING, **given}), report=its)
 
 
@@ -64,7 +64,7 @@ CASES = {
     ),
     "lane-unfenced": (status(of(unfenced=True)), None),
     "change-slow": (status(state="changing"), CHANGE),
-    "lane-restarts": (status(of(report={"attempt": 3, "trouble": "it stood still"})), None),
+    "lane-restarts": (status(of(report={"number": 3, "trouble": "it stood still"})), None),
     "lag-grows": (status(of(report={"arriving": 90.0})), None),
     "backlog": (status(of(report={"ends": {"embedded/flights/0": 9_090}, "arriving": 40.0})), None),
     "skew": (status(of(report={"skew": 6.3, "working": 0.95, "slowest": "embedded/flights/0#3"})), None),
@@ -91,7 +91,7 @@ def test_each_trouble_is_found_and_no_other(rule: str) -> None:
 
 
 def test_the_worst_comes_first_and_there_is_an_end() -> None:
-    many = [of(f"by-dest-{number:08x}", {"attempt": 2}) for number in range(40)]
+    many = [of(f"by-dest-{number:08x}", {"number": 2}) for number in range(40)]
     its = diagnosis.findings(status(*many, of(state=LaneState.FAILED)), 150.0, 10.0)
     assert len(its) == diagnosis.MOST
     assert its[0].rule == "lane-failed"

@@ -18,7 +18,8 @@ from anabranch.model.lane import LaneState, Position
 from anabranch.planning.transition import after_drain
 from anabranch.protocol.commands import ScaleRequest
 from anabranch.protocol.drain import DrainProgress
-from anabranch.protocol.lane_report import LanePhase, LaneReport
+from anabranch.protocol.lane_report import LanePhase
+from tests.support.reports import lane_report
 from tests.unit.coordinator import helpers
 from tests.unit.coordinator.drainer import (
     Drainer,
@@ -177,9 +178,7 @@ def test_it_goes_on_under_another_coordinator_and_container_and_after_a_stop(
     worker.seat.coordinator = other
     worker.slow = set()
     for _ in range(4):
-        worker.seat.beat(
-            *(msgspec.structs.replace(r, phase=LanePhase.ENDED, stopped=True) for r in worker.reports.values())
-        )
+        worker.seat.beat(*(r.changed(phase=LanePhase.ENDED, stopped=True) for r in worker.reports.values()))
     assert other.status(JOB).state == "stopped"
     other.resume(JOB)
     assert other.status(JOB).state == "draining"
@@ -285,9 +284,7 @@ def test_nothing_that_lanes_before_have_taken_in_is_taken_in_again(begins: tuple
     ssp = helpers.FLIGHTS
     merged = helpers.lane("0-a", starting=begins, predecessors=("0-b", "0-c"))
     drain = DrainProgress(notification=said())
-    told = {
-        "0-a": LaneReport(lane="0-a", phase=LanePhase.RUNNING, positions={str(ssp): 12}, halted=drain.notification.uuid)
-    }
+    told = {"0-a": lane_report("0-a", LanePhase.RUNNING, positions={str(ssp): 12}, halted=drain.notification.uuid)}
     following = progress.following(drain, [merged], told)
     assert following is not None
     assert following.until == {str(ssp): 50}

@@ -150,7 +150,7 @@ def test_a_job_that_is_started_again_goes_along_with_what_came_meanwhile(
     worker.closes = True
     worker.turn()
     for name, report in worker.reports.items():
-        worker.reports[name] = msgspec.structs.replace(report, phase=LanePhase.ENDED)
+        worker.reports[name] = report.changed(phase=LanePhase.ENDED)
     worker.seat.beat(*worker.reports.values())
     assert coordinator.status(JOB).state == "stopped"
     coordinator.start(start(partitions=4))

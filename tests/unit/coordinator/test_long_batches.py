@@ -18,6 +18,7 @@ from anabranch.coordinator.store import Store
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
 from anabranch.protocol.status import JobStatus, LaneSizing, LaneStatus
+from tests.support.reports import lane_report
 from tests.unit.coordinator.helpers import FIRST, Clock, Seat, lane, plan, report
 
 LANE = "0-3fa85b12"
@@ -82,7 +83,7 @@ def test_who_looks_sees_it_in_status_sizing_and_metrics(coordinator: Coordinator
     )
     (first, _) = coordinator.status("delays").lanes
     assert first.report is not None
-    assert first.report.batch_progress == at(12.0, spent={"functions": 12.0})
+    assert first.report.progress.batch_progress == at(12.0, spent={"functions": 12.0})
     found = sized(coordinator)
     assert found.batch_progress == at(12.0, spent={"functions": 12.0})
     assert found.spent == {"functions": 12.0}
@@ -103,7 +104,7 @@ def test_who_looks_sees_it_in_status_sizing_and_metrics(coordinator: Coordinator
 
 
 def shown(progress_: BatchProgress, batch: int = 11) -> JobStatus:
-    its = LaneReport(lane=LANE, phase=LanePhase.RUNNING, batch=batch, batch_progress=progress_)
+    its = lane_report(lane=LANE, phase=LanePhase.RUNNING, batch=batch, batch_progress=progress_)
     lanes = (LaneStatus(lane=lane(LANE), report=its),)
     return JobStatus(job="j", deployment=1, generation=1, state=DeploymentState.RUNNING, lanes=lanes)
 

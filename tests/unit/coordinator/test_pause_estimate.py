@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import msgspec
 import pytest
 
 from anabranch.coordinator import pause_estimate
@@ -15,12 +14,13 @@ from anabranch.coordinator.store import Store
 from anabranch.model.lane import Lane
 from anabranch.protocol.commands import ScaleRequest
 from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
+from tests.support.reports import lane_report
 from tests.unit.coordinator.helpers import lane
 from tests.unit.coordinator.workers import JOB, Worker, start
 
 
 def told(name: str, **fields: Any) -> dict[str, LaneReport]:
-    return {name: LaneReport(lane=name, phase=LanePhase.RUNNING, **fields)}
+    return {name: lane_report(lane=name, phase=LanePhase.RUNNING, **fields)}
 
 
 @pytest.mark.parametrize(
@@ -142,11 +142,11 @@ def test_a_container_that_must_start_is_waited_for() -> None:
 def test_a_pause_is_measured_once_all_that_follow_have_committed_something() -> None:
     watched = MeasuredChange(1.0, frozenset({"a", "b"}), at=100.0)
     lanes = [lane("a"), lane("b"), lane("c", predecessors=("a",)), lane("d", predecessors=("b",)), lane("e")]
-    watched.hear(lanes, {name: LaneReport(lane=name, phase=LanePhase.RUNNING, last_output=99.0) for name in "ab"})
-    watched.hear(lanes, {"c": LaneReport(lane="c", phase=LanePhase.RUNNING, first_output=102.5)})
+    watched.hear(lanes, {name: lane_report(lane=name, phase=LanePhase.RUNNING, last_output=99.0) for name in "ab"})
+    watched.hear(lanes, {"c": lane_report(lane="c", phase=LanePhase.RUNNING, first_output=102.5)})
     assert watched.measured(lanes, 1.0) is None
-    watched.hear(lanes, {"b": LaneReport(lane="b", phase=LanePhase.ENDED, last_output=101.0)})
-    watched.hear(lanes, {"d": LaneReport(lane="d", phase=LanePhase.RUNNING, first_output=102.0)})
+    watched.hear(lanes, {"b": lane_report(lane="b", phase=LanePhase.ENDED, last_output=101.0)})
+    watched.hear(lanes, {"d": lane_report(lane="d", phase=LanePhase.RUNNING, first_output=102.0)})
     assert watched.measured(lanes, 1.0) == pytest.approx(3.5)
 
 
@@ -154,7 +154,7 @@ def test_lanes_that_have_had_nothing_to_read_for_a_minute_do_not_count() -> None
     watched = MeasuredChange(1.0, frozenset({"a", "b"}), at=100.0)
     lanes = [lane("a"), lane("b"), lane("c", predecessors=("a",)), lane("d", predecessors=("b",))]
     assert watched.measured(lanes, 61.0) == 0.0
-    watched.hear(lanes, {"c": LaneReport(lane="c", phase=LanePhase.RUNNING, first_output=102.5)})
+    watched.hear(lanes, {"c": lane_report(lane="c", phase=LanePhase.RUNNING, first_output=102.5)})
     assert watched.measured(lanes, 61.0) == pytest.approx(2.5), "from when it was accepted: none had come out before"
 
 
@@ -183,7 +183,7 @@ def test_the_events_of_a_job_say_what_was_foretold_and_what_was_measured() -> No
     coordinator.scale(JOB, ScaleRequest(factor=4))
     worker.turns()
     assert not [each for each in coordinator.events(JOB, 100) if "stood still" in each.what]
-    told = {name: msgspec.structs.replace(each, first_output=time.time()) for name, each in worker.reports.items()}
+    told = {name: each.changed(first_output=time.time()) for name, each in worker.reports.items()}
     worker.seat.beat(*told.values())
     coordinator.tick()
     (event,) = [each for each in coordinator.events(JOB, 100) if "stood still" in each.what]

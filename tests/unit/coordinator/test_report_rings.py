@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -84,7 +83,7 @@ def test_the_overview_says_whether_the_lag_grows(coordinator: Coordinator, now: 
     assert before.lag_trend is None
     now.at += 20
     worker.reports = {
-        name: msgspec.structs.replace(report, ends={ssp: at + 500 for ssp, at in report.positions.items()})
+        name: report.changed(ends={ssp: at + 500 for ssp, at in report.progress.positions.items()})
         for name, report in worker.reports.items()
     }
     worker.seat.beat(*worker.reports.values())

@@ -269,11 +269,11 @@ def test_nothing_begins_before_all_that_wrote_between_the_stages_is_closed(
     told = coordinator.rewind(JOB, clear())
     worker.closes = False
     worker.turns()
-    worker.seat.beat(worker.reports[writer], msgspec.structs.replace(worker.reports[reader], phase=LanePhase.ENDED))
+    worker.seat.beat(worker.reports[writer], worker.reports[reader].changed(phase=LanePhase.ENDED))
     assert coordinator.known_lanes(JOB)[reader].state is LaneState.CLOSED
     assert not any(coordinator.known_lanes(JOB)[lane.id].starting for lane in told.lanes)
     wrote = {f"embedded/{MID}/0": 9, f"embedded/{MID}/1": 4}
-    worker.seat.beat(msgspec.structs.replace(worker.reports[writer], phase=LanePhase.ENDED, wrote=wrote))
+    worker.seat.beat(worker.reports[writer].changed(phase=LanePhase.ENDED, wrote=wrote))
     begins = {lane.stage: coordinator.known_lanes(JOB)[lane.id].starting for lane in told.lanes}
     assert [position.offset for position in begins["0"]] == [0, 0]
     assert [position.offset for position in begins["1"]] == [9, 4]

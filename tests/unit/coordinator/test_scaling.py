@@ -11,7 +11,8 @@ from anabranch.errors import AnabranchError, ConflictError
 from anabranch.metrics import exposition
 from anabranch.model.lane import LaneState
 from anabranch.protocol.commands import ScaleRequest
-from anabranch.protocol.lane_report import LanePhase, LaneReport
+from anabranch.protocol.lane_report import LanePhase
+from tests.support.reports import lane_report
 from tests.unit.coordinator.helpers import Clock
 from tests.unit.coordinator.programs import PROGRAM
 from tests.unit.coordinator.workers import JOB, Worker, lose, open_lanes, running, start
@@ -142,7 +143,7 @@ def test_lanes_that_have_ended_are_closed_at_once(coordinator: Coordinator, stor
     worker = Worker(coordinator)
     worker.turns()
     over = next(lane for lane in open_lanes(coordinator) if lane.stateful).id
-    worker.seat.beat(msgspec.structs.replace(worker.reports[over], phase=LanePhase.ENDED))
+    worker.seat.beat(worker.reports[over].changed(phase=LanePhase.ENDED))
     coordinator.scale(JOB, ScaleRequest(factor=2))
     assert store.lanes(JOB)[over].state is LaneState.CLOSED
     del worker.reports[over]
@@ -261,11 +262,11 @@ def test_a_lane_that_may_have_written_is_not_undone(coordinator: Coordinator, cl
     while not any(lane.folder_epoch for lane in open_lanes(coordinator) if lane.predecessors):
         worker.seat.beat(
             *(
-                LaneReport(
+                lane_report(
                     lane=one.lane.id,
                     phase=LanePhase.ENDED if one.closing else "starting",
                     folder_epoch=1,
-                    positions=worker.reports[one.lane.id].positions if one.closing else {},
+                    positions=worker.reports[one.lane.id].progress.positions if one.closing else {},
                     begun=told and not one.closing,
                 )
                 for one in worker.seat.beat().wanted
@@ -330,7 +331,7 @@ def test_a_job_that_is_stopped_in_a_change_goes_on_with_it(coordinator: Coordina
     worker.turn()
     coordinator.stop(JOB)
     ended = [
-        LaneReport(lane=name, phase=LanePhase.ENDED, positions=told.positions, batch=7, folder_epoch=1, pending=True)
+        lane_report(name, LanePhase.ENDED, positions=told.progress.positions, batch=7, folder_epoch=1, pending=True)
         for name, told in worker.reports.items()
     ]
     worker.seat.beat(*ended)

@@ -12,6 +12,7 @@ from anabranch.model.lane import Lane
 from anabranch.protocol.lane_report import LanePhase, LaneReport
 from anabranch.protocol.status import LaneSizing, Sizing
 from anabranch.spark.functions import busy_time
+from tests.support.reports import lane_report
 from tests.unit.coordinator.helpers import FIRST
 from tests.unit.coordinator.workers import JOB, Worker, start
 
@@ -40,7 +41,7 @@ def test_the_slowest_bucket_is_named() -> None:
 
 
 def batch(seconds: float, end: int) -> LaneReport:
-    return LaneReport(lane=FIRST, phase=LanePhase.RUNNING, seconds=seconds, ends={"kafka/in/0": end})
+    return lane_report(lane=FIRST, phase=LanePhase.RUNNING, seconds=seconds, ends={"kafka/in/0": end})
 
 
 def test_how_busy_a_lane_is_and_what_comes_in() -> None:
@@ -64,8 +65,7 @@ def test_a_jobs_sizing() -> None:
     figures = {"busy": 0.5, "arriving": 7.0, "slowest": "embedded/in/1#1", "slowest_seconds": 2.0, "skew": 1.5}
     ends = {"embedded/in/0": 10, "embedded/in/1": 4}
     positions = {"embedded/in/0": 4, "embedded/in/1": 4}
-    fields = {name: getattr(told, name) for name in told.__struct_fields__}
-    worker.seat.beat(LaneReport(**{**fields, **figures, "ends": ends, "positions": positions}))
+    worker.seat.beat(told.changed(**figures, ends=ends, positions=positions))
     found = coordinator.sizing(JOB)
     assert (found.factor, found.containers, found.allowed[:3], found.allowed[-1]) == (2, 1, (1, 2, 4), 1024)
     lane = next(each for each in found.lanes if each.lane == name)

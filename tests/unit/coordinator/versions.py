@@ -14,6 +14,7 @@ from anabranch.planning import plan as planning
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration
 from anabranch.protocol.deployment import DeployRequest, DeployResult, Program, StartRequest
 from anabranch.protocol.lane_report import LanePhase, LaneReport
+from tests.support.reports import lane_report
 from tests.unit.coordinator.helpers import Clock
 from tests.unit.planning.factory import around, version
 
@@ -90,12 +91,12 @@ class Process:
                 phase = "starting" if not lane.folder_epoch else "ended" if each.closing else "running"
                 if not begin and phase == "running":
                     phase = "starting"
-                self.reports[lane.id] = LaneReport(
+                self.reports[lane.id] = lane_report(
                     lane=lane.id,
                     phase=phase,
                     positions=at if phase != "starting" else {},
                     folder_epoch=lane.folder_epoch or epoch,
-                    begun=phase == "running" or (lane.id in self.reports and self.reports[lane.id].begun),
+                    begun=phase == "running" or (lane.id in self.reports and self.reports[lane.id].attempt.begun),
                     batch=3,
                 )
         return self.beat()
@@ -104,7 +105,7 @@ class Process:
         assert self.beat(leaving=True).done
 
     def fail(self, lane: str) -> None:
-        self.reports[lane] = LaneReport(lane=lane, phase=LanePhase.FAILED, error="it can't start")
+        self.reports[lane] = lane_report(lane=lane, phase=LanePhase.FAILED, error="it can't start")
         self.beat()
 
 

@@ -11,6 +11,7 @@ from anabranch.planning import plan as planning
 from anabranch.protocol.container import WantedLane
 from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.lane_report import LaneReport
+from tests.support.reports import lane_report
 from tests.unit.coordinator.helpers import Clock, Seat
 from tests.unit.coordinator.programs import PROGRAM
 from tests.unit.planning.factory import around, job, new_id
@@ -58,7 +59,7 @@ class Worker:
             phase = "ended"
         elif self.fails(lane):
             phase = "failed"
-        self.reports[lane.id] = LaneReport(
+        self.reports[lane.id] = lane_report(
             lane=lane.id,
             phase=phase,
             folder_epoch=lane.folder_epoch or lane.epoch,

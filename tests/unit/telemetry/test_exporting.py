@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from anabranch import metrics
@@ -21,9 +20,8 @@ from tests.support.collector import Collector
 from tests.unit.coordinator.helpers import FIRST, FLIGHTS, Clock, Seat, plan, report
 
 LANE = plan().lanes[0]
-BATCH = msgspec.structs.replace(
-    report(FIRST, "running", 5, batch=3, seconds=2.0, rows=40, run="run-1"),
-    spent={"publishing": 0.5, "reading": 0.25, "functions": 1.25, "a phase of later versions": 0.1},
+BATCH = report(FIRST, "running", 5, batch=3, seconds=2.0, rows=40, run="run-1").changed(
+    spent={"publishing": 0.5, "reading": 0.25, "functions": 1.25, "a phase of later versions": 0.1}
 )
 HERE = Path(__file__).parents[3]
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -41,7 +39,7 @@ def test_a_batch_is_a_span_with_its_phases(collector: Collector) -> None:
     said: list[str] = []
     with exporting.traces("delays", said.append):
         batches.committed(LANE, BATCH, rows=12)
-        batches.committed(LANE, msgspec.structs.replace(BATCH, batch=4, seconds=0.1, spent={}), rows=3)
+        batches.committed(LANE, BATCH.changed(batch=4, seconds=0.1, spent={}), rows=3)
     after = time.time()
     assert said == []
     assert collector.resources[0]["service.name"] == "delays"
@@ -78,7 +76,7 @@ def test_a_batch_is_a_span_with_its_phases(collector: Collector) -> None:
 
 def test_a_lane_that_fails_is_a_span_with_its_error(collector: Collector) -> None:
     with exporting.traces("delays", print):
-        batches.failed(LANE, report(FIRST, "failed", error="disk full: /data", attempt=3))
+        batches.failed(LANE, report(FIRST, "failed", error="disk full: /data", number=3))
     (span,) = collector.spans
     assert (span.name, span.status.code, span.status.message) == ("lane failed", 2, "disk full: /data")
     assert collectors.values(span.attributes)["anabranch.attempt"] == 3

@@ -43,7 +43,7 @@ class BatchSizes:
         query = self._attempt.query
         if query is None or query.plan.stateful or math.isinf(query.outputs.allowed):
             return None
-        progress = self._attempt.report.batch_progress
+        progress = self._attempt.report.progress.batch_progress
         if progress is None or progress.planned <= 1 or not pacing.outlasts(progress, query.outputs.allowed):
             return None
         return progress if self._can_shrink() else None

@@ -112,7 +112,7 @@ class Boundary:
             hurry=life.leaves_at_once,
             keeps=self._why_kept,
             left=lambda number, spent: breaking_off.estimated(
-                self._attempt.report.batch_progress, number, spent, reporter.usual
+                self._attempt.report.progress.batch_progress, number, spent, reporter.usual
             ),
             usual=lambda: reporter.usual,
             tell=lambda why: reporter.update(waits=why),

@@ -32,7 +32,7 @@ def _has_read_all(attempt: Attempt) -> bool:
     if attempt.until is None:
         return False
     report = attempt.reporter.current
-    positions, ends = parsed(report.positions), parsed(report.ends)
+    positions, ends = parsed(report.progress.positions), parsed(report.progress.ends)
     for ssp in (*attempt.lane.ssps, *attempt.lane.broadcast):
         at = positions.get(ssp.whole, attempt.starting.get(ssp.whole, 0))
         if ssp.whole in attempt.until:

@@ -160,7 +160,7 @@ class LaneDrain:
     def _tell_halted(self) -> None:
         attempt, report, order = self._attempt, self._attempt.reporter.current, self._life.drain()
         positions = texts(attempt.positions())
-        if order is not None and (report.halted != order.uuid or report.positions != positions):
+        if order is not None and (report.drain.halted != order.uuid or report.progress.positions != positions):
             attempt.reporter.update(
                 phase=LanePhase.RUNNING, batch=attempt.folder.committed(), positions=positions, halted=order.uuid
             )

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
-import msgspec
-
 from anabranch import logs
 from anabranch.container.batch_progress import PlannedBatch, ProgressSample, Tracker
 from anabranch.container.load import Load
@@ -66,7 +64,7 @@ class Live:
         """The report, with the progress of the running batch."""
         at = query.under_way.now if query is not None else None
         now = monotonic()
-        if query is None or at is None or at.number <= report.batch or now < at.since + _AT_LEAST:
+        if query is None or at is None or at.number <= report.progress.batch or now < at.since + _AT_LEAST:
             return report
         with self._lock:
             if now >= self._looked + _EVERY or at.number != self._number:
@@ -76,7 +74,7 @@ class Live:
                 except Exception as error:
                     self._found = {}
                     log.debug("how far a batch is isn't known", lane=self._lane.id, error=str(error))
-            return msgspec.structs.replace(report, **self._found)
+            return report.changed(**self._found)
 
     @property
     def _number(self) -> int:
@@ -101,10 +99,10 @@ class Live:
     def _left_off(self, report: LaneReport) -> dict[str, float]:
         """Where the time of the last batch was spent, if the batch was followed; its duration is known now."""
         progress: BatchProgress | None = self._found.get("batch_progress")
-        if progress is None or progress.number != report.batch or not progress.spent:
+        if progress is None or progress.number != report.progress.batch or not progress.spent:
             return {}
         total = sum(progress.spent.values())
-        return {phase: round(seconds * report.seconds / total, 3) for phase, seconds in progress.spent.items()}
+        return {phase: round(seconds * report.load.seconds / total, 3) for phase, seconds in progress.spent.items()}
 
     @property
     def _figures(self) -> dict[str, Any]:

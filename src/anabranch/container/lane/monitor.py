@@ -62,7 +62,7 @@ class Monitor:
         for ran in history.since(spark, query, self._seen_batch):
             self._take_batch(ran)
         if monotonic() > self._committed_at + _COMMIT_EVERY:
-            self._attempt.inputs.tell(parsed(self._reporter.current.positions))
+            self._attempt.inputs.tell(parsed(self._reporter.current.progress.positions))
             self._committed_at = monotonic()
 
     def carry_idle(self, last: int, patience: float) -> None:
@@ -115,8 +115,8 @@ class Monitor:
             late_groups=self._late_groups,
             late=dict(counts.late + query.outputs.late) if query is not None else {},
             windows=ran.state_rows if query is not None and query.plan.empties else 0,
-            first_output=report.first_output or (ran.ended if ran.rows else 0.0),
-            last_output=ran.ended if ran.rows else report.last_output,
+            first_output=report.progress.first_output or (ran.ended if ran.rows else 0.0),
+            last_output=ran.ended if ran.rows else report.progress.last_output,
             state_bytes=ran.state_bytes,
         )
         crash_points.reach(crash_points.COMMITTED, self._attempt.lane.id, self._seen_batch)

@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any, Literal
 
-import msgspec
-
 from anabranch.container.lane import live_report
 from anabranch.container.lane.lifecycle import LaneState
 from anabranch.container.lane.live_report import Live
 from anabranch.model.lane import Lane
-from anabranch.protocol.lane_report import LanePhase, LaneReport
+from anabranch.protocol.lane_report import AttemptReport, LanePhase, LaneReport
 from anabranch.spark.query.query import LaneQuery
 from anabranch.telemetry import batches
 
@@ -31,9 +29,8 @@ class Reporter:
 
     def __init__(self, lane: Lane, wake: Callable[[], None]) -> None:
         has_folder = lane.folder_epoch and not lane.abandoned
-        self.current = LaneReport(
-            lane=lane.id, phase=LanePhase.STARTING, folder_epoch=lane.folder_epoch if has_folder else 0
-        )
+        attempt = AttemptReport(folder_epoch=lane.folder_epoch if has_folder else 0)
+        self.current = LaneReport(lane=lane.id, phase=LanePhase.STARTING, attempt=attempt)
         self._lane = lane
         self.wake = wake
         self._last: LaneReport | None = None
@@ -47,13 +44,13 @@ class Reporter:
         return self._live.usual
 
     def update(self, **changes: Any) -> None:
-        self.current = self._with(**changes)
+        self.current = self.current.changed(**changes)
         if not _URGENT.isdisjoint(changes):
             self.wake()
 
     def conclude(self, phase: Literal[LanePhase.ENDED, LanePhase.FAILED], **changes: Any) -> None:
         """Make the last report. It isn't shown before the lane's state says that the lane has ended."""
-        self._last = self._with(phase=phase, **changes)
+        self._last = self.current.changed(phase=phase, **changes)
         if phase is LanePhase.FAILED:
             batches.failed(self._lane, self._last)
 
@@ -67,23 +64,19 @@ class Reporter:
             return report
         if monotonic() > self._stuck_at + _STUCK_EVERY:
             self._stuck_at, self._stuck = monotonic(), self._longest_work(query)
-        return msgspec.structs.replace(report, **self._stuck)
+        return report.changed(**self._stuck)
 
     def batch_ended(self, worked: Mapping[tuple[int, int], float], **changes: Any) -> None:
         """Put the results of a batch, how busy the lane is, and its busiest bucket into one report.
 
         ``worked``: the seconds of functions, by bucket.
         """
-        before = self.current.rows
-        self.update(**{**changes, **self._live.ran(self._with(**changes), worked)})
-        batches.committed(self._lane, self.current, self.current.rows - before)
+        before = self.current.progress.rows
+        self.update(**{**changes, **self._live.ran(self.current.changed(**changes), worked)})
+        batches.committed(self._lane, self.current, self.current.progress.rows - before)
 
     def no_batch_ended(self) -> None:
         self.update(**self._live.idled(self.current))
-
-    def _with(self, **changes: Any) -> LaneReport:
-        kept = {name: getattr(self.current, name) for name in self.current.__struct_fields__}
-        return LaneReport(**{**kept, **changes})
 
     def _longest_work(self, query: LaneQuery | None) -> dict[str, Any]:
         """The message on which a function has been working for a long time."""

@@ -270,7 +270,7 @@ class LaneRunner:
         self._attempt.reporter.wake()
         self._queries.end_analysis()
         if self.life.state.phase is Phase.ENDED:
-            self._attempt.inputs.tell(parsed(self.report.positions))  # others may continue from it meanwhile
+            self._attempt.inputs.tell(parsed(self.report.progress.positions))  # others may continue from it meanwhile
 
     def _wrote(self) -> dict[str, int]:
         """The ends of the intermediate streams that the lane writes, if others may continue from it."""

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, Protocol
 
-import msgspec
-
 from anabranch import logs
 from anabranch.container import restarts
 from anabranch.container.error_text import Remedy
@@ -91,32 +89,28 @@ class LaneSupervisor:
     def report(self) -> LaneReport:
         """The lane's report. A lane that waits for its next attempt is shown as starting."""
         state, report = self._state, self._runner.report
-        report = msgspec.structs.replace(
-            report, begun=self._query_has_begun or report.begun, stalls=self._stalls + self._runner.stalled
+        report = report.changed(
+            begun=self._query_has_begun or report.attempt.begun, stalls=self._stalls + self._runner.stalled
         )
         if self._wait.awaits:
-            report = msgspec.structs.replace(report, awaits=self._wait.awaits, awaits_since=self._wait.since)
-        waiting: dict[str, Any] = {"error": None, "trouble": report.error or "", "attempt": state.attempt + 1}
+            report = report.changed(awaits=self._wait.awaits, awaits_since=self._wait.since)
+        waiting: dict[str, Any] = {"error": None, "trouble": report.error or "", "number": state.attempt + 1}
         match state.phase:
             case Phase.RELEASED if state.unwanted:  # it goes on at the next start
                 ended = {"phase": LanePhase.ENDED, "error": None, "stopped": True, "pending": True, "stalls": 0}
-                return msgspec.structs.replace(report, **ended, awaits="", awaits_since=0.0)
+                return report.changed(**ended, awaits="", awaits_since=0.0)
             case Phase.WAITING:
-                waiting |= {"phase": LanePhase.STARTING, "attempt": state.attempt}
-                return msgspec.structs.replace(
-                    report, **waiting, awaits=self._runner.awaits, awaits_since=self._wait.since
-                )
+                waiting |= {"phase": LanePhase.STARTING, "number": state.attempt}
+                return report.changed(**waiting, awaits=self._runner.awaits, awaits_since=self._wait.since)
             case Phase.RELEASED:
                 waiting |= {"phase": LanePhase.ENDED, "stopped": True, "pending": True, "stalls": 0}
-                return msgspec.structs.replace(report, **waiting)
+                return report.changed(**waiting)
             case Phase.NEEDS_PROCESS:  # which is told when the container leaves
-                return msgspec.structs.replace(
-                    report, **waiting | {"phase": LanePhase.STARTING, "attempt": state.attempt}
-                )
+                return report.changed(**waiting | {"phase": LanePhase.STARTING, "number": state.attempt})
             case Phase.RETRYING:
-                return msgspec.structs.replace(report, **waiting | {"phase": LanePhase.STARTING})
+                return report.changed(**waiting | {"phase": LanePhase.STARTING})
             case _:
-                return msgspec.structs.replace(report, attempt=state.attempt, trouble=self._trouble)
+                return report.changed(number=state.attempt, trouble=self._trouble)
 
     @property
     def ended(self) -> bool:
@@ -139,11 +133,11 @@ class LaneSupervisor:
         if not self._life.tell(_want(wanted, rested=rested, thread_ended=ended)):
             return
         if before is Phase.RETRYING:
-            self._retries.begin(report.batch)
+            self._retries.begin(report.progress.batch)
         if retries:
             self._stalls += self._runner.stalled
             self._due, self._trouble = None, report.error or ""
-            self._query_has_begun = self._query_has_begun or report.begun
+            self._query_has_begun = self._query_has_begun or report.attempt.begun
         self._runner = self._started_runner(wanted.lane)
 
     def stop(self, at_once: bool = False) -> None:
@@ -164,7 +158,7 @@ class LaneSupervisor:
     @property
     def batch(self) -> int:
         """The last committed batch, -1 for none."""
-        return self._runner.report.batch
+        return self._runner.report.progress.batch
 
     @property
     def attempts(self) -> int:
@@ -187,7 +181,7 @@ class LaneSupervisor:
         if self._life.state.phase is Phase.FAILED:
             following = restarts.step(
                 self._runner.remedy,
-                attempts_left=self._retries.again(self._runner.report.batch) is not None,
+                attempts_left=self._retries.again(self._runner.report.progress.batch) is not None,
                 processes_left=self._replaceable(),
             )
             waits = self._runner.remedy is Remedy.WAIT
@@ -198,7 +192,9 @@ class LaneSupervisor:
         """Whether the pause after a failure is over. The pause begins when the failure is first seen."""
         if self._due is None:
             waits = self._runner.remedy is Remedy.WAIT
-            pause = self._wait.pause(self._runner.awaits, report) if waits else self._retries.again(report.batch)
+            pause = (
+                self._wait.pause(self._runner.awaits, report) if waits else self._retries.again(report.progress.batch)
+            )
             if pause is None:
                 self._life.tell(FailureJudged(Step.FAILED))
                 return False

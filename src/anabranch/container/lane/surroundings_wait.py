@@ -64,7 +64,7 @@ class SurroundingsWait:
         first = self._wait is None
         wait = waiting.begun_or_continued(self._wait, awaits, self._clock())
         self._since = self._patience.now() if first else self._since
-        self._wait, self._waited_from, self._runs_since = wait, report.batch, None
+        self._wait, self._waited_from, self._runs_since = wait, report.progress.batch, None
         if first:
             log.warning(f"a lane waits for {wait.awaited}", lane=self._lane, error=report.error)
         pause = waiting.pause(wait, self._clock(), self._patience.longest, self._patience.chance())
@@ -78,7 +78,7 @@ class SurroundingsWait:
             return False
         if self._runs_since is None:
             self._runs_since = self._clock()
-        goes_on = report.batch > self._waited_from or report.phase == LanePhase.ENDED
+        goes_on = report.progress.batch > self._waited_from or report.phase == LanePhase.ENDED
         if not goes_on and self._clock() <= self._runs_since + _RUNS_WELL:
             return False
         seconds = round(self._clock() - self._wait.since)

@@ -72,7 +72,7 @@ def _ends(running_job: RunningJob, request: DrainNotification) -> dict[str, int]
     """The ends of the inputs as lanes last saw them, if everything up to there should be read."""
     if request.mode == "planned":
         return None
-    return {ssp: end for report in running_job.reports.values() for ssp, end in report.ends.items()}
+    return {ssp: end for report in running_job.reports.values() for ssp, end in report.progress.ends.items()}
 
 
 def apply(

@@ -23,8 +23,8 @@ __all__ = ["change_of", "lag", "live", "stored"]
 
 def lag(report: LaneReport) -> int:
     """Offsets between a lane's positions and its inputs' ends."""
-    held = report.positions
-    return sum(max(0, end - held.get(ssp, 0)) for ssp, end in report.ends.items())
+    held = report.progress.positions
+    return sum(max(0, end - held.get(ssp, 0)) for ssp, end in report.progress.ends.items())
 
 
 def live(job: RunningJob, at: float, clock: float, lease: float, lost: Sequence[ContainerRecord] = ()) -> Live:
@@ -99,29 +99,29 @@ def _lane(lane: Lane, report: LaneReport | None) -> tuple[Any, ...]:
         last = lane.last_batch if lane.last_batch >= 0 else None
         heard: tuple[Any, ...] = (None, lane.epoch, last, *(None,) * 5, lane.watermark, *(None,) * 7)
         return (*known, *heard, lane.put_aside, None, lane.error, "", None)
-    batch = report.batch_progress
+    batch = report.progress.batch_progress
     return (
         *known,
         report.phase,
         lane.epoch,
-        report.batch,
-        report.rows_per_second,
-        report.arriving,
+        report.progress.batch,
+        report.load.rows_per_second,
+        report.load.arriving,
         lag(report),
-        report.busy,
-        report.working,
-        report.watermark,
-        report.held_by,
-        report.attempt,
-        report.stalls,
-        report.seconds,
-        report.usual_seconds,
-        report.skew,
-        report.slowest,
-        report.dead_letters,
-        sum(report.late.values()),
+        report.load.busy,
+        report.load.working,
+        report.event_time.watermark,
+        report.event_time.held_by,
+        report.attempt.number,
+        report.attempt.stalls,
+        report.load.seconds,
+        report.load.usual_seconds,
+        report.load.skew,
+        report.load.slowest,
+        report.progress.dead_letters,
+        sum(report.event_time.late.values()),
         report.error or lane.error,
-        report.trouble,
+        report.attempt.trouble,
         None if batch is None or not batch.planned else min(1.0, batch.done / batch.planned),
     )
 

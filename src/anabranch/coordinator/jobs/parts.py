@@ -289,8 +289,11 @@ class Progress:
             accepted_at,
             pause_estimate.kind_of(closing, following),
             stateful=any(lane.stateful for lane in closing),
-            state_bytes=max((report.state_bytes for report in its), default=0),
-            spent=max((report.batch_progress.seconds for report in its if report.batch_progress), default=0.0),
+            state_bytes=max((report.progress.state_bytes for report in its), default=0),
+            spent=max(
+                (report.progress.batch_progress.seconds for report in its if report.progress.batch_progress),
+                default=0.0,
+            ),
         )
 
     def finished(self, now: float) -> float:

@@ -117,19 +117,23 @@ class RunningJob:
         if lane not in self.reports or self.reports[lane].phase != LanePhase.ENDED:
             return False
         # One that has caught up has still to drain.
-        return self.state is not DeploymentState.DRAINING or self.reports[lane].stopped
+        return self.state is not DeploymentState.DRAINING or self.reports[lane].attempt.stopped
 
     def is_over(self, lane: str) -> bool:
         """Whether a lane has ended at a batch boundary, so that others can continue from there."""
-        return lane in self.reports and self.reports[lane].phase == LanePhase.ENDED and not self.reports[lane].pending
+        return (
+            lane in self.reports
+            and self.reports[lane].phase == LanePhase.ENDED
+            and not self.reports[lane].attempt.pending
+        )
 
     def attempt(self, lane: str) -> int:
         """How many times a lane's container has started it."""
-        return self.reports[lane].attempt if lane in self.reports else 1
+        return self.reports[lane].attempt.number if lane in self.reports else 1
 
     def caught_up(self, lane: str) -> bool:
         """Whether a lane has ended because it had caught up."""
-        return self.ended(lane) and not (lane in self.reports and self.reports[lane].stopped)
+        return self.ended(lane) and not (lane in self.reports and self.reports[lane].attempt.stopped)
 
     def followers(self) -> dict[str, list[str]]:
         """The lanes that continue from each lane."""
@@ -267,7 +271,7 @@ class RunningJob:
 
     def last_batch(self, lane: str) -> int:
         """The last batch that a lane is known to have committed."""
-        return self.reports[lane].batch if lane in self.reports else -1
+        return self.reports[lane].progress.batch if lane in self.reports else -1
 
 
 def figures(model: JobModel) -> dict[str, tuple[int, float]]:

@@ -127,7 +127,13 @@ def test_it_ends_though_nobody_knows_its_folder_and_says_that_there_is_more_to_d
     runner.stop()
     assert runner.join(5)
     told = runner.report
-    assert (told.phase, told.pending, told.batch, told.folder_epoch, told.error) == ("ended", True, 6, 3, None)
+    assert (told.phase, told.attempt.pending, told.progress.batch, told.attempt.folder_epoch, told.error) == (
+        "ended",
+        True,
+        6,
+        3,
+        None,
+    )
     assert not lane_folders.its.noted
 
 

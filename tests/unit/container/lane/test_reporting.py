@@ -24,4 +24,4 @@ def test_all_that_a_batch_changes_is_in_one_report() -> None:
     reporter.batch_ended({}, batch=3, seconds=1.5)
     (changes,) = reporter.changes
     assert {"batch", "seconds", "spent", "busy"} <= changes.keys()
-    assert (reporter.current.batch, reporter.current.seconds) == (3, 1.5)
+    assert (reporter.current.progress.batch, reporter.current.load.seconds) == (3, 1.5)

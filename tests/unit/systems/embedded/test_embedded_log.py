@@ -372,3 +372,20 @@ def test_the_embedded_system_is_a_system(filled: Log) -> None:
     system.create("t", 1)
     system.expand("t", 2)
     assert system.ends("t") == {0: 0, 1: 0}
+
+
+def test_control_records_are_heeded_once_all_before_them_was_read(log: Log) -> None:
+    writer = LaneWriter(log, "job", "lane", 1)
+    for batch, rows in enumerate([2, 0, 3]):
+        refs = [segment(log, "s", 0, [b"x"] * rows)] if rows else []
+        assert writer.publish("s", 0, batch, refs, {"said": batch})
+    assert not writer.publish("s", 0, 2, [], {"said": "again"}), "a replay"
+    put(writer, log, "s", 0, 3, b"without one")
+    said = [{"said": n} for n in range(3)]
+    first = log.controls("s", 1, -1, 9)[1]
+    assert log.controls("s", 0, -1, 0) == (said[:1], first + 1)
+    assert log.controls("s", 0, -1, 1) == (said[:1], first + 1)
+    assert log.controls("s", 0, -1, 2) == (said, first + 3)
+    assert log.controls("s", 0, first + 1, 2) == (said[1:], first + 3)
+    assert log.controls("s", 0, first + 3, 5) == ([], first + 4)
+    assert contents(log, "s", 0) == [b"x"] * 5 + [b"without one"]

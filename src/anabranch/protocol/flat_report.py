@@ -1,0 +1,31 @@
+"""Heartbeats for coordinators that don't know the parts of a lane's report."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+from anabranch.model.document import Document
+from anabranch.protocol.container import Heartbeat
+from anabranch.protocol.lane_report import FLAT_NAMES, PART_OF, PARTS, LaneReport
+
+__all__ = ["flattened"]
+
+_TOP = [name for name in LaneReport.__struct_fields__ if name not in PARTS]
+
+_FlatReport = msgspec.defstruct(
+    "FlatReport", [*((name, Any) for name in _TOP), *((FLAT_NAMES[name], Any) for name in PART_OF)], bases=(Document,)
+)
+"""A report with the fields of all parts side by side."""
+
+
+def flattened(beat: Heartbeat) -> Heartbeat:
+    """The same heartbeat for an older coordinator. It is only good for being sent."""
+    return msgspec.structs.replace(beat, lanes=tuple(map(_flat, beat.lanes)))
+
+
+def _flat(report: LaneReport) -> LaneReport:
+    fields = {name: getattr(report, name) for name in _TOP}
+    fields |= {FLAT_NAMES[name]: getattr(getattr(report, part), name) for name, part in PART_OF.items()}
+    return cast("LaneReport", _FlatReport(**fields))
