@@ -75,7 +75,8 @@ def _troubles(lane: LaneStatus) -> list[str]:
     elif report is not None and report.attempt.awaits:
         since = when(round(report.attempt.awaits_since * 1000))
         found.append(
-            f"lane {lane.lane.id} has been waiting for {report.attempt.awaits} since {since} UTC: {report.attempt.trouble}"
+            f"lane {lane.lane.id} has been waiting for {report.attempt.awaits} since {since} UTC: "
+            f"{report.attempt.trouble}"
         )
     elif report is not None and report.attempt.trouble:
         found.append(
