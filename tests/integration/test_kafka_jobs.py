@@ -13,13 +13,11 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
-from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import Job, Stream
 from anabranch.config import StreamSettings
-from anabranch.container.checkpoint.folder import Folder
 from anabranch.model.hashing import partition_for
-from tests.integration.harness import PATIENCE, KafkaSite
+from tests.integration.harness import KafkaSite
 from tests.support import kafka_peers
 
 TEXTS = [b"", b"plain", b"\x00\x01\x7f", "ключ".encode(), "鍵🔑".encode()]
@@ -265,7 +263,6 @@ def test_a_batch_that_takes_longer_than_a_transaction_may_is_made_smaller(kafka:
     job = Job(f"{kafka.name}-slow")
 
     def slow(message: dict[str, Any]) -> dict[str, Any]:
-        import time
 
         time.sleep(0.15)
         return message
@@ -283,38 +280,6 @@ def test_a_batch_that_takes_longer_than_a_transaction_may_is_made_smaller(kafka:
     assert numbers(kafka, f"{kafka.name}-out") == list(range(40))
 
 
-def test_in_real_time_records_come_out_while_the_batch_goes_on(kafka: KafkaSite) -> None:
-    """A lane that is stopped in its batch does that again: nothing is lost. In batches, it goes on from there."""
-    source, output = kafka.create("in", 1), f"{kafka.name}-out"
-    run = kafka.deployed(filtering(kafka, source), trigger="real-time", on_error="drop", interval="5 seconds")
-    (lane,) = run.lanes
-    folder = str(kafka.root / "lane")
-    query = run.query(lane, folder).start()
-    kafka.put(source, 0, [{"n": n} for n in range(10)] + [b"{broken"], [b"k"] * 11)
-    _until(query, lambda: numbers(kafka, output) == [0, 2, 4, 6, 8])
-    assert Folder(kafka.spark, folder).committed() < 0, "they came out at the end of a batch"
-    _until(query, lambda: Folder(kafka.spark, folder).committed() >= 0)
-    kafka.put(source, 0, [{"n": 10}], [b"k"])
-    _until(query, lambda: 10 in numbers(kafka, output))
-    query.stop()
-
-    until = dict.fromkeys(lane.ssps, 13)
-    kafka.put(source, 0, [{"n": 12}], [b"k"])
-    batches = run.query(lane, folder, until).start(last=Folder(kafka.spark, folder).batch(0))
-    _until(batches, lambda: 12 in numbers(kafka, output))
-    batches.stop()
-    assert set(numbers(kafka, output)) == {0, 2, 4, 6, 8, 10, 12}
-    assert numbers(kafka, output)[:6] == [0, 2, 4, 6, 8, 10]
-
-
-def _until(query: StreamingQuery, condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert query.isActive, query.exception()
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def test_keys_that_another_partitioner_has_placed_are_told(kafka: KafkaSite) -> None:
     source = kafka.create("in", 2)
     at_home = next(key for key in (b"a", b"b", b"c", b"d") if partition_for(key, 2) == 0)
@@ -330,20 +295,6 @@ def test_keys_that_another_partitioner_has_placed_are_told(kafka: KafkaSite) -> 
     told = "the key of the record at offset 0 of partition 1 would be in 0 of 2"
     assert f"kafka/{source} isn't partitioned by murmur2: {told}" in warning
     assert at_home.hex() not in warning
-
-
-def test_slots_that_are_refreshed_meanwhile_go_on(kafka: KafkaSite) -> None:
-    source, output = kafka.create("in", 1), f"{kafka.name}-out"
-    run = kafka.deployed(filtering(kafka, source))
-    (lane,) = run.lanes
-    lane_query = run.query(lane, str(kafka.root / "lane"))
-    query = lane_query.start()
-    for n in (2, 4, 6):
-        kafka.put(source, 0, [{"n": n}], [b"k"])
-        _until(query, lambda n=n: n in numbers(kafka, output))  # type: ignore[misc]
-        lane_query.outputs.refresh()
-    query.stop()
-    assert numbers(kafka, output) == [2, 4, 6]
 
 
 def straight(rows: Stream) -> Stream:

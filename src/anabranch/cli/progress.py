@@ -72,16 +72,11 @@ def _troubles(lane: LaneStatus) -> list[str]:
     found = [] if report is None else list(report.warnings)
     if lane.lane.state is LaneState.FAILED:
         found.append(f"lane {lane.lane.id} failed, and is left alone: {lane.lane.error}")
-    elif report is not None and report.attempt.awaits:
-        since = when(round(report.attempt.awaits_since * 1000))
-        found.append(
-            f"lane {lane.lane.id} has been waiting for {report.attempt.awaits} since {since} UTC: "
-            f"{report.attempt.trouble}"
-        )
-    elif report is not None and report.attempt.trouble:
-        found.append(
-            f"lane {lane.lane.id} was begun {report.attempt.number} times; last because: {report.attempt.trouble}"
-        )
+    elif report is not None and (attempt := report.attempt).awaits:
+        since = when(round(attempt.awaits_since * 1000))
+        found.append(f"lane {lane.lane.id} has been waiting for {attempt.awaits} since {since} UTC: {attempt.trouble}")
+    elif report is not None and (attempt := report.attempt).trouble:
+        found.append(f"lane {lane.lane.id} was begun {attempt.number} times; last because: {attempt.trouble}")
     return found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-import msgspec
 import pytest
 
 from anabranch.coordinator import autosizing
@@ -31,7 +30,7 @@ def ran(of: Trace) -> Run:
 def test_a_lag_below_zero_is_none() -> None:
     """kedacore/keda 2612: a lag of -2 made it scale to the maximum."""
     ahead = report(working=0.3, busy=0.5, arriving=50.0)
-    told = status(msgspec.structs.replace(ahead, positions={"embedded/flights/0": 2}))
+    told = status(ahead.changed(positions={"embedded/flights/0": 2}))
     assert decided(told, seconds=60).factor is None
     assert decided(told).factor in {None, 2}
 

@@ -1,0 +1,58 @@
+"""Queries that go on while a test looks at their output, on a real broker: in real time, and with refreshed slots."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from anabranch.container.checkpoint.folder import Folder
+from tests.integration.harness import PATIENCE, KafkaSite
+from tests.integration.test_kafka_jobs import filtering, numbers
+
+
+def test_in_real_time_records_come_out_while_the_batch_goes_on(kafka: KafkaSite) -> None:
+    """A lane that is stopped in its batch does that again: nothing is lost. In batches, it goes on from there."""
+    source, output = kafka.create("in", 1), f"{kafka.name}-out"
+    run = kafka.deployed(filtering(kafka, source), trigger="real-time", on_error="drop", interval="5 seconds")
+    (lane,) = run.lanes
+    folder = str(kafka.root / "lane")
+    query = run.query(lane, folder).start()
+    kafka.put(source, 0, [{"n": n} for n in range(10)] + [b"{broken"], [b"k"] * 11)
+    _until(query, lambda: numbers(kafka, output) == [0, 2, 4, 6, 8])
+    assert Folder(kafka.spark, folder).committed() < 0, "they came out at the end of a batch"
+    _until(query, lambda: Folder(kafka.spark, folder).committed() >= 0)
+    kafka.put(source, 0, [{"n": 10}], [b"k"])
+    _until(query, lambda: 10 in numbers(kafka, output))
+    query.stop()
+
+    until = dict.fromkeys(lane.ssps, 13)
+    kafka.put(source, 0, [{"n": 12}], [b"k"])
+    batches = run.query(lane, folder, until).start(last=Folder(kafka.spark, folder).batch(0))
+    _until(batches, lambda: 12 in numbers(kafka, output))
+    batches.stop()
+    assert set(numbers(kafka, output)) == {0, 2, 4, 6, 8, 10, 12}
+    assert numbers(kafka, output)[:6] == [0, 2, 4, 6, 8, 10]
+
+
+def test_slots_that_are_refreshed_meanwhile_go_on(kafka: KafkaSite) -> None:
+    source, output = kafka.create("in", 1), f"{kafka.name}-out"
+    run = kafka.deployed(filtering(kafka, source))
+    (lane,) = run.lanes
+    lane_query = run.query(lane, str(kafka.root / "lane"))
+    query = lane_query.start()
+    for n in (2, 4, 6):
+        kafka.put(source, 0, [{"n": n}], [b"k"])
+        _until(query, lambda n=n: n in numbers(kafka, output))  # type: ignore[misc]
+        lane_query.outputs.refresh()
+    query.stop()
+    assert numbers(kafka, output) == [2, 4, 6]
+
+
+def _until(query: StreamingQuery, condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert query.isActive, query.exception()
+        assert time.monotonic() < end
+        time.sleep(0.05)
