@@ -20,10 +20,12 @@ _MEMORY = 6
 """How many batches are taken into account."""
 _FIXED = 3
 """How many estimates of the fixed time are kept, and how many batches limit it."""
-_OLD = 8
-"""After this many batches of about the same size, the fixed time is out of date and must be estimated
-again.
+_UNKNOWN, _OLD, _VERY_OLD = 2, 8, 50
+"""After this many batches of about the same size, one of another size is tried to estimate the fixed time again: while
+it is unknown or not confirmed, where it is a large part of a batch, and where it is small.
 """
+_TRIED = 120.0
+"""A batch is made larger for that only if it should take less than these seconds."""
 _FASTEST = 10.0
 """The largest factor by which a batch grows,"""
 _CAREFUL = 0.8
@@ -108,7 +110,7 @@ class Pace:
         if self.before is None and not self._is_short(ran) and ran.seconds < _OUTLASTS * self.target:
             return learned  # what takes its time in a first batch is done once
         counted = replace(learned, ran=(*self.ran, ran)[-_MEMORY:])
-        return replace(counted, limit=counted._next())
+        return replace(counted, limit=counted._tried(ran) or counted._next())
 
     def failed(self, rows: int, told: BatchRun | None = None) -> Pace:
         """The pace after a batch of this many rows that takes longer than it may: the next batch gets far fewer.
@@ -123,11 +125,31 @@ class Pace:
     def _learned(self, ran: BatchRun) -> Pace:
         found = None if self.before is None else _fixed(self.before, ran)
         age = 0 if found is not None else self.age + 1
-        estimates = self.estimates if age < _OLD else self.estimates[-1:]
-        if found is not None:
-            estimates = (*estimates, found)[-_FIXED:]
+        estimates = self.estimates if found is None else (*self.estimates, found)[-_FIXED:]
         shortest = (*self.shortest, ran.seconds)[-_FIXED:]
         return replace(self, before=ran, estimates=estimates, age=age, shortest=shortest)
+
+    def _tried(self, ran: BatchRun) -> int:
+        """The size of a batch that is to show the fixed time, if that is due; otherwise 0.
+
+        A batch whose fixed time is near the target looks as if its records were slow: without this, it would get ever
+        fewer of them, to no avail. Half as many records cost next to nothing. Only where a batch has no records to
+        spare, it gets twice as many.
+        """
+        if not ran.bound or self._is_short(ran) or self.age < self._patience:
+            return 0
+        fewer, more = ran.rows // _APART, ran.rows * _APART
+        if fewer >= self.aim.least:
+            return min(fewer, self._next())
+        return more if more <= self.aim.most and _APART * ran.seconds <= min(_TRIED, self.aim.allowed / 2) else 0
+
+    @property
+    def _patience(self) -> int:
+        """How many batches of about the same size may follow each other before another size is tried."""
+        large = self.aim.target / _TIMES_FIXED
+        if not self.estimates or (len(self.estimates) == 1 and self.estimates[0] > large):
+            return _UNKNOWN
+        return _OLD if self.fixed > large else _VERY_OLD
 
     def _next(self) -> int:
         rows = [self._wanted(each) for each in self.ran]

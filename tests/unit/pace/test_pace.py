@@ -117,6 +117,32 @@ def test_time_that_does_not_go_by_records_is_told_apart_and_limits_do_not_creep_
     assert run[-1][2] <= 2.5 * 10.0 * 1.1
 
 
+@pytest.mark.parametrize("fixed", [0.4, 2.0, 3.0, 4.0, 6.0, 10.0, 20.0])
+@pytest.mark.parametrize(
+    ("each", "first"), [*itertools.product([1e-4, 1e-3, 0.02], [2, 50, 5000]), (1.0, 2), (1.0, 50)]
+)
+@pytest.mark.parametrize("aim", [AIM, BatchTarget(4.0, 1, 1_000_000)], ids=["in transactions", "without"])
+def test_fixed_time_near_or_above_the_target_is_not_taken_for_slow_records(
+    fixed: float, each: float, first: int, aim: BatchTarget
+) -> None:
+    """As with lanes' folders in a slow object store. Batches that had fewer and fewer records were not quicker."""
+    run = Lane(each, fixed, first=first, aim=aim).run(1800)
+    seconds = max(4.0, 1.25 * fixed, min(4 * fixed, aim.allowed / 4))
+    rows = min(aim.most, (seconds - fixed) / each)
+    assert rate(run, 600, 1800) >= 0.85 * rows / (fixed + rows * each + BESIDE)
+    assert max(took for at, _, took in run if at > 600) <= 1.6 * seconds
+
+
+@given(st.floats(3.0, 15.0), st.floats(300.0, 3000.0), st.sampled_from([1e-4, 1e-3, 0.02]))
+def test_fixed_time_that_grows_slowly_is_not_taken_for_slow_records(end: float, over: float, each: float) -> None:
+    def growing(at: float, _: int, seconds: float) -> float:
+        return seconds + (end - 0.4) * min(1.0, at / over)
+
+    run = Lane(each, disturbed=growing).run(over + 1500)
+    aimed = min(30.0, max(4.0, 4 * end))
+    assert rate(run, over + 600, over + 1500) >= 0.7 * (aimed - end) / each / (aimed + BESIDE)
+
+
 def test_fixed_time_that_is_longer_than_a_batch_may_take_leaves_some_for_records() -> None:
     run = Lane(1e-3, fixed=2.0, aim=BatchTarget(0.25, 1, 10**6, allowed=1.0)).run(200)
     assert run[-1][1] >= 200
