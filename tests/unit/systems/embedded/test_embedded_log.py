@@ -375,6 +375,7 @@ def test_the_embedded_system_is_a_system(filled: Log) -> None:
 
 
 def test_control_records_are_heeded_once_all_before_them_was_read(log: Log) -> None:
+    log.create("s", 1)
     writer = LaneWriter(log, "job", "lane", 1)
     for batch, rows in enumerate([2, 0, 3]):
         refs = [segment(log, "s", 0, [b"x"] * rows)] if rows else []
