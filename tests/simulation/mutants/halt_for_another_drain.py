@@ -10,4 +10,6 @@ BREAKS = frozenset({"each-once", "drained-is-exact"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(draining, "_has_halted", lambda report, drain: report.phase == "running" and bool(report.progress.positions))
+    patch.setattr(
+        draining, "_has_halted", lambda report, drain: report.phase == "running" and bool(report.progress.positions)
+    )
