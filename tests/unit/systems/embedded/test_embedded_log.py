@@ -45,7 +45,7 @@ def log(tmp_path: Path) -> Log:
 @pytest.fixture
 def filled(log: Log) -> Log:
     """Partition 0 of ``s``: a to e in three entries, the second of two segments, with a fence between."""
-    log.create("s", 2)
+    log.create("s", 1)
     writer = LaneWriter(log, "job", "lane", 1)
     put(writer, log, "s", 0, 0, b"a", b"b")
     fence(log, "s", "job", "lane", 1)
@@ -155,7 +155,7 @@ def test_an_unchanged_log_costs_two_stats_a_partition(filled: Log, monkeypatch: 
 
 @pytest.mark.parametrize("new", range(12))
 def test_the_tail_is_found_from_any_known_one(log: Log, new: int) -> None:
-    log.create("s", 2)
+    log.create("s", 1)
     known = log.ends("s")
     writer = LaneWriter(log, "job", "lane", 1)
     for batch in range(new):
@@ -181,7 +181,7 @@ def test_a_range_that_is_not_there(filled: Log, start: int, end: int) -> None:
 
 
 def test_a_cold_search_reads_few_entries(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    log.create("s", 2)
+    log.create("s", 1)
     writer = LaneWriter(log, "job", "lane", 1)
     for batch in range(300):
         put(writer, log, "s", 0, batch, b"%d" % batch)
@@ -209,7 +209,7 @@ def test_any_slices_of_any_entries(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[list[int]]], cuts: list[tuple[int, int]]
 ) -> None:
     log = Log(tmp_path_factory.mktemp("log"))
-    log.create("s", 2)
+    log.create("s", 1)
     writer = LaneWriter(log, "job", "lane", 1)
     model: list[bytes] = []
     reader = Log(log.root)
@@ -309,7 +309,7 @@ def test_anything_that_reads_arrow_reads_a_segment(filled: Log) -> None:
 
 
 def test_columns_are_cast_and_a_record_without_time_is_refused(log: Log) -> None:
-    log.create("s", 2)
+    log.create("s", 1)
     batch = records([b"a"])
     spark = pa.schema(
         [
@@ -338,7 +338,7 @@ def test_columns_are_cast_and_a_record_without_time_is_refused(log: Log) -> None
 
 
 def test_an_aborted_segment_leaves_no_file(log: Log) -> None:
-    log.create("s", 2)
+    log.create("s", 1)
     writer = SegmentWriter(log.root, "s", 0, 0)
     writer.abort()
     writer.write(records([b"a"]))
