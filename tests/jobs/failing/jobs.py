@@ -141,15 +141,18 @@ rows.map(lambda row: {"n": prices.of(row)}, schema="n int").write("out")
         """
 import threading
 
+from pyspark.sql import functions as F
+
 def locked(lock):
-    def seen(row):
+    @F.udf("int")
+    def seen(n):
         with lock:
-            return {"n": 1}
+            return n
     return seen
 
-rows.map(locked(threading.Lock()), schema="n int").write("out")
+rows.transform(lambda frame: frame.withColumn("m", locked(threading.Lock())("n"))).write("out")
 """,
-        (r"map 'map' \(failing\.py:\d+\)", "pickle '_thread.lock' object"),
+        (r"transform 'transform' \(failing\.py:\d+\)", "pickle '_thread.lock' object"),
         code=2,
         by_lane=False,
     ),
