@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 import traceback
+from contextlib import suppress
 
 __all__ = ["serve"]
 
@@ -100,6 +101,9 @@ def _taken_over(client: socket.socket) -> list[str]:
 
 
 def _end_with(client: socket.socket) -> None:
-    """End when the connection to the client ends, because the client has then ended."""
-    client.recv(1)
+    """End when the connection to the client ends, because the client has then ended. A client that is killed before it
+    has read all that it was sent resets the connection.
+    """
+    with suppress(OSError):
+        client.recv(1)
     os._exit(1)

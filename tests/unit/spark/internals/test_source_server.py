@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -54,8 +55,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def client(folder: Path, socket: Path, *words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-IS", source_client.__file__, str(socket), "-m", *words]
+def client(folder: Path, listening: Path, *words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-IS", source_client.__file__, str(listening), "-m", *words]
     known = os.environ.get("PYTHONPATH", "")
     env = {**os.environ, "GIVEN": "a=b", "PYTHONPATH": os.pathsep.join([str(folder), known])}
     pipe = subprocess.PIPE
@@ -64,10 +65,10 @@ def client(folder: Path, socket: Path, *words: str) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("forked", [True, False])
 def test_a_fork_has_what_the_process_was_given(folder: Path, forked: bool) -> None:
-    socket = folder / "socket"
-    with serving(socket if forked else folder / "elsewhere"):
+    listening = folder / "socket"
+    with serving(listening if forked else folder / "elsewhere"):
         for _ in range(3):
-            asked = client(folder, socket, "told", "an argument", "")
+            asked = client(folder, listening, "told", "an argument", "")
             printed, errors = asked.communicate("a question", timeout=60)
             assert (printed, errors) == (f"{forked} {folder} a=b an argument  a question\n", "an error\n")
             assert asked.returncode == 7
@@ -106,10 +107,25 @@ def test_a_fork_ends_with_its_client_and_the_client_with_its_fork(folder: Path, 
             assert gone(fork)
 
 
+def test_a_fork_ends_with_a_client_that_is_killed_before_it_has_read_that_it_was_begun(folder: Path) -> None:
+    words, environment = [b"-m", b"sleeps"], [f"PYTHONPATH={folder}".encode()]
+    told = b"\0".join([bytes(folder), b"%d" % len(words), *words, *environment])
+    reads, writes = os.pipe()
+    with serving(folder / "socket"), open(reads, encoding="utf-8") as printed, open(os.devnull, "r+b") as nothing:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+            server.connect(str(folder / "socket"))
+            streams = [nothing.fileno(), writes, nothing.fileno()]
+            socket.send_fds(server, [len(told).to_bytes(4, "big")], streams)
+            server.sendall(told)
+            os.close(writes)
+            fork = int(printed.readline())
+        assert gone(fork)
+
+
 def test_a_server_ends_with_what_has_begun_it_and_its_forks_go_on(folder: Path) -> None:
-    socket = folder / "socket"
-    with serving(socket):
-        asked = client(folder, socket, "sleeps")
+    listening = folder / "socket"
+    with serving(listening):
+        asked = client(folder, listening, "sleeps")
         assert asked.stdout is not None
         fork = int(asked.stdout.readline())
         server = int(Path(f"/proc/{fork}/stat").read_text().rpartition(")")[2].split()[1])
@@ -118,12 +134,12 @@ def test_a_server_ends_with_what_has_begun_it_and_its_forks_go_on(folder: Path) 
     asked.kill()
     asked.communicate(timeout=60)
     assert gone(fork)
-    asked = client(folder, socket, "told")
+    asked = client(folder, listening, "told")
     assert asked.communicate("", timeout=60)[0].startswith("False"), "what nobody serves is done without"
 
 
 def test_the_first_one_serves(folder: Path) -> None:
-    socket = folder / "socket"
-    with serving(socket), serving(socket):
-        asked = client(folder, socket, "told")
+    listening = folder / "socket"
+    with serving(listening), serving(listening):
+        asked = client(folder, listening, "told")
         assert asked.communicate("", timeout=60)[0].startswith("True")
