@@ -7,41 +7,29 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from confluent_kafka import Producer
+from bench.support.filling import fill
 
 SCHEMA = "carrier string, flight int, origin string, dest string, dep_delay int, hour string"
 LATE = 15
 
 
 def main(bootstrap: str, topic: str, records: int, count: int, seed: int, file: Path) -> None:
-    chance = random.Random(seed)
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "linger.ms": 20,
-            "compression.type": "lz4",
-            "partitioner": "murmur2_random",
-            "queue.buffering.max.messages": 500_000,
-        }
-    )
-    late = 0
+    chance, late = random.Random(seed), 0
     keys = [b"N%05d" % number for number in range(count)]
     value = b'{"carrier":"UA","flight":%d,"origin":"EWR","dest":"D%d","dep_delay":%d,"hour":"2013-01-01T10:00:00Z"}'
-    for number in range(records):
-        bits = chance.getrandbits(40)
-        delay = (bits & 0xFFF) % 70 - 10
-        late += delay >= LATE
-        while True:
-            try:
-                producer.produce(topic, value % (number, (bits >> 12 & 0xFFF) % 100, delay), keys[(bits >> 24) % count])
-                break
-            except BufferError:
-                producer.poll(0.05)
-        if number % 5_000 == 0:
-            producer.poll(0)
-    producer.flush()
+
+    def made() -> Iterator[tuple[bytes, bytes]]:
+        nonlocal late
+        for number in range(records):
+            bits = chance.getrandbits(40)
+            delay = (bits & 0xFFF) % 70 - 10
+            late += delay >= LATE
+            yield keys[(bits >> 24) % count], value % (number, (bits >> 12 & 0xFFF) % 100, delay)
+
+    fill(bootstrap, topic, made())
     file.write_text(str(late))
 
 

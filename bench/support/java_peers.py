@@ -12,9 +12,8 @@ from pathlib import Path
 
 from anabranch import cache_dir
 from bench.support.cluster import ROOT
-from bench.support.flights import LATE
 from bench.support.processes import Side
-from bench.support.sides import AT_ONCE, LINGER_MS, MEMORY, PEERS, SLOW_SECONDS, Task
+from bench.support.sides import AT_ONCE, LINGER_MS, MEMORY, PEERS, SLOW_SECONDS, Task, given_to
 
 COMMIT_MS = 1000
 """Between Flink's checkpoints and the commits of Kafka Streams."""
@@ -34,14 +33,8 @@ class JavaPeer:
 
     def __call__(self, task: Task, started: Side) -> None:
         given = {
-            "bootstrap": task.cluster.bootstrap_servers,
-            "work": task.work,
-            "input": task.input,
-            "other": task.other,
-            "table": task.table,
-            "output": task.output,
+            **given_to(task, started),
             "folder": started.folder / "state",
-            "late": LATE,
             "linger": 0 if task.quick else LINGER_MS,
             "commit": COMMIT_MS,
             "slow": round(SLOW_SECONDS * 1000),

@@ -193,7 +193,7 @@ memory = "{MEMORY}"
 
 
 def given_to(task: Task, started: Side) -> dict[str, object]:
-    """What programs in Python get as a JSON object."""
+    """What every program of a peer is told, by name."""
     return {
         "bootstrap": task.cluster.bootstrap_servers,
         "work": task.work,

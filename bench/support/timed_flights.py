@@ -8,8 +8,9 @@ by which all are later, and 1 for those last records.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
-from confluent_kafka import Producer
+from bench.support.filling import fill
 
 BEGIN = 1_356_998_400
 LATER = 60
@@ -24,32 +25,16 @@ def key_of(number: int, keys: int) -> bytes:
 
 
 def main(bootstrap: str, topic: str, delay: str, records: int, keys: int, a_second: int, shift: int, last: int) -> None:
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "linger.ms": 20,
-            "compression.type": "lz4",
-            "partitioner": "murmur2_random",
-            "queue.buffering.max.messages": 500_000,
-        }
-    )
     value = '{"carrier":"UA","flight":%d,"origin":"EWR","dest":"D%d","' + delay + '":%d,"at":%d}'
-    for number in range(records):
-        at = BEGIN + number // a_second + shift
-        text = value % (number, number % 100, number * 31 % 70 - 10, at)
-        while True:
-            try:
-                producer.produce(topic, text, key_of(number, keys))
-                break
-            except BufferError:
-                producer.poll(0.05)
-        if number % 5_000 == 0:
-            producer.poll(0)
-    producer.flush()
-    for number in range(LAST if last else 0):
-        end = value % (0, 0, 0, BEGIN + LATER + records // a_second)
-        producer.produce(topic, end, b"last-%d" % number)
-    producer.flush()
+
+    def made() -> Iterator[tuple[bytes, str]]:
+        for number in range(records):
+            at = BEGIN + number // a_second + shift
+            yield key_of(number, keys), value % (number, number % 100, number * 31 % 70 - 10, at)
+
+    fill(bootstrap, topic, made())
+    end = value % (0, 0, 0, BEGIN + LATER + records // a_second)
+    fill(bootstrap, topic, ((b"last-%d" % number, end) for number in range(LAST if last else 0)))
 
 
 if __name__ == "__main__":

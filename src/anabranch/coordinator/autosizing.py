@@ -21,7 +21,7 @@ from anabranch.model.lane import Lane
 from anabranch.protocol.lane_report import BatchPhase, LanePhase, LaneReport
 from anabranch.protocol.status import JobStatus, LaneStatus
 
-__all__ = ["Assessment", "Findings", "Verdict", "decide", "limits_of", "looked", "threads_of"]
+__all__ = ["Assessment", "Findings", "Verdict", "cooldown_seconds", "decide", "limits_of", "looked", "threads_of"]
 
 _SURE, _SURE_OF_WORK = 2.0, 10.0
 """For this many seconds, every look must find the factor too small before it is raised: if records wait, and if
@@ -159,14 +159,14 @@ def looked(
         pause: the seconds that a change would take.
         now: the present time, on the same clock as ``before``.
     """
-    after = _listened(before, status, _cooldown(limits), now)
+    after = _listened(before, status, cooldown_seconds(limits), now)
     unknown = _unknown(status, after, now)
     if unknown:
         return Assessment(status.factor, unknown), replace(after, rising=None, looks=0, falling=None, advising=None)
     quiet = _quiet(status, after, now)
     if quiet:  # they may well be of now, so that what was found before still counts
         return Assessment(status.factor, quiet), replace(after, rising=None, looks=0)
-    cooldown = _cooldown(limits)
+    cooldown = cooldown_seconds(limits)
     loads = [
         (_key(each.lane), lane_load.load_of(each, after.heard[each.lane.id], status.factor, threads))
         for each in status.lanes
@@ -229,7 +229,7 @@ def decide(
     held = _held(limits, status, since, undone)
     if held:
         return Verdict(None, held, look.advice)
-    need, cooldown = look.most, _cooldown(limits)
+    need, cooldown = look.most, cooldown_seconds(limits)
     patience = max(0.0, cooldown - since)
     if need.factor > status.factor:
         spacing = max(_SPACING, _PAUSES * look.pause) - (now - after.changed)
@@ -266,7 +266,7 @@ def _held(limits: AutoscaleSettings, status: JobStatus, since: float, undone: bo
     """Why a job is left as it is, whatever it needs; empty if it may be changed."""
     if not limits.min <= status.factor <= limits.max:
         return f"factor {status.factor} isn't from {limits.min} to {limits.max}: a job that was scaled so is left so"
-    patience = _cooldown(limits) * _AFTER_UNDONE
+    patience = cooldown_seconds(limits) * _AFTER_UNDONE
     if undone and since < patience:
         return f"the last change was undone {max(0, since):.0f} s ago: it is left alone for {patience:.0f} s"
     return ""
@@ -356,7 +356,8 @@ def _hottest(loads: Iterable[tuple[tuple[str, str], LaneLoad]]) -> dict[tuple[st
     return found
 
 
-def _cooldown(limits: AutoscaleSettings) -> float:
+def cooldown_seconds(limits: AutoscaleSettings) -> float:
+    """How long the factor is left alone after a change."""
     return _seconds(limits.cooldown)
 
 

@@ -6,10 +6,9 @@ import math
 from typing import Any
 
 from anabranch.config import AutoscaleSettings
-from anabranch.coordinator.autosizing import Assessment, Verdict
+from anabranch.coordinator.autosizing import Assessment, Verdict, cooldown_seconds
 from anabranch.coordinator.lane_load import LaneLoad
 from anabranch.coordinator.needed_factor import FactorNeed
-from anabranch.event_time import durations
 from anabranch.model.factor import FACTORS
 from anabranch.model.lane import LaneState
 from anabranch.protocol.lane_report import LanePhase, LaneReport
@@ -100,7 +99,7 @@ def _limits(given: AutoscaleSettings) -> AutoscaleLimits:
         max=given.max,
         target_busy=given.target_busy,
         target_lag_seconds=given.target_lag_seconds,
-        cooldown_seconds=durations.parse(given.cooldown) / 1000,
+        cooldown_seconds=cooldown_seconds(given),
     )
 
 
