@@ -19,8 +19,9 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.config import KafkaSettings
-from anabranch.coordinator import endpoint, token_file
+from anabranch.coordinator.api import token_file
 from anabranch.coordinator.api.client import Client
+from anabranch.coordinator.leadership import endpoint
 from anabranch.model.hashing import partition_for
 from anabranch.systems.contract import System
 from anabranch.systems.embedded import EmbeddedSystem

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.coordinator.endpoint import RunLock
+from anabranch.coordinator.leadership.endpoint import RunLock
 from tests.acceptance.harness import INPUT, JOB, PARTITIONS, Process, Workspace
 
 pytestmark = pytest.mark.acceptance

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from anabranch.coordinator import token_file
+from anabranch.coordinator.api import token_file
 from tests.acceptance.harness import JOB, Workspace, flights
 from tests.acceptance.processes import descendants
 from tests.support import open_ports

@@ -18,7 +18,7 @@ from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 from anabranch.config import EmbeddedSettings, Settings, SystemsSettings
-from anabranch.coordinator import change_log
+from anabranch.coordinator.events import change_log
 from anabranch.systems.records import RECORD_SCHEMA
 from anabranch.systems.systems import Systems
 from tests.dashboard.conftest import chromium, settled

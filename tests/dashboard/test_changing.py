@@ -16,9 +16,9 @@ from h11 import LocalProtocolError
 from playwright.sync_api import Page, expect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from anabranch.coordinator import change_log
 from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.api.operations import Operations
+from anabranch.coordinator.events import change_log
 from anabranch.protocol.commands import ScaleRequest
 from anabranch.protocol.drain import DrainNotification
 from tests.dashboard.conftest import FOREIGN, PAGES, SLOWEST, Visit, settled, until

@@ -17,7 +17,7 @@ from anabranch import Job, crash_points
 from anabranch.cli import compact
 from anabranch.container.checkpoint import compaction
 from anabranch.container.checkpoint.folder import Folder
-from anabranch.coordinator import maintenance
+from anabranch.coordinator.maintenance import stopped_job
 from anabranch.errors import ConflictError, StateError
 from anabranch.model.hashing import bucket
 from anabranch.model.lane import Lane
@@ -53,7 +53,7 @@ def test_foreign_state_goes_and_the_rest_stays_exact(spark: SparkSession, site: 
     parted.scale(4, 2)
     parted.put(20)
     store = parted.store()
-    lanes = maintenance.lanes(store, "j")
+    lanes = stopped_job.lanes(store, "j")
     before = {lane.id: tree(parted.job.folder(lane)) for lane in lanes}
     found = [size_of(spark, parted, lane) for lane in lanes]
     assert {lane.id: tree(parted.job.folder(lane)) for lane in lanes} == before, "it only looks"
@@ -68,14 +68,14 @@ def test_foreign_state_goes_and_the_rest_stays_exact(spark: SparkSession, site: 
 
     with crash_points.watched(crash), pytest.raises(Crash):
         compact.compacted(store, spark, site.lane_folders.root, lanes)
-    again = maintenance.lanes(store, "j")
+    again = stopped_job.lanes(store, "j")
     assert [lane.folder_epoch for lane in again] == [lane.folder_epoch for lane in lanes]
     assert {lane.id: tree(parted.job.folder(lane)) for lane in again} == before
 
     done = compact.compacted(store, spark, site.lane_folders.root, again)
     told = [(each.rows, each.bytes, each.rows_now, each.bytes_now) for each in done]
     assert told == [(h.rows, h.bytes, h.rows - h.foreign_rows, h.bytes - h.foreign_bytes) for h in found]
-    now = maintenance.lanes(store, "j")
+    now = stopped_job.lanes(store, "j")
     assert all(new.folder_epoch > old.folder_epoch for new, old in zip(now, lanes, strict=True))
     assert not any(parted.job.folder(lane).exists() for lane in lanes)
     assert [event.what.split()[-1] for event in store.events("j", 2)] == ["folder", "folder"]
@@ -103,12 +103,12 @@ def test_a_join_keeps_the_rows_of_both_sides_that_are_its_own(spark: SparkSessio
     parted.scale(4, 2)
     parted.put(20)
     store = parted.store()
-    lanes = maintenance.lanes(store, "j")
+    lanes = stopped_job.lanes(store, "j")
     found = [size_of(spark, parted, lane) for lane in lanes]
     assert sum(each.foreign_rows for each in found) >= 2 * 2 * 2 * 40, "a row and a number for each, on both sides"
     done = compact.compacted(store, spark, site.lane_folders.root, lanes)
     assert [each.rows_now for each in done] == [each.rows - each.foreign_rows for each in found]
-    parted.job.lanes = [msgspec.structs.replace(lane, deployment=0) for lane in maintenance.lanes(store, "j")]
+    parted.job.lanes = [msgspec.structs.replace(lane, deployment=0) for lane in stopped_job.lanes(store, "j")]
     parted.job.epoch = 100
     parted.put(60)
     keys = [KEYS[n * 7 % 40] for n in range(120)]

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from anabranch import Job, crash_points, tumbling
 from anabranch.container.lane.runner import LaneRunner
 from anabranch.container.retries import Standstill
-from anabranch.coordinator import reports
+from anabranch.coordinator.jobs import reports
 from anabranch.model.lane import LaneState
 from anabranch.planning import plan as planning
 from anabranch.planning.transition import after_drain

@@ -7,7 +7,7 @@ import pytest
 from anabranch import Job, crash_points, tumbling
 from anabranch.config.streams import StreamSettings
 from anabranch.config.systems import EmbeddedSettings
-from anabranch.coordinator import start_offsets
+from anabranch.coordinator.streams import start_offsets
 from anabranch.model.ssp import SSP
 from anabranch.systems.retention import Retention
 from anabranch.systems.systems import Systems

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from anabranch import Job, crash_points, session
 from anabranch.cli import compact
 from anabranch.container.checkpoint.folder import Folder
-from anabranch.coordinator import maintenance
+from anabranch.coordinator.maintenance import stopped_job
 from tests.integration.harness import Site
 from tests.integration.parted import KEYS, Parted
 
@@ -37,12 +37,12 @@ def test_sessions_are_exact_through_a_split_and_without_the_state_of_others(spar
         site.put("in", partition, [{"at": (START + timedelta(hours=1)).isoformat()}], [b"other"])
     parted.put(20)
     store = parted.store()
-    done = compact.compacted(store, spark, site.lane_folders.root, maintenance.lanes(store, "j"))
+    done = compact.compacted(store, spark, site.lane_folders.root, stopped_job.lanes(store, "j"))
     own, foreign = 2 * 41, 2 * 20
     assert sum(each.rows for each in done) == own + foreign, "half of the others' have ended, for they didn't go on"
     assert sum(each.rows_now for each in done) == own
 
-    parted.job.lanes = [msgspec.structs.replace(lane, deployment=0) for lane in maintenance.lanes(store, "j")]
+    parted.job.lanes = [msgspec.structs.replace(lane, deployment=0) for lane in stopped_job.lanes(store, "j")]
     parted.job.epoch = 100
     parted.put(30)
     parted.read += 60 * 24

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.fencing import Fence
+from anabranch.coordinator.jobs.fencing import Fence
 from anabranch.coordinator.leadership.election import Election
 from anabranch.coordinator.leadership.leadership import Leadership
 from anabranch.coordinator.store import Store

@@ -14,8 +14,9 @@ import pytest
 
 from anabranch import own_files
 from anabranch.cli import progress
-from anabranch.coordinator import endpoint, token_file
-from anabranch.coordinator.processes import Processes
+from anabranch.coordinator.api import token_file
+from anabranch.coordinator.launcher.processes import Processes
+from anabranch.coordinator.leadership import endpoint
 from anabranch.coordinator.store import Store
 from anabranch.systems import folders
 from anabranch.systems.embedded.log import Log

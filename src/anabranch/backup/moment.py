@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from anabranch.coordinator import maintenance
+from anabranch.coordinator.maintenance import stopped_job
 from anabranch.coordinator.store.moving import JobRows
 from anabranch.errors import ConflictError
 from anabranch.model.deployment_state import DeploymentState
@@ -46,7 +46,7 @@ class Moment:
     @property
     def folders(self) -> list[tuple[Lane, int]]:
         """The folders from which the job continues, each with the epoch under which it was made."""
-        needed = maintenance.needed_folders(self.lanes) | {(lane.id, lane.folder_epoch) for lane in self.taking_part}
+        needed = stopped_job.needed_folders(self.lanes) | {(lane.id, lane.folder_epoch) for lane in self.taking_part}
         return [(self.lanes[lane], epoch) for lane, epoch in sorted(needed) if epoch]
 
     def why_not(self) -> str:

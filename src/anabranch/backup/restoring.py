@@ -30,7 +30,7 @@ from anabranch.config import Settings
 from anabranch.container.checkpoint import copying
 from anabranch.container.checkpoint.filesystem import Tree
 from anabranch.container.checkpoint.folder import Folder
-from anabranch.coordinator import endpoint
+from anabranch.coordinator.leadership import endpoint
 from anabranch.coordinator.store import Event, Store, address
 from anabranch.coordinator.store.moving import JobRows
 from anabranch.errors import ConflictError, DamagedError, NotFoundError

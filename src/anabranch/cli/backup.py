@@ -11,8 +11,7 @@ import typer
 from anabranch import config as configuration
 from anabranch.cli import connect, options, output, progress
 from anabranch.cli.restore import as_json, place
-from anabranch.coordinator import queries
-from anabranch.coordinator.store import Store
+from anabranch.coordinator.store import Store, queries
 
 
 def backup(

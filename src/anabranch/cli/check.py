@@ -12,7 +12,8 @@ import typer
 from anabranch import config as configuration
 from anabranch.cli import connect, options, output, progress
 from anabranch.config import Settings
-from anabranch.coordinator import maintenance, queries
+from anabranch.coordinator.maintenance import stopped_job
+from anabranch.coordinator.store import queries
 from anabranch.model.lane import Lane, LaneState
 from anabranch.protocol.status import JobStatus
 
@@ -33,7 +34,7 @@ def check(
     settings = configuration.load(config)
     with ExitStack() as stack:
         if repair:
-            store = stack.enter_context(maintenance.alone(settings.coordinator.store, job))
+            store = stack.enter_context(stopped_job.alone(settings.coordinator.store, job))
             status = queries.status(store, job)
         else:
             status = connect.status(settings.coordinator, job)

@@ -15,8 +15,8 @@ from anabranch import config as configuration
 from anabranch.cli import options, output, progress
 from anabranch.config import Settings
 from anabranch.config.storage import local_folder
-from anabranch.coordinator import maintenance, queries
-from anabranch.coordinator.store import Store
+from anabranch.coordinator.maintenance import stopped_job
+from anabranch.coordinator.store import Store, queries
 from anabranch.errors import ConflictError
 from anabranch.model.lane import Lane
 
@@ -41,8 +41,8 @@ def compact(
     from anabranch.spark.session import session
 
     settings = configuration.load(config)
-    with maintenance.alone(settings.coordinator.store, job) as store:
-        lanes = maintenance.lanes(store, job)
+    with stopped_job.alone(settings.coordinator.store, job) as store:
+        lanes = stopped_job.lanes(store, job)
         found: Sequence[Compaction] = ()
         its = _settings(settings, store, job)
         if lanes:
@@ -83,12 +83,12 @@ def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> lis
     if not foreign:
         return []
     told: dict[str, Compaction] = {}
-    begun = maintenance.begun(store, [each.lane for each in foreign], time.time())
+    begun = stopped_job.begun(store, [each.lane for each in foreign], time.time())
     for lane, each in zip(begun, foreign, strict=True):
         progress.say(f"lane {lane.id}: {each.size.foreign_rows:,} of {each.size.rows:,} rows are foreign ...")
         now = compaction.rewrite(spark, each, f"{root}/{job}/{lane.id}/{lane.epoch}")
         told[lane.id] = Compaction(lane.id, each.size.rows, each.size.bytes, now.rows, now.bytes)
-    maintenance.replaced(
+    stopped_job.replaced(
         store,
         [(lane, f"{told[lane.id].rows_now:,} of {told[lane.id].rows:,} rows stay") for lane in begun],
         time.time(),
@@ -99,7 +99,7 @@ def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> lis
 
 
 def cleared(store: Store, job: str, root: str) -> list[str]:
-    """Delete the folders that are no longer needed, for a job that :func:`maintenance.lanes` has found at rest, and
+    """Delete the folders that are no longer needed, for a job that :func:`stopped_job.lanes` has found at rest, and
     return them. Folders under a root that isn't on a local disk stay.
     """
     place = local_folder(root)
@@ -108,7 +108,7 @@ def cleared(store: Store, job: str, root: str) -> list[str]:
     home = place / job
     there = [(path.parent.name, path.name) for path in home.glob("*/*") if path.is_dir()]
     removed = []
-    for lane, name in maintenance.unneeded(store.lanes(job), there):
+    for lane, name in stopped_job.unneeded(store.lanes(job), there):
         shutil.rmtree(home / lane / name)
         removed.append(f"{lane}/{name}")
         with suppress(OSError):  # it has others

@@ -12,12 +12,13 @@ from urllib.parse import urlsplit
 
 from anabranch import config as configuration
 from anabranch.config import CoordinatorSettings, Settings, secrets
-from anabranch.coordinator import endpoint, event_kinds, queries, token_file
-from anabranch.coordinator.api import tls
+from anabranch.coordinator.api import tls, token_file
 from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.api.operations import Operations
-from anabranch.coordinator.event_kinds import LoggedEvent
-from anabranch.coordinator.store import address
+from anabranch.coordinator.events import event_kinds
+from anabranch.coordinator.events.event_kinds import LoggedEvent
+from anabranch.coordinator.leadership import endpoint
+from anabranch.coordinator.store import address, queries
 from anabranch.errors import ConflictError, UsageError
 from anabranch.model.job_model import JobModel
 from anabranch.protocol.status import JobStatus

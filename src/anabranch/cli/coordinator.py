@@ -24,19 +24,19 @@ from anabranch.cli import options, progress
 from anabranch.clocks import boottime
 from anabranch.config import CoordinatorSettings, secrets
 from anabranch.config.addresses import LAST_PORT, check_urls
-from anabranch.coordinator import fencing, token_file
-from anabranch.coordinator.api import audit, listening, tls
+from anabranch.coordinator.api import audit, listening, tls, token_file
 from anabranch.coordinator.api import server as server_api
 from anabranch.coordinator.api.auth import Tokens
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.input_monitor import InputMonitor
-from anabranch.coordinator.launcher import Launcher
+from anabranch.coordinator.jobs import fencing
+from anabranch.coordinator.launcher.launcher import Launcher
+from anabranch.coordinator.launcher.processes import Processes
 from anabranch.coordinator.leadership.election import Election
 from anabranch.coordinator.leadership.leadership import Leadership
 from anabranch.coordinator.lineage_source import ServedJobs
-from anabranch.coordinator.processes import Processes
-from anabranch.coordinator.retention import Retain
 from anabranch.coordinator.store import Store
+from anabranch.coordinator.store.retention import Retain
+from anabranch.coordinator.streams.input_monitor import InputMonitor
 from anabranch.errors import ConfigError, UsageError
 from anabranch.event_time import durations
 from anabranch.telemetry import exporting, lineage

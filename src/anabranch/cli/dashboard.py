@@ -14,7 +14,8 @@ from anabranch import config as configuration
 from anabranch import own_files
 from anabranch.cli import connect, options, progress
 from anabranch.config import CoordinatorSettings
-from anabranch.coordinator import endpoint, token_file
+from anabranch.coordinator.api import token_file
+from anabranch.coordinator.leadership import endpoint
 from anabranch.errors import ConflictError
 
 _PATH = "/ui/"

@@ -17,8 +17,9 @@ from anabranch import config as configuration
 from anabranch.cli import connect, output, progress
 from anabranch.config import Settings
 from anabranch.config.storage import local_folder
-from anabranch.coordinator import fencing, maintenance, resetting
-from anabranch.coordinator.resetting import Losses
+from anabranch.coordinator.jobs import fencing
+from anabranch.coordinator.maintenance import resetting, stopped_job
+from anabranch.coordinator.maintenance.resetting import Losses
 from anabranch.errors import UsageError
 from anabranch.systems.systems import Systems
 
@@ -34,7 +35,7 @@ def reset(
     """Forget where a job is, and its state: started again, it begins as a new job does. Streams aren't touched."""
     settings = configuration.load(config)
     its = connect.settings_of(settings, job)
-    with maintenance.alone(settings.coordinator.store, job) as store:
+    with stopped_job.alone(settings.coordinator.store, job) as store:
         losses = resetting.losses(store, job)
         if json:
             output.as_json(_plain(losses, its.storage.root, done=yes))

@@ -22,14 +22,14 @@ from prometheus_client.core import Metric
 from anabranch import logs, metrics
 from anabranch.cli import haste, options, progress, tables
 from anabranch.config import Settings, secrets
-from anabranch.coordinator import endpoint, token_file
-from anabranch.coordinator.api import dashboard, listening
+from anabranch.coordinator.api import dashboard, listening, token_file
 from anabranch.coordinator.api.audit import Audit, AuditTrail
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.input_monitor import InputMonitor
+from anabranch.coordinator.leadership import endpoint
 from anabranch.coordinator.lineage_source import ServedJobs
-from anabranch.coordinator.retention import Retain
+from anabranch.coordinator.store.retention import Retain
 from anabranch.coordinator.store.store import Store
+from anabranch.coordinator.streams.input_monitor import InputMonitor
 from anabranch.errors import AnabranchError, ConflictError, JobFailedError
 from anabranch.formats import Format
 from anabranch.launch import loading, local_store, outputs, preparation

@@ -12,23 +12,24 @@ from typing import ParamSpec, TypeVar, cast
 import msgspec
 
 from anabranch.clocks import boottime
-from anabranch.coordinator import commands, input_monitor, past, queries
+from anabranch.coordinator import commands
 from anabranch.coordinator.api.operation import Operation
 from anabranch.coordinator.api.operations import Operations
 from anabranch.coordinator.commands import assign, autoscale, expand
 from anabranch.coordinator.commands.context import Context
-from anabranch.coordinator.dead_letters import DeadLetterReader, LetterRange
-from anabranch.coordinator.early_output import EarlyOutputReader
-from anabranch.coordinator.event_kinds import LoggedEvent
-from anabranch.coordinator.fencing import Fence
+from anabranch.coordinator.events.event_kinds import LoggedEvent
 from anabranch.coordinator.jobs import seats
+from anabranch.coordinator.jobs.fencing import Fence
+from anabranch.coordinator.jobs.membership import Membership
 from anabranch.coordinator.jobs.registry import JobRegistry
-from anabranch.coordinator.launch_policy import Demand
-from anabranch.coordinator.membership import Membership
+from anabranch.coordinator.launcher.launch_policy import Demand
 from anabranch.coordinator.naming import check_name
-from anabranch.coordinator.reads import Reads
-from anabranch.coordinator.retention import Retain, Retention
-from anabranch.coordinator.store import EventRange, Store
+from anabranch.coordinator.store import EventRange, Store, queries
+from anabranch.coordinator.store.retention import Retain, Retention
+from anabranch.coordinator.streams import input_monitor
+from anabranch.coordinator.streams.dead_letters import DeadLetterReader, LetterRange
+from anabranch.coordinator.streams.early_output import EarlyOutputReader
+from anabranch.coordinator.views.reads import Reads
 from anabranch.errors import NotFoundError, OutOfTimeError
 from anabranch.formats import Format
 from anabranch.job_code import artifact
@@ -64,7 +65,7 @@ _LOST_SHOWN = 5
 class Coordinator(Operations):
     """Serves the jobs that are started on it. Thread-safe.
 
-    No other process may serve the same job on the same store: see :class:`anabranch.coordinator.endpoint.RunLock`.
+    Only one process may serve a job on a store: see :class:`anabranch.coordinator.leadership.endpoint.RunLock`.
 
     Args:
         clock: a clock in seconds, for leases.
@@ -96,7 +97,7 @@ class Coordinator(Operations):
         links: Mapping[str, str] | None = None,
     ) -> None:
         self.registry = JobRegistry(store, clock, lease, now, grace, first)
-        self.membership = Membership(self.registry)
+        self.membership = Membership(self.registry, lambda job: autoscale.autoscale(self.registry, job))
         self.reads = Reads(self.registry, lambda: self.membership.invalid_heartbeats, links)
         self._store = store
         self._retention = Retention(store, retain or Retain(), clock)
@@ -205,14 +206,12 @@ class Coordinator(Operations):
         return self.reads.changes(job, limit, before)
 
     def moves(self, job: str, deployment: int = 0, generation: int = 0) -> Moves:
-        """See :func:`anabranch.coordinator.past.moves`."""
-        return past.moves(self._store, job, self.registry.now(), deployment, generation)
+        """See :meth:`Reads.moves`."""
+        return self.reads.moves(job, deployment, generation)
 
     def lane_times(self, job: str, since: float = 0.0, until: float = 0.0) -> LaneTimes:
-        """See :func:`anabranch.coordinator.past.times_of_lanes`."""
-        served = self.reads.snapshot(job)
-        known = None if served is None else served.known
-        return past.times_of_lanes(self._store, job, self.registry.now(), since, until, known)
+        """See :meth:`Reads.lane_times`."""
+        return self.reads.lane_times(job, since, until)
 
     def history(
         self, job: str, series: str = "lag,rows,arriving", by: str = "stage", since: float = 0.0, until: float = 0.0

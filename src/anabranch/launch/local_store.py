@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.coordinator import queries
-from anabranch.coordinator.store import Store, address
+from anabranch.coordinator.store import Store, address, queries
 from anabranch.errors import NotFoundError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.job_model import JobModel

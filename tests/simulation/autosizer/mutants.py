@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from anabranch.coordinator import autosizing, lane_load, needed_factor
-from anabranch.coordinator.lane_load import LaneLoad
-from anabranch.coordinator.scalability import Scalability
+from anabranch.coordinator.sizing import autosizing, lane_load, needed_factor
+from anabranch.coordinator.sizing.lane_load import LaneLoad
+from anabranch.coordinator.sizing.scalability import Scalability
 
 __all__ = ["MUTANTS", "Mutant"]
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.config import AutoscaleSettings
-from anabranch.coordinator import autosizing
-from anabranch.coordinator.autosizing import Findings
+from anabranch.coordinator.sizing import autosizing
+from anabranch.coordinator.sizing.autosizing import Findings
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from anabranch.coordinator import autosizing
-from anabranch.coordinator.autosizing import Findings
-from anabranch.coordinator.scalability import UNKNOWN
+from anabranch.coordinator.sizing import autosizing
+from anabranch.coordinator.sizing.autosizing import Findings
+from anabranch.coordinator.sizing.scalability import UNKNOWN
 from tests.simulation.autosizer import checks, simulator, traces
 from tests.simulation.autosizer.simulator import Run, Trace, Work
 from tests.unit.coordinator.figures import BEHIND, LIMITS, LONG, decided, going_on, report, status

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.coordinator import reports
+from anabranch.coordinator.jobs import reports
 
 BREAKS = frozenset({"each-once", "state-goes-along", "closed-stays"})
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from anabranch.coordinator.jobs.membership import Membership
 from anabranch.coordinator.jobs.running_job import RunningJob
-from anabranch.coordinator.membership import Membership
 from tests.simulation.coordinators import LEASE
 
 BREAKS = frozenset({"one-owner", "one-seat"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.coordinator import draining
+from anabranch.coordinator.jobs import draining
 
 BREAKS = frozenset({"each-once", "drained-is-exact"})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.coordinator import queries
+from anabranch.coordinator.store import queries
 
 BREAKS = frozenset({"asked-once"})
 

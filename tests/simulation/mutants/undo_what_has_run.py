@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from anabranch.coordinator import reports
-from anabranch.coordinator.jobs import seats
+from anabranch.coordinator.jobs import reports, seats
 
 BREAKS = frozenset({"each-once", "state-goes-along", "exactly-once"})
 

@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.backup import rows
 from anabranch.backup.moment import Moment
-from anabranch.coordinator import plans
+from anabranch.coordinator.jobs import plans
 from anabranch.coordinator.store import Event, Store
 from anabranch.coordinator.store.moving import JobRows
 from anabranch.errors import ConflictError, NotFoundError

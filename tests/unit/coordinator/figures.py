@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from anabranch.config import AutoscaleSettings
-from anabranch.coordinator import autosizing
-from anabranch.coordinator.autosizing import Findings, Verdict
 from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.sizing import autosizing
+from anabranch.coordinator.sizing.autosizing import Findings, Verdict
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.protocol.status import ContainerStatus, JobStatus, LaneStatus
 from tests.support.reports import lane_report

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from anabranch.coordinator import launch_policy
-from anabranch.coordinator.launch_policy import (
+from anabranch.coordinator.launcher import launch_policy
+from anabranch.coordinator.launcher.launch_policy import (
     Crew,
     Demand,
     Plan,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.pause_estimate import MeasuredChange
-from anabranch.coordinator.processes import Processes
+from anabranch.coordinator.jobs.pause_estimate import MeasuredChange
+from anabranch.coordinator.launcher.processes import Processes
 from anabranch.coordinator.store import Store
 from anabranch.event_time import batch_time
 from anabranch.protocol.lane_report import LanePhase, LaneReport

@@ -5,11 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from anabranch.coordinator import queries
 from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.states import LaneView, Snapshot, Transition, step
-from anabranch.coordinator.store import Store
+from anabranch.coordinator.jobs.states import LaneView, Snapshot, Transition, step
+from anabranch.coordinator.store import Store, queries
 from anabranch.errors import (
     ConflictError,
     NotFoundError,

@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from anabranch.coordinator import queries
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.store import Store
+from anabranch.coordinator.store import Store, queries
 from tests.unit.coordinator.asked import coordinator, states
 from tests.unit.coordinator.helpers import FIRST, SECOND, Clock, Seat, lane, plan, report, wanted
 

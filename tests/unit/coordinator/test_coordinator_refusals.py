@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.coordinator import queries
 from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.store import Store
+from anabranch.coordinator.store import Store, queries
 from anabranch.errors import (
     ConflictError,
     NotFoundError,

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.coordinator import queries
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.store import Store
+from anabranch.coordinator.store import Store, queries
 from anabranch.errors import ConflictError, NotFoundError, NotLeadingError, StoreUnavailableError
 from anabranch.model.lane import Lane
 from tests.unit.coordinator.helpers import FIRST, SECOND, Clock, Seat, plan, wanted

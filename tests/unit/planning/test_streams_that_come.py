@@ -8,8 +8,8 @@ import pytest
 
 from anabranch.container.checkpoint import offset_log
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.input_monitor import counted
 from anabranch.coordinator.store import Store
+from anabranch.coordinator.streams.input_monitor import counted
 from anabranch.errors import AnabranchError
 from anabranch.model.job_model import Matched
 from anabranch.protocol.commands import ExpandRequest

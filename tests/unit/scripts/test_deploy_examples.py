@@ -21,9 +21,9 @@ from anabranch.cli import container, coordinator
 from anabranch.cli.main import app
 from anabranch.config import CoordinatorSettings
 from anabranch.container import reconciler
-from anabranch.coordinator import launch_policy
 from anabranch.coordinator.api import server
 from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.launcher import launch_policy
 from anabranch.coordinator.store import Store
 from tests.support.paths import ROOT
 from tests.support.pods import FOLDER, documents, pod_spec, resources

@@ -192,7 +192,7 @@ def test_what_a_page_for_users_cites(text: str, expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("`model/lane.py` `src/anabranch/model/lane.py` `systems/kafka/` `coordinator/states/*.py`", []),
+        ("`model/lane.py` `src/anabranch/model/lane.py` `systems/kafka/` `coordinator/jobs/states/*.py`", []),
         ("`model/no.py` `nowhere/`", ["model/no.py", "nowhere/"]),
         ("`model/lane.py::Lane` `model/lane.py::Lane.start_is_known` `model/lane.py::open_lanes`", []),
         ("`model/lane.py::Lane.no` `model/no.py::Lane`", ["model/lane.py::Lane.no", "model/no.py::Lane"]),

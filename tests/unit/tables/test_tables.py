@@ -16,7 +16,7 @@ import pytest
 from anabranch import Job, config
 from anabranch.cli import container
 from anabranch.config import OutputSettings, Settings
-from anabranch.coordinator import fencing
+from anabranch.coordinator.jobs import fencing
 from anabranch.errors import ConfigError, FencedError, StateError
 from anabranch.launch import preparation
 from anabranch.model.lane import Lane

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from anabranch.coordinator.api.operation import Caller, Operation, Query, operation
-from anabranch.coordinator.event_kinds import LoggedEvent
+from anabranch.coordinator.events.event_kinds import LoggedEvent
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
 from anabranch.protocol.commands import (

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from anabranch.config import AutoscaleSettings
-from anabranch.coordinator import autosizing, pause_estimate, sizing
-from anabranch.coordinator.autosizing import Assessment, Findings, Verdict
 from anabranch.coordinator.commands import off_lock, scale
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.commands.off_lock import JobSnapshot
+from anabranch.coordinator.jobs import pause_estimate
+from anabranch.coordinator.jobs.pause_estimate import Kind
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
-from anabranch.coordinator.pause_estimate import Kind
+from anabranch.coordinator.sizing import autosizing, figures
+from anabranch.coordinator.sizing.autosizing import Assessment, Findings, Verdict
 from anabranch.errors import AnabranchError
 from anabranch.model.factor import FACTORS
 from anabranch.protocol.commands import ScaleRequest
@@ -84,7 +85,7 @@ def explain(context: Context, job: str) -> Sizing:
     verdict = None
     if seen.settings.autoscale is not None:
         verdict = _verdict(registry, seen, limits, status, look, findings)
-    return sizing.of(status, _is_scalable(registry, snapshot), verdict, look, limits)
+    return figures.of(status, _is_scalable(registry, snapshot), verdict, look, limits)
 
 
 def _is_scalable(registry: JobRegistry, snapshot: JobSnapshot) -> bool:

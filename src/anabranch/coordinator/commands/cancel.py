@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from anabranch.coordinator import draining
 from anabranch.coordinator.commands.context import Context
-from anabranch.coordinator.jobs import transitions
+from anabranch.coordinator.jobs import draining, transitions
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import msgspec
 
 from anabranch import config as configuration
-from anabranch.coordinator.input_monitor import Counting, Locating
 from anabranch.coordinator.jobs import racks
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
+from anabranch.coordinator.streams.input_monitor import Counting, Locating
 from anabranch.errors import AnabranchError
 from anabranch.model import moves
 from anabranch.model.job_model import Matched

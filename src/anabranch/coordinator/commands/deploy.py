@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import msgspec
 
-from anabranch.coordinator import queries
 from anabranch.coordinator.commands import off_lock
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.jobs import next_deployment, transitions
@@ -14,6 +13,7 @@ from anabranch.coordinator.jobs.next_deployment import CurrentDeployment, NextDe
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.transitions import Generation
 from anabranch.coordinator.naming import check_name
+from anabranch.coordinator.store import queries
 from anabranch.errors import ConflictError, UsageError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.outline import Basis

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from anabranch import drain_progress
-from anabranch.coordinator import draining, start_offsets
 from anabranch.coordinator.commands.context import Context
+from anabranch.coordinator.jobs import draining
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.streams import start_offsets
 from anabranch.protocol.drain import DrainAccepted, DrainMode, DrainNotification, DrainProgress
 
 __all__ = ["apply", "check", "plan", "run"]
@@ -46,7 +47,7 @@ def run(context: Context, job: str, request: DrainNotification) -> DrainAccepted
 
 def check(running_job: RunningJob, request: DrainNotification) -> str:
     """Why a notification is ignored; empty if it isn't. Raises the same errors as
-    :func:`anabranch.coordinator.draining.check`.
+    :func:`anabranch.coordinator.jobs.draining.check`.
     """
     return draining.check(running_job.job, running_job.state, running_job.deployment, running_job.lanes, request)
 

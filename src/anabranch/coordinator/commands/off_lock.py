@@ -10,10 +10,10 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from anabranch.coordinator import queries
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation
+from anabranch.coordinator.store import queries
 from anabranch.errors import ConflictError
 from anabranch.model.outline import Basis, digest, outlined
 from anabranch.planning.transition import follow

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from anabranch.coordinator import plans, queries
 from anabranch.coordinator.commands.context import Context
-from anabranch.coordinator.jobs import seats
+from anabranch.coordinator.jobs import plans, seats
 from anabranch.coordinator.jobs.registry import JobRegistry
-from anabranch.coordinator.store import DeploymentRecord
+from anabranch.coordinator.store import DeploymentRecord, queries
 from anabranch.errors import ConflictError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.protocol.deployment import StartRequest

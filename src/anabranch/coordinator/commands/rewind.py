@@ -6,14 +6,15 @@ from collections.abc import Mapping
 
 import msgspec
 
-from anabranch.coordinator import pause_estimate, queries, start_offsets
 from anabranch.coordinator.commands import off_lock
 from anabranch.coordinator.commands.context import Context
-from anabranch.coordinator.jobs import transitions
+from anabranch.coordinator.jobs import pause_estimate, transitions
+from anabranch.coordinator.jobs.pause_estimate import Kind
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
-from anabranch.coordinator.pause_estimate import Kind
+from anabranch.coordinator.store import queries
+from anabranch.coordinator.streams import start_offsets
 from anabranch.planning.transition import rewind
 from anabranch.protocol.commands import RewindRequest, RewindResult
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from anabranch.coordinator import plans
 from anabranch.coordinator.commands import expand
 from anabranch.coordinator.commands.context import Context
+from anabranch.coordinator.jobs import plans
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.store import DeploymentRecord

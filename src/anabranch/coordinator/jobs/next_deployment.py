@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from anabranch.coordinator import pause_estimate, plans, queries
+from anabranch.coordinator.jobs import pause_estimate, plans
+from anabranch.coordinator.jobs.pause_estimate import Kind
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation
-from anabranch.coordinator.pause_estimate import Kind
-from anabranch.coordinator.store import DeploymentRecord, Store
+from anabranch.coordinator.store import DeploymentRecord, Store, queries
 from anabranch.errors import ConflictError
 from anabranch.model.lane import Lane, LaneState
 from anabranch.planning import compatibility

@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from anabranch.coordinator import draining, reports
-from anabranch.coordinator.jobs import seats, standbys
+from anabranch.coordinator.jobs import draining, reports, seats, standbys
 from anabranch.coordinator.jobs.parts import Offer, Process
+from anabranch.coordinator.jobs.reports import LAST_PHASES, LIVE_PHASES
 from anabranch.coordinator.jobs.running_job import RUN_STATES, RunningJob
-from anabranch.coordinator.reports import LAST_PHASES, LIVE_PHASES
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse, WantedLane

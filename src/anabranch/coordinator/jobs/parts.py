@@ -9,10 +9,11 @@ from typing import Any
 import msgspec
 
 from anabranch.config import AssignmentSettings, AutoscaleSettings
-from anabranch.coordinator import autosizing, pause_estimate
-from anabranch.coordinator.autosizing import Findings
-from anabranch.coordinator.pause_estimate import Experience, MeasuredChange
-from anabranch.coordinator.standby_plan import StandbyOrders
+from anabranch.coordinator.jobs import pause_estimate
+from anabranch.coordinator.jobs.pause_estimate import Experience, MeasuredChange
+from anabranch.coordinator.jobs.standby_plan import StandbyOrders
+from anabranch.coordinator.sizing import autosizing
+from anabranch.coordinator.sizing.autosizing import Findings
 from anabranch.coordinator.store import ContainerRecord
 from anabranch.event_time import durations
 from anabranch.model.lane import Lane, LaneState

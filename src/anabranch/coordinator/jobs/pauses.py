@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.coordinator import change_log
+from anabranch.coordinator.events import change_log
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.model.deployment_state import DeploymentState
 

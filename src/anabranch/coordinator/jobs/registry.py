@@ -10,12 +10,13 @@ from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
-from anabranch.coordinator import draining, queries, reports
 from anabranch.coordinator.jobs import (
+    draining,
     loading,
     next_deployment,
     offers,
     pauses,
+    reports,
     seats,
     snapshots,
     standbys,
@@ -26,10 +27,10 @@ from anabranch.coordinator.jobs.long_polls import LongPolls
 from anabranch.coordinator.jobs.next_deployment import NextDeployment
 from anabranch.coordinator.jobs.parts import DeploymentTerms, Process, RunSettings
 from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.jobs.states import Snapshot, Transition, step
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
 from anabranch.coordinator.naming import check_name
-from anabranch.coordinator.states import Snapshot, Transition, step
-from anabranch.coordinator.store import ContainerRecord, DeploymentRecord, Event, Store
+from anabranch.coordinator.store import ContainerRecord, DeploymentRecord, Event, Store, queries
 from anabranch.errors import ConflictError, StoreUnavailableError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.graph import Graph

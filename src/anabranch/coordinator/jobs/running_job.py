@@ -14,6 +14,7 @@ from typing import Self
 import msgspec
 
 from anabranch.assignment import placement
+from anabranch.coordinator.jobs.long_batches import LongBatches
 from anabranch.coordinator.jobs.parts import (
     AutoscaleState,
     DeploymentTerms,
@@ -24,8 +25,7 @@ from anabranch.coordinator.jobs.parts import (
     Seats,
     Standbys,
 )
-from anabranch.coordinator.long_batches import LongBatches
-from anabranch.coordinator.reports import LAST_PHASES
+from anabranch.coordinator.jobs.reports import LAST_PHASES
 from anabranch.errors import ConflictError, NotFoundError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.job_model import JobModel

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 
 from anabranch.coordinator.jobs.parts import Process
 from anabranch.coordinator.jobs.running_job import RunningJob
-from anabranch.coordinator.launch_policy import COMES_WITHIN, Demand
+from anabranch.coordinator.launcher.launch_policy import COMES_WITHIN, Demand
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState
 

@@ -1,9 +1,9 @@
-"""A running job as seen by the transitions of its state: see :mod:`anabranch.coordinator.states`."""
+"""A running job as seen by the transitions of its state: see :mod:`anabranch.coordinator.jobs.states`."""
 
 from __future__ import annotations
 
 from anabranch.coordinator.jobs.running_job import RunningJob
-from anabranch.coordinator.states import LaneView, Snapshot
+from anabranch.coordinator.jobs.states import LaneView, Snapshot
 from anabranch.model.lane import LaneState
 
 __all__ = ["taken"]

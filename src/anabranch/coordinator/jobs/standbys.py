@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from anabranch.coordinator import standby_plan
+from anabranch.coordinator.jobs import standby_plan
 from anabranch.coordinator.jobs.parts import Process
 from anabranch.coordinator.jobs.running_job import RUN_STATES, RunningJob
-from anabranch.coordinator.standby_plan import Member, StandbyOrders
+from anabranch.coordinator.jobs.standby_plan import Member, StandbyOrders
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import LaneState
 from anabranch.protocol.standby import StandbyReport

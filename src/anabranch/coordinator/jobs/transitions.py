@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import msgspec
 
 from anabranch.assignment.assignor import Placing
-from anabranch.coordinator import change_log, pause_estimate
-from anabranch.coordinator.jobs import racks, seats
+from anabranch.coordinator.events import change_log
+from anabranch.coordinator.jobs import pause_estimate, racks, seats
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.store import Event
 from anabranch.errors import ConflictError

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from anabranch.coordinator import endpoint
+from anabranch.coordinator.leadership import endpoint
 from anabranch.coordinator.store import address
 
 __all__ = ["JobLocks"]

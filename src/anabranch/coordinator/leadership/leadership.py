@@ -9,8 +9,8 @@ from typing import Any
 
 from anabranch import logs
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.fencing import Fence
-from anabranch.coordinator.launcher import Launcher
+from anabranch.coordinator.jobs.fencing import Fence
+from anabranch.coordinator.launcher.launcher import Launcher
 from anabranch.coordinator.leadership.election import Election
 from anabranch.coordinator.leadership.job_locks import JobLocks
 from anabranch.coordinator.store import Store

@@ -19,8 +19,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from anabranch.config import CoordinatorSettings
-from anabranch.coordinator import token_file
-from anabranch.coordinator.api import limits, listening, openapi
+from anabranch.coordinator.api import limits, listening, openapi, token_file
 from anabranch.coordinator.api import server as server_api
 from anabranch.coordinator.api.audit import Audit, AuditedRequest
 from anabranch.coordinator.api.auth import Access, Role, Tokens

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 from starlette.testclient import TestClient
 
-from anabranch.coordinator import endpoint
 from anabranch.coordinator.api import server
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.launcher import Launcher, Staffed
+from anabranch.coordinator.launcher.launcher import Launcher, Staffed
+from anabranch.coordinator.leadership import endpoint
 from anabranch.coordinator.leadership.election import Election
 from anabranch.coordinator.leadership.leadership import Leadership
 from anabranch.coordinator.store import Store

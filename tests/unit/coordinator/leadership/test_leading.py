@@ -11,10 +11,10 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from anabranch.coordinator import plans
 from anabranch.coordinator.api import listening
 from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.jobs import plans
 from anabranch.coordinator.store import ContainerRecord, LeaderRecord, Store, tables
 from anabranch.errors import NotLeadingError, StoreUnavailableError
 from anabranch.model.deployment_state import DeploymentState

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import sqlalchemy as sa
 
-from anabranch.coordinator import plans
+from anabranch.coordinator.jobs import plans
 from anabranch.coordinator.store import Event, Store
 from anabranch.model.deployment_state import DeploymentState
 from tests.unit.coordinator.helpers import plan

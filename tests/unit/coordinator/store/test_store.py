@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from anabranch.coordinator import plans
+from anabranch.coordinator.jobs import plans
 from anabranch.coordinator.store import Store, tables
 from anabranch.errors import AnabranchError, ConfigError, NotFoundError, UnsupportedFormatError
 from anabranch.model.deployment_state import DeploymentState

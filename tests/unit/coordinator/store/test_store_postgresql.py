@@ -15,7 +15,7 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from anabranch.coordinator import endpoint
+from anabranch.coordinator.leadership import endpoint
 from anabranch.coordinator.store import Store, address, postgresql, tables
 from anabranch.errors import AnabranchError, ConfigError, StoreUnavailableError
 from anabranch.model.lane import Lane, LaneState

@@ -1,0 +1,338 @@
+"""Which processes hold the seats of jobs: they register, send heartbeats, and lose their seats when they are silent."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import msgspec
+
+from anabranch.coordinator.jobs import offers, racks, reports, seats
+from anabranch.coordinator.jobs.parts import Process
+from anabranch.coordinator.jobs.registry import JobRegistry
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.naming import check_container, check_name
+from anabranch.coordinator.store import Event, queries
+from anabranch.errors import ConflictError, FencedError, NotFoundError, NotLeadingError, StoreUnavailableError
+from anabranch.model.lane import Lane, LaneState
+from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
+from anabranch.protocol.lane_report import LanePhase, LaneReport
+
+__all__ = ["Membership"]
+
+
+class Membership:
+    """Thread-safe, except for methods whose caller must hold the job's lock.
+
+    Args:
+        autoscale: gives a job the factor that its autosizer chooses. Called after each heartbeat of the job, unless
+            processes can be expelled: then something else calls it periodically.
+    """
+
+    def __init__(self, registry: JobRegistry, autoscale: Callable[[str], object]) -> None:
+        self._registry = registry
+        self._autoscale = autoscale
+        self._store = registry.store
+        self._clock = registry.clock
+        self._now = registry.now
+        self._lease = registry.lease
+        self._grace = registry.grace
+        self._unseated_beats = 0
+
+    def register(self, registration: Registration) -> RegistrationResponse:
+        """Give a process a seat, under an epoch above all others of the job.
+
+        If processes are never expelled, a former one is replaced; otherwise only a free seat can be taken.
+
+        Raises:
+            NotFoundError: there is no such job, or it has no such seat.
+            ConflictError: this coordinator doesn't serve the job.
+            NotLeadingError: the job will be served, here or elsewhere.
+            FencedError: the process had a seat, and lost it.
+        """
+        if registration.seat is not None:
+            check_name("seat", registration.seat)
+        with self._registry.locked_all():
+            if self._grace is not None and self.is_over(registration.job):
+                return RegistrationResponse(lease=self._lease, done=True)
+            with self._registry.locked(registration.job) as running_job:
+                return self._register(running_job, registration)
+
+    def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> HeartbeatResponse:
+        """Process a heartbeat like :meth:`hear`; if there is no news, wait for some.
+
+        Args:
+            wait: seconds; at most half a lease counts.
+
+        Raises:
+            The same as :meth:`hear`.
+        """
+        woken = threading.Event()
+        with self.listening(beat, woken.set):
+            answer = self.hear(beat)
+            news = answer.same and woken.wait(self.patience(wait))
+        return self.answer(beat) if news else answer
+
+    def hear(self, beat: Heartbeat) -> HeartbeatResponse:
+        """Process what a container reports, and return what it should run.
+
+        A container that reports lanes that don't belong to it, or that it can't have, must stop.
+
+        Raises:
+            UsageError: the report isn't valid.
+            NotLeadingError: the job isn't served here now; it isn't known whether the process may continue.
+            StoreUnavailableError: the same.
+        """
+        check_container(beat.container)
+        with self._registry.locked_all():
+            answer = self._routine(beat) or self._heard(beat)
+        if self._grace is None:  # nobody else looks: time passes with beats
+            self._autoscale(beat.container.partition(":")[0])
+        return answer
+
+    def hear_at_once(self, beat: Heartbeat) -> HeartbeatResponse | None:
+        """Process a heartbeat that has nothing but figures, like :meth:`hear`; None if :meth:`hear` must process it,
+        because it may take longer.
+
+        This doesn't wait for any other request, nor for the store.
+        """
+        return None if self._registry.unsure else self._routine(beat)
+
+    def answer(self, beat: Heartbeat) -> HeartbeatResponse:
+        """The present answer to a heartbeat that was processed. Raises the same errors as :meth:`hear`."""
+        with self._registry.locked_all():
+            running_job, process = self._registry.holder(beat.container)
+            if running_job is None or process is None:
+                return self._refusal(beat)
+            _check_certain(process)
+            return offers.answer(running_job, process, beat.seen)
+
+    def listening(self, beat: Heartbeat, wake: Callable[[], object]) -> AbstractContextManager[None]:
+        """Inside ``with``, ``wake`` is called when :meth:`answer` has news; see
+        :meth:`anabranch.coordinator.jobs.long_polls.LongPolls.waiting`."""
+        return self._registry.polls.waiting(beat.container, beat.seen, wake)
+
+    def patience(self, wait: float) -> float:
+        """How many seconds a poll waits if it asks to wait for this many seconds."""
+        return max(0.0, min(wait, self._lease / 2))
+
+    def holds_seat(self, execution: str) -> bool:
+        """Whether the process with this EXECUTION_ENV_CONTAINER_ID holds a seat of a job served here."""
+        with self._registry.locked_all():
+            holds = any(
+                process.record.execution == execution
+                for running_job in self._registry.jobs.values()
+                for process in running_job.seats.processes.values()
+            )
+            self._unseated_beats += not holds
+            return holds
+
+    @property
+    def invalid_heartbeats(self) -> int:
+        """How many heartbeats of processes without a seat have arrived since this coordinator started."""
+        return self._unseated_beats
+
+    def _register(self, running_job: RunningJob, registration: Registration) -> RegistrationResponse:
+        held = next((one for one in running_job.seats.processes.values() if one.record.is_of(registration)), None)
+        if held is not None:
+            _check_certain(held)
+            return self._registered(held)
+        if self._grace is not None:
+            if (former := self._store.former(registration)) is not None:
+                raise FencedError(f"container {former.id} must stop: {former.gone}", "start a new process")
+            if self.expel_silent(running_job):
+                self._registry.advance(running_job)
+            if not running_job.state.active:
+                return RegistrationResponse(lease=self._lease, done=True)
+        deployment = registration.deployment or running_job.deployment
+        registration = msgspec.structs.replace(registration, deployment=deployment)
+        if deployment not in {running_job.deployment, *map(running_job.deployment_of, running_job.busy_seats)}:
+            return RegistrationResponse(lease=self._lease, done=True)
+        seat = self._free_seat(running_job, registration)
+        if seat is None:
+            return self._without_seat(running_job, registration)
+        lanes = [lane for lane in running_job.lanes if lane.seat == seat and lane.state is not LaneState.CLOSED]
+        unheld = map(reports.unheld, lanes)
+        record, stored = self._registry.write(self._store.register, registration, seat, list(unheld), self._now())
+        now = self._clock()
+        process = Process(record=record, lease_ends=now + self._lease)
+        seats.take(running_job, process, stored, now)
+        self._registry.advance(running_job)
+        self._registry.announce()
+        return self._registered(process)
+
+    def _free_seat(self, running_job: RunningJob, registration: Registration) -> str | None:
+        """The seat that a process can take; None if there is none. Raises NotFoundError if the job has no seat of that
+        name.
+        """
+        seat = registration.seat
+        if seat is not None and seat not in running_job.busy_seats:
+            raise NotFoundError(
+                f"job {running_job.job!r} has no seat {seat!r}",
+                f"its seats: {', '.join(sorted(running_job.busy_seats))}",
+            )
+        if seat is not None and self._grace is None:
+            return seat
+        free = seats.free(running_job, registration.deployment)
+        if seat is None and free:
+            return racks.nearest(running_job, free, registration.rack)
+        return seat if seat in free else None
+
+    def _without_seat(self, running_job: RunningJob, registration: Registration) -> RegistrationResponse:
+        """The answer to a process that stands by, or that must end because its code isn't needed."""
+        if (
+            registration.deployment != running_job.deployment
+            or seats.program_due(running_job) != running_job.deployment
+        ):
+            return RegistrationResponse(
+                lease=self._lease, done=registration.deployment != seats.program_due(running_job)
+            )
+        running_job.seats.stand_by(registration, self._clock())
+        if running_job.follows:
+            self._registry.advance(running_job)  # the lanes before it may end
+        return RegistrationResponse(
+            lease=self._lease, copies=running_job.standbys.wanted.get(registration.execution, ())
+        )
+
+    def _registered(self, process: Process) -> RegistrationResponse:
+        process.lease_ends = self._clock() + self._lease
+        record = process.record
+        return RegistrationResponse(
+            container=record.id, epoch=record.epoch, seat=record.seat, lease=self._lease, reads_parts=True
+        )
+
+    def expel_silent(self, running_job: RunningJob) -> bool:
+        """Expel processes that have been silent for too long. Returns whether there were any. The caller holds the
+        job's lock.
+        """
+        if self._grace is None:
+            return False
+        before, end = len(running_job.seats.processes), self._clock() - self._grace
+        for process in list(running_job.seats.processes.values()):
+            if self.is_doomed(process, end):
+                silent = self._clock() - process.lease_ends + self._lease
+                self._registry.expel(running_job, process, "coordinator", f"it was not heard for {silent:.1f} s")
+        return len(running_job.seats.processes) < before
+
+    def is_doomed(self, process: Process, end: float) -> bool:
+        """Whether a process loses its seat because its lease ended before ``end``. From then on, no heartbeat can
+        prevent that.
+        """
+        with self._registry.leases:
+            process.doomed = process.doomed or process.lease_ends <= end
+            return process.doomed
+
+    def is_over(self, job: str) -> bool:
+        """Whether a job that isn't served has come to its end. Raises NotLeadingError if it should be served."""
+        if job in self._registry.jobs:
+            return False
+        its = queries.deployment(self._store, job)
+        if its.program is not None and its.state.active:
+            raise NotLeadingError(f"this coordinator doesn't serve job {job!r} now", "ask again")
+        return not its.state.active
+
+    def _routine(self, beat: Heartbeat) -> HeartbeatResponse | None:
+        """Process a heartbeat that requires no decision, no change to the store and no new orders. Otherwise return
+        None and only renew the lease, which counts from when the heartbeat arrived, however long it waits to be
+        processed.
+        """
+        running_job, process = self._registry.holder(beat.container)
+        if self._grace is None:  # time alone may have changed something
+            return None
+        if running_job is None or process is None or process.record.epoch != beat.epoch:
+            return None
+        with self._registry.leases:
+            if process.doomed:
+                return None
+            process.lease_ends = self._clock() + self._lease
+            if not offers.is_told(running_job, process, beat.seen):
+                return None
+            if beat.number > process.heard:
+                if beat.leaving or not offers.hear_figures(running_job, process, beat):
+                    return None
+                process.heard = beat.number
+            return HeartbeatResponse(alive=True, revision=beat.seen, same=True)
+
+    def _heard(self, beat: Heartbeat) -> HeartbeatResponse:
+        running_job, process = self._registry.holder(beat.container)
+        if running_job is None or process is None or process.record.epoch != beat.epoch:
+            return self._refusal(beat)
+        _check_certain(process)
+        process.lease_ends = self._clock() + self._lease
+        if beat.number > process.heard:
+            try:
+                its = {report.lane: running_job.lane_of(process, report.lane) for report in beat.lanes}
+            except (NotFoundError, ConflictError) as error:
+                return HeartbeatResponse(alive=False, revision=-1, reason=str(error))
+            news = self._take_in(running_job, process, beat, its)
+            process.heard = max(process.heard, beat.number)
+            if news or self._grace is None:  # without expulsion, time alone may have changed something
+                self._registry.advance(running_job)
+            if beat.leaving and all(lane.state is LaneState.FAILED for lane in seats.may_write(running_job, process)):
+                self._registry.write(self._store.leave, process.record, self._now())
+                running_job.seats.leave(process, self._clock() if beat.returns else None)
+                self._registry.announce()
+                return HeartbeatResponse(alive=True, revision=running_job.seats.revision, done=True)
+        return offers.answer(running_job, process, beat.seen)
+
+    def _refusal(self, beat: Heartbeat) -> HeartbeatResponse:
+        record = self._store.container(beat.container)
+        holds = record is not None and record.epoch == beat.epoch and record.gone is None
+        if record is not None and holds and self._grace is not None and self.is_over(record.job):
+            return HeartbeatResponse(alive=True, revision=-1, done=True)
+        if record is None:
+            reason = f"nobody knows container {beat.container}"
+        elif record.epoch != beat.epoch:
+            reason = f"container {beat.container} has epoch {record.epoch}, not {beat.epoch}"
+        else:
+            reason = record.gone or f"job {record.job!r} is not running here"
+        self._unseated_beats += 1
+        return HeartbeatResponse(alive=False, revision=-1, reason=reason)
+
+    def _take_in(self, running_job: RunningJob, process: Process, beat: Heartbeat, its: dict[str, Lane]) -> bool:
+        """Process the contents of a heartbeat. Returns whether there was anything to decide on."""
+        changed: dict[str, Lane] = {}
+        happened: list[Event] = []
+        news = [report for report in beat.lanes if running_job.is_news(report)]
+        for report in news:
+            lane = its[report.lane]
+            after = reports.applied(changed.get(lane.id, lane), report)
+            if after is not lane:
+                changed[lane.id] = after
+            happened += self._lane_events(process, lane, after, report, running_job.attempt(lane.id))
+            long = running_job.long_batches.take(report)
+            if long:
+                what = f"lane {lane.id} goes on with batch {report.progress.batch + 1}"
+                happened.append(self._registry.event(lane.job, process.record.id, what, long))
+            if reports.awaits_otherwise(running_job.reports.get(lane.id), report):
+                what = (
+                    f"lane {lane.id} waits for {report.attempt.awaits}"
+                    if report.attempt.awaits
+                    else f"lane {lane.id} waits no more"
+                )
+                happened.append(self._registry.event(lane.job, process.record.id, what, report.attempt.trouble))
+            if reports.begins_to_wait(running_job.reports.get(lane.id), report):
+                what = f"lane {lane.id} waits to end"
+                happened.append(self._registry.event(lane.job, process.record.id, what, report.attempt.waits))
+        if changed or happened:
+            self._registry.write(self._store.put_lanes, changed.values(), happened)
+            running_job.known.update(changed)
+        return offers.hear(running_job, process, news, beat) or bool(news)
+
+    def _lane_events(
+        self, process: Process, before: Lane, after: Lane, report: LaneReport, attempt: int
+    ) -> list[Event]:
+        if report.attempt.number > attempt:
+            where = "in a new process" if report.phase == LanePhase.ENDED else f"attempt {report.attempt.number}"
+            what = f"lane {after.id} failed and is tried again, {where}"
+            return [self._registry.event(after.job, process.record.id, what, report.attempt.trouble)]
+        if after is before or (before.state is after.state and report.phase not in reports.LAST_PHASES):
+            return []
+        what = f"lane {after.id} {'runs' if report.phase == LanePhase.RUNNING else report.phase}"
+        return [self._registry.event(after.job, process.record.id, what, after.error or "")]
+
+
+def _check_certain(process: Process) -> None:
+    if process.doomed:
+        raise StoreUnavailableError(f"whether {process.record.id} has lost its seat isn't known now", "ask again")

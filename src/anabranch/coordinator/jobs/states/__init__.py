@@ -1,0 +1,36 @@
+"""The life of a deployment: one file for each state, with a step to the next one."""
+
+from anabranch.coordinator.jobs.states import (
+    changing,
+    drained,
+    draining,
+    failed,
+    planned,
+    reset,
+    running,
+    starting,
+    stopped,
+    stopping,
+)
+from anabranch.coordinator.jobs.states.snapshot import LaneView, Snapshot, Transition
+from anabranch.model.deployment_state import DeploymentState
+
+__all__ = ["LaneView", "Snapshot", "Transition", "step"]
+
+_STEPS = {
+    DeploymentState.PLANNED: planned.step,
+    DeploymentState.STARTING: starting.step,
+    DeploymentState.RUNNING: running.step,
+    DeploymentState.CHANGING: changing.step,
+    DeploymentState.DRAINING: draining.step,
+    DeploymentState.DRAINED: drained.step,
+    DeploymentState.STOPPING: stopping.step,
+    DeploymentState.STOPPED: stopped.step,
+    DeploymentState.FAILED: failed.step,
+    DeploymentState.RESET: reset.step,
+}
+
+
+def step(snapshot: Snapshot) -> Transition | None:
+    """The next transition of a deployment; None while it stays in its state."""
+    return _STEPS[snapshot.state](snapshot)

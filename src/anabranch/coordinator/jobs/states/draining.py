@@ -1,0 +1,22 @@
+"""Draining: no new records are read, and those that were read are finished stage by stage. If the drain is cancelled,
+the deployment runs again.
+"""
+
+from __future__ import annotations
+
+from anabranch.coordinator.jobs.states.snapshot import Snapshot, Transition, interrupted
+from anabranch.model.deployment_state import DeploymentState
+
+
+def step(snapshot: Snapshot) -> Transition | None:
+    ended = interrupted(snapshot, "was draining")
+    if ended is not None:
+        return ended
+    if not snapshot.lanes:
+        return Transition(to=DeploymentState.DRAINED, why="all its lanes have drained")
+    if not snapshot.drains:
+        return Transition(to=DeploymentState.RUNNING, why="the drain was cancelled")
+    if snapshot.failure is not None:
+        # The others would wait for what it doesn't write.
+        return Transition(to=DeploymentState.STOPPING, why="a lane failed", error=snapshot.failure)
+    return None

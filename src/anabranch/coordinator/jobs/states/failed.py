@@ -1,0 +1,12 @@
+"""Failed: the deployment keeps its first error, and is tried again when it is started."""
+
+from __future__ import annotations
+
+from anabranch.coordinator.jobs.states.snapshot import Snapshot, Transition
+from anabranch.model.deployment_state import DeploymentState
+
+
+def step(snapshot: Snapshot) -> Transition | None:
+    if snapshot.start_wanted:
+        return Transition(to=DeploymentState.STARTING, why="the user started it again after it failed")
+    return None

@@ -1,0 +1,18 @@
+"""Stopping: no lane is wanted any more, and lanes that are still running end at a batch boundary."""
+
+from __future__ import annotations
+
+from anabranch.coordinator.jobs.states.snapshot import Snapshot, Transition
+from anabranch.model.deployment_state import DeploymentState
+
+
+def step(snapshot: Snapshot) -> Transition | None:
+    if snapshot.start_wanted:
+        return Transition(to=DeploymentState.STARTING, why="the process that was stopping it died")
+    if not snapshot.lanes:
+        return Transition(to=DeploymentState.DRAINED, why="all its lanes have drained before they could be stopped")
+    if any(lane.held for lane in snapshot.lanes):
+        return None
+    if snapshot.failure is not None:
+        return Transition(to=DeploymentState.FAILED, why="a lane failed, the others have ended", error=snapshot.failure)
+    return Transition(to=DeploymentState.STOPPED, why="all its lanes have ended")

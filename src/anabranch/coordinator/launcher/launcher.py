@@ -1,0 +1,92 @@
+"""The local launcher: keeps the containers of jobs running, as processes on the coordinator's machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
+
+from anabranch.clocks import boottime
+from anabranch.coordinator.launcher import launch_policy
+from anabranch.coordinator.launcher.launch_policy import Crew, Demand
+from anabranch.coordinator.launcher.processes import Processes
+from anabranch.protocol.status import LaunchStatus
+
+__all__ = ["Launcher", "Staffed"]
+
+_MOST_NEWS = 100
+"""How many events of a job are kept while they can't be stored."""
+
+
+class Staffed(Protocol):
+    """What a launcher needs from the coordinator."""
+
+    def demands(self, jobs: Collection[str]) -> list[Demand]: ...
+
+    def launched(self, job: str, launching: LaunchStatus, news: Sequence[tuple[str, str]]) -> None: ...
+
+
+class Launcher:
+    """Works in turns, which the leading coordinator calls. Not thread-safe.
+
+    Processes that a former launcher has started on this machine, for this coordinator or a former leader, are
+    recognized by their locks.
+
+    Args:
+        clock: the coordinator's clock.
+    """
+
+    def __init__(self, processes: Processes, clock: Callable[[], float] = boottime) -> None:
+        self.processes = processes
+        self._clock = clock
+        self.crews: dict[str, Crew] | None = None
+        self._news: dict[str, list[tuple[str, str]]] = {}
+
+    def forget(self) -> None:
+        """Forget what is known about processes, because another coordinator may now lead."""
+        self.crews = None
+
+    def turn(self, coordinator: Staffed) -> None:
+        """Start and end the processes that are due. Events that can't be stored now are stored in the next turn.
+
+        Raises:
+            StoreUnavailableError: at the moment, it can't be determined what is wanted, or events can't be stored.
+            NotLeadingError: another coordinator leads.
+        """
+        if self.crews is None:
+            self.crews = self._found()
+        for demand in coordinator.demands(self.crews.keys()):
+            self._serve(coordinator, demand, self.crews)
+
+    def _found(self) -> dict[str, Crew]:
+        now, crews = self._clock(), {}
+        for job, lives in self.processes.found().items():
+            crew = Crew(dead=frozenset(execution for execution, alive in lives.items() if not alive))
+            for execution in (execution for execution, alive in lives.items() if alive):
+                crew, _ = launch_policy.joined(crew, execution, now)
+            crews[job] = crew
+        return crews
+
+    def _serve(self, coordinator: Staffed, demand: Demand, crews: dict[str, Crew]) -> None:
+        job, now = demand.job, self._clock()
+        crew = crews.get(job, Crew())
+        ended = {member.execution: self.processes.ended(job, member.execution) for member in crew.members}
+        plan = launch_policy.step(crew, demand, {who: how for who, how in ended.items() if how is not None}, now)
+        news = [*self._news.get(job, []), *plan.news]
+        crew = plan.crew
+        for execution in plan.end:
+            self.processes.end(job, execution)
+        for execution in plan.kill:
+            self.processes.kill(job, execution)
+        for member in crew.members:
+            self.processes.trim(job, member.execution)
+        for _ in range(plan.start):
+            execution = self.processes.start(job)
+            crew, again = launch_policy.joined(crew, execution, now)
+            what = f"{'restarted' if again else 'started'} a container, process {execution}"
+            news.append((what, f"its log: {self.processes.log_of(job, execution)}"))
+        crews[job] = crew
+        self._news[job] = news[-_MOST_NEWS:]
+        coordinator.launched(job, launch_policy.shown(crew, demand, str(self.processes.folder / job)), self._news[job])
+        del self._news[job]
+        if demand.over and not crew.members:
+            del crews[job]

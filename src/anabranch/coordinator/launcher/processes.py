@@ -1,0 +1,227 @@
+"""Containers as processes on this machine, which outlive the process that started them. Each holds a lock as long as it
+lives, and has a log.
+"""
+
+from __future__ import annotations
+
+import calendar
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from anabranch import logs, own_files
+from anabranch.coordinator.launcher.launch_policy import ProcessEnd
+from anabranch.coordinator.naming import check_name
+from anabranch.errors import UsageError
+
+__all__ = ["LOG_BYTES", "Processes"]
+
+_KEPT = 20
+LOG_BYTES = 64_000_000
+"""The size of a log file. A process has up to twice as much, in its log and the previous one."""
+_MADE, _NONE = "%Y%m%dT%H%M%S", "19700101T000000"
+_STAMP = "[0-9]" * 8 + "T" + "[0-9]" * 6
+_TAIL_BYTES, _TAIL_LINES, _TAIL_CHARACTERS = 4096, 3, 300
+
+log = logs.get_logger()
+
+
+@dataclass
+class Processes:
+    """``folder`` contains ``JOB/EXECUTION.log``, the output of each process, and ``.lock``, which the process holds
+    while it lives.
+
+    Locks are inherited, so a later coordinator, or another one, knows with certainty which processes are alive. (A
+    process id could be reused.)
+
+    Args:
+        command: the command that runs a container of a job.
+        environment: its environment, without EXECUTION_ENV_CONTAINER_ID.
+        now: seconds since 1970, for names that sort by age.
+    """
+
+    folder: Path
+    command: Callable[[str], Sequence[str]]
+    environment: Mapping[str, str]
+    now: Callable[[], float] = time.time
+    _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _broken: dict[str, str] = field(default_factory=dict)
+
+    def found(self) -> dict[str, dict[str, bool]]:
+        """For each job, all processes that have left traces, and whether each is alive."""
+        jobs: dict[str, dict[str, bool]] = {}
+        for lock in sorted(self.folder.glob("*/*.lock")):
+            try:
+                job = check_name("job", lock.parent.name)
+            except UsageError:
+                continue  # none of ours
+            jobs.setdefault(job, {})[lock.stem] = self.ended(job, lock.stem) is None
+        return jobs
+
+    def start(self, job: str) -> str:
+        """Start a process and return its execution. A process that can't be started counts as ended, with the
+        reason.
+        """
+        made = time.strftime(_MADE, time.gmtime(max(self.now(), self._newest(job) + 1)))
+        execution = f"{made}-{uuid.uuid4().hex[:12]}"
+        try:
+            self._start(job, execution)
+        except OSError as error:
+            self._broken[execution] = f"it can't be started: {error}"
+        return execution
+
+    def _newest(self, job: str) -> float:
+        """When the newest process was started, in seconds since 1970, according to its name; 0.0 if there is none. The
+        next process's name must sort after it, even if the clock was set back.
+        """
+        stamps = (path.stem.partition("-")[0] for path in (self.folder / job).glob(f"{_STAMP}-*.log"))
+        return float(calendar.timegm(time.strptime(max(stamps, default=_NONE), _MADE)))
+
+    def log_of(self, job: str, execution: str) -> Path:
+        return self.folder / job / f"{execution}.log"
+
+    def ended(self, job: str, execution: str) -> ProcessEnd | None:
+        """How a process ended; None while it is alive."""
+        if execution in self._broken:
+            return ProcessEnd(None, self._broken.pop(execution))
+        child = self._children.get(execution)
+        if child is None:
+            return None if self.lives(job, execution) else ProcessEnd(None, self._tail(job, execution))
+        if (code := child.poll()) is None:
+            return None
+        del self._children[execution]
+        return ProcessEnd(code, self._tail(job, execution))
+
+    def end(self, job: str, execution: str) -> None:
+        """Tell a process to end at a batch boundary."""
+        self._signal(job, execution, lambda pid: os.kill(pid, signal.SIGTERM))
+
+    def kill(self, job: str, execution: str) -> None:
+        """Kill a process and its JVM at once; both are in their own process group."""
+        self._signal(job, execution, lambda pid: os.killpg(pid, signal.SIGKILL))
+
+    def _start(self, job: str, execution: str) -> None:
+        path = self.log_of(job, execution)
+        own_files.make_folder(self.folder)
+        own_files.make_folder(path.parent)
+        self._forget(path.parent)
+        lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        output = None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            output = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+            child = subprocess.Popen(
+                list(self.command(job)),
+                env={**self.environment, "EXECUTION_ENV_CONTAINER_ID": execution},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                pass_fds=(lock,),
+            )
+            self._children[execution] = child
+            with contextlib.suppress(OSError):  # a full disk: the lock says that it lives, all the same
+                os.pwrite(lock, f"{child.pid} {socket.gethostname()}\n".encode(), 0)
+        finally:
+            os.close(lock)
+            if output is not None:
+                os.close(output)
+
+    def _signal(self, job: str, execution: str, send: Callable[[int], None]) -> None:
+        child = self._children.get(execution)
+        pid = self.pid(job, execution) if child is None else child.pid
+        if pid is None or (child is None and not self.lives(job, execution)):
+            return
+        try:
+            send(pid)
+        except ProcessLookupError:
+            return
+        except PermissionError as error:
+            log.warning("a container process can't be ended", job=job, execution=execution, error=str(error))
+
+    def lives(self, job: str, execution: str) -> bool:
+        """Whether a process holds the lock. The holder may be a child that inherited it by accident, so the process id
+        is checked, too.
+        """
+        try:
+            lock = os.open(self.log_of(job, execution).with_suffix(".lock"), os.O_RDONLY)
+        except (FileNotFoundError, PermissionError):
+            return False  # that of another user is none of ours
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = self.pid(job, execution)
+            return pid is None or _exists(pid)
+        finally:
+            os.close(lock)
+        return False
+
+    def pid(self, job: str, execution: str) -> int | None:
+        """The process id; None if it isn't recorded, or belongs to another machine."""
+        try:
+            pid, host = self.log_of(job, execution).with_suffix(".lock").read_text().split()
+        except (OSError, ValueError):
+            return None
+        return int(pid) if host == socket.gethostname() and pid.isdecimal() and int(pid) > 1 else None
+
+    def trim(self, job: str, execution: str) -> None:
+        """If a process's log has grown large, move its contents to ``.log.1``, in place of what was there.
+
+        The process keeps its file open, so the file is copied and then emptied; output that is written in between is
+        lost.
+        """
+        path = self.log_of(job, execution)
+        try:
+            if path.stat().st_size <= LOG_BYTES:
+                return
+            older = _older(path)
+            older.unlink(missing_ok=True)
+            own_files.copy(path, older)
+            os.truncate(path, 0)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            log.warning("a container's log can't be cut", file=str(path), error=str(error))
+
+    def _tail(self, job: str, execution: str) -> str:
+        """The last lines of the process's log as one line, or the error if the log has one."""
+        try:
+            with open(self.log_of(job, execution), "rb") as said:
+                said.seek(max(0, said.seek(0, os.SEEK_END) - _TAIL_BYTES))
+                lines = said.read().decode(errors="replace").splitlines()
+        except OSError:
+            return ""
+        lines = [line.strip() for line in lines if line.strip()]
+        errors = [at for at, line in enumerate(lines) if line.startswith("error: ")]
+        last = lines[errors[-1] :][:_TAIL_LINES] if errors else lines[-_TAIL_LINES:]
+        return " | ".join(last).removeprefix("error: ")[:_TAIL_CHARACTERS]
+
+    def _forget(self, folder: Path) -> None:
+        """Remove the oldest logs of processes that have ended."""
+        for path in sorted(folder.glob("*.log"))[: -_KEPT + 1]:
+            if not self.lives(folder.name, path.stem):
+                path.with_suffix(".lock").unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
+                _older(path).unlink(missing_ok=True)
+
+
+def _older(path: Path) -> Path:
+    return path.with_suffix(".log.1")
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,1 @@
+"""Work on a job that no process serves: its folders are replaced, or the job is reset."""

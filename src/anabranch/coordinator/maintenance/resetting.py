@@ -1,0 +1,126 @@
+"""Resets a job that is at rest, without touching its inputs and outputs. Each step may be repeated after a crash:
+
+1. its open lanes get the job's next epoch,
+2. their outputs are fenced under it, so no process of theirs that is still alive can write any more,
+3. positions and state are removed from the store, in one transaction: now the job is reset,
+4. the folders of its lanes are deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+import msgspec
+
+from anabranch.coordinator.store import Event, Store, queries
+from anabranch.errors import ConflictError, NotFoundError
+from anabranch.model.deployment_state import DeploymentState
+from anabranch.model.graph import Graph
+from anabranch.model.lane import Lane
+from anabranch.model.ssp import SSP
+from anabranch.planning.transition import reset as planned
+from anabranch.systems.systems import Systems
+
+__all__ = ["Losses", "forget", "losses"]
+
+_WHO = "user"
+_WHY = "the user resets the job"
+
+
+@dataclass(frozen=True)
+class Losses:
+    """What a job loses by a reset. ``is_reset``: whether it was reset before, so that at most its folders are left.
+
+    ``inputs``: the streams that it reads, whose positions are lost; ``stateful``: the operators whose state is lost;
+    ``between``: the streams between its stages, whose present records will not be read any more. ``outputs``: the
+    streams and tables that it writes, which stay as they are.
+    """
+
+    job: str
+    is_reset: bool = False
+    inputs: tuple[str, ...] = ()
+    stateful: tuple[str, ...] = ()
+    between: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+
+
+def losses(store: Store, job: str) -> Losses:
+    """What a reset would lose.
+
+    Raises:
+        NotFoundError: there is no such job.
+        ConflictError: the job should be running in containers, which may be alive.
+    """
+    its = queries.deployment(store, job)
+    if its.state is DeploymentState.RESET:
+        return Losses(job, is_reset=True)
+    if its.state.active and its.program is not None:  # else whoever holds the job's lock knows that its process is gone
+        raise ConflictError(
+            f"job {job!r} is {its.state}: only a job at rest can be reset", f"stop it first: anabranch stop {job}"
+        )
+    known = list(store.lanes(job).values())
+    between = planned.between_stages(known, _graphs(store, job, its.id))
+    lanes = [lane for lane in known if lane.deployment == its.id]
+    read = {ssp.stream for lane in lanes for ssp in (*lane.ssps, *lane.broadcast)}
+    return Losses(
+        job,
+        inputs=tuple(sorted(read - between.keys())),
+        stateful=tuple(sorted({lane.group for lane in lanes if lane.stateful})),
+        between=tuple(sorted(between)),
+        outputs=tuple(sorted({stream for lane in lanes for stream in lane.outputs} - between.keys())),
+    )
+
+
+def forget(
+    store: Store, systems: Systems, job: str, at: float, fence: Callable[[Lane], None], remove: Callable[[], None]
+) -> None:
+    """Reset a job that no process serves. The caller ensures that no process starts it before this returns.
+
+    Args:
+        at: the present time, in seconds since 1970.
+        fence: stops a lane's former processes at its outputs.
+        remove: deletes the folders of the job's lanes, if there are any.
+
+    Raises:
+        The same as :func:`losses`, and what ``fence`` and ``remove`` raise; after an error it can be called again.
+    """
+    if not losses(store, job).is_reset:
+        its, known = queries.deployment(store, job), store.lanes(job)
+        open_ones = [lane for lane in known.values() if planned.may_write(lane)]
+        if open_ones:
+            what = f"{len(open_ones)} lanes are fenced"
+            for lane in store.reseat(open_ones, Event(job=job, at=at, who=_WHO, what=what, why=_WHY)):
+                fence(_with_present_outputs(lane, systems))
+                known[lane.id] = lane
+        between = planned.between_stages(known.values(), _graphs(store, job, its.id))
+        changed = planned.forgotten(known.values(), _ends(systems, between))
+        what = f"{its.state} → {DeploymentState.RESET}"
+        store.reset(job, its.id, changed, Event(job=job, at=at, who=_WHO, what=what, why=_WHY))
+    remove()
+
+
+def _graphs(store: Store, job: str, last: int) -> list[Graph]:
+    return [store.graph(job, number) for number in store.deployment_numbers(job, last)]
+
+
+def _ends(systems: Systems, streams: Mapping[str, str]) -> dict[SSP, int]:
+    """The ends of streams, from their systems. Streams that are gone have none."""
+    found: dict[SSP, int] = {}
+    for stream, system in streams.items():
+        with suppress(NotFoundError):
+            ends = systems.named(system).ends(stream)
+            found |= {SSP(system=system, stream=stream, partition=number): end for number, end in ends.items()}
+    return found
+
+
+def _with_present_outputs(lane: Lane, systems: Systems) -> Lane:
+    """A lane without those output streams that are gone: no process can write to these."""
+    there = {name: set(systems.named(name).streams()) for name in {lane.system(stream) for stream in lane.outputs}}
+    outputs = {
+        stream: count
+        for stream, count in lane.outputs.items()
+        if systems.is_table(stream) or stream in there[lane.system(stream)]
+    }
+    return msgspec.structs.replace(lane, outputs=outputs)

@@ -1,0 +1,114 @@
+"""Maintenance of a stopped job, in which the folders of its lanes may be replaced. The job can't be started until it is
+done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+
+import msgspec
+
+from anabranch.coordinator.leadership import endpoint
+from anabranch.coordinator.store import Event, Store, address, queries
+from anabranch.errors import ConflictError, NotFoundError, NotLeadingError
+from anabranch.model.deployment_state import DeploymentState
+from anabranch.model.lane import Lane, LaneState, open_lanes
+
+__all__ = ["alone", "begun", "lanes", "needed_folders", "replaced", "unneeded"]
+
+_WHO = "compact"
+
+
+@contextmanager
+def alone(store_url: str, job: str) -> Iterator[Store]:
+    """The store. Inside ``with``, no process can start the job, or otherwise writes made here fail.
+
+    Raises:
+        NotFoundError: there is no store.
+        ConflictError: the job is being served, or a coordinator leads on a store that is a server.
+    """
+    store = Store.open_existing(store_url, to_write=True)
+    try:
+        if not address.is_on_server(store_url):
+            with endpoint.RunLock(store_url, job):
+                yield store
+            return
+        leader = store.leader()
+        if leader is None:
+            raise NotFoundError(f"no coordinator has ever led on {store.url}", "name its store in [coordinator] store")
+        store.stand_by()
+        if not leader.resigned or not store.claim(leader, leader.holder):
+            raise ConflictError(
+                f"a coordinator leads on {store.url}, or has died: {leader.holder}",
+                "end the coordinators of this store with SIGTERM, or Ctrl-C, first; the jobs that run go on",
+            )
+        try:
+            yield store
+        finally:
+            with suppress(NotLeadingError):  # a coordinator came, and leads
+                store.resign()
+    finally:
+        store.close()
+
+
+def lanes(store: Store, job: str) -> list[Lane]:
+    """The lanes of a stopped job that have state in their own folders.
+
+    Raises:
+        NotFoundError: there is no such job.
+        ConflictError: it isn't stopped, or was stopped in the middle of a change.
+    """
+    its = queries.deployment(store, job)
+    if its.state != DeploymentState.STOPPED:
+        runs = its.state.active
+        cure = f"anabranch stop {job}" if runs else "start it again, and stop it once it runs"
+        raise ConflictError(f"job {job!r} is {its.state}: only one that is stopped can be compacted", cure)
+    found = [lane for lane in open_lanes(store.lanes(job).values()) if lane.deployment == its.id]
+    odd = next((lane for lane in found if not _rests(lane)), None)
+    if odd is not None:
+        raise ConflictError(
+            f"lane {odd.id} of job {job!r} is {odd.state.value}, and others may have to continue it",
+            "start the job again, and stop it once it runs",
+        )
+    return [lane for lane in found if lane.stateful and lane.folder_epoch]
+
+
+def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The folders of a stopped job that will never be read again: those of closed lanes, and former folders of open
+    lanes. Folders that don't belong to a known lane stay.
+
+    Args:
+        known: all lanes that the job ever had. None of them is about to change: see :func:`lanes`.
+        there: the existing folders, as pairs of the lane's name and the folder's name within it.
+    """
+    needed = {(lane, str(epoch)) for lane, epoch in needed_folders(known)}
+    of_lanes = {(lane, name) for lane, name in there if lane in known and name.isdecimal()}
+    return sorted(of_lanes - needed)
+
+
+def needed_folders(known: Mapping[str, Lane]) -> set[tuple[str, int]]:
+    """The folders from which the open lanes of a job continue, as lanes and epochs; 0: the lane has none yet."""
+    needed: set[tuple[str, int]] = set()
+    for lane in open_lanes(known.values()):
+        needed.add((lane.id, lane.folder_epoch))
+        if not lane.folder_epoch or lane.was_silent:  # it still looks how far those were that it goes on from
+            needed |= set(lane.inherits.items())
+    return needed
+
+
+def _rests(lane: Lane) -> bool:
+    return lane.state is LaneState.PLANNED and lane.start_is_known and not lane.unfenced
+
+
+def begun(store: Store, of: Sequence[Lane], at: float) -> list[Lane]:
+    """The lanes under the job's next epoch, under which their new folders should be made. This is stored."""
+    what = f"new folders are made for {', '.join(lane.id for lane in of)}"
+    return store.reseat(of, Event(job=of[0].job, at=at, who=_WHO, what=what, why="the user compacts the job"))
+
+
+def replaced(store: Store, of: Sequence[tuple[Lane, str]], at: float) -> None:
+    """Give all lanes the folders of their epochs, in one step. Each lane comes with the text of its event."""
+    store.put_lanes(
+        [msgspec.structs.replace(lane, folder_epoch=lane.epoch, abandoned=False) for lane, _ in of],
+        [Event(job=lane.job, at=at, who=_WHO, what=f"lane {lane.id} has a new folder", why=why) for lane, why in of],
+    )

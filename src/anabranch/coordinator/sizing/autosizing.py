@@ -1,0 +1,366 @@
+"""The coordinator's own autosizer: which factor a job should have, judging by how well its lanes keep up. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+from anabranch.config import AutoscaleSettings, JobSettings
+from anabranch.coordinator.sizing import lane_load, report_history
+from anabranch.coordinator.sizing.lane_load import LaneLoad
+from anabranch.coordinator.sizing.needed_factor import FactorNeed, FactorTarget, need_of
+from anabranch.coordinator.sizing.report_history import ReportHistory
+from anabranch.coordinator.sizing.scalability import UNKNOWN, Scalability
+from anabranch.event_time import durations
+from anabranch.model.deployment_state import DeploymentState
+from anabranch.model.factor import FACTORS
+from anabranch.model.lane import Lane
+from anabranch.protocol.lane_report import BatchPhase, LanePhase, LaneReport
+from anabranch.protocol.status import JobStatus, LaneStatus
+
+__all__ = ["Assessment", "Findings", "Verdict", "cooldown_seconds", "decide", "limits_of", "looked", "threads_of"]
+
+_SURE, _SURE_OF_WORK = 2.0, 10.0
+"""For this many seconds, every look must find the factor too small before it is raised: if records wait, and if
+functions work too much but no record waits.
+"""
+_LOOKS = 3
+_SPAN, _SPAN_OF_WORK = 20.0, 10.0
+"""Figures from fewer seconds than this never lower the factor, and raise it only if records wait."""
+_SPACING = 10.0
+_PAUSES = 3
+"""After a change there is no other one for this many seconds, or this many times its pause, even if records wait, so
+that the effect of the first one can be seen.
+"""
+_MOST = 4
+"""A single step divides the factor by at most this number."""
+_STALE = 5.0
+"""Figures older than this many seconds are out of date while records wait."""
+_AFTER_UNDONE = 10
+"""After a change that was undone, there is no other one for this many cooldowns."""
+_REMEMBERED = 10
+"""Experience with a factor counts for this many cooldowns."""
+_REGRETS = 3
+_SHUNNED = 30
+_MUCH_LESS = 0.6
+"""If the factor has to rise within this many cooldowns after it was lowered, it was lowered too far. That step isn't
+repeated for this many cooldowns, unless less than this share of the former rate arrives.
+"""
+_WORKS = 0.1
+"""If functions work for a smaller share of the time than this on their busiest bucket, their speed is no evidence."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``factor``: the factor that the job should have from now on; None: the present one. ``why``: the reason in words,
+    with the figures. ``advice``: what would help if no factor does.
+    """
+
+    factor: int | None
+    why: str
+    advice: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """The result of looking at a job. ``unknown``: why nothing can be concluded. Otherwise ``needs`` and ``loads`` have
+    one item for each lane, in the same order, and ``span`` is the least number of seconds that the figures cover.
+    ``pause``: the seconds that a change takes.
+    """
+
+    factor: int
+    unknown: str = ""
+    loads: tuple[LaneLoad, ...] = ()
+    needs: tuple[FactorNeed, ...] = ()
+    span: float = 0.0
+    pause: float = 0.0
+
+    @property
+    def most(self) -> FactorNeed:
+        """The need of the lane that needs the largest factor, or suffers most if no factor helps."""
+        return max(self.needs, key=lambda each: (each.factor, not each.enough, each.urgent, each.now))
+
+    @property
+    def neediest(self) -> LaneLoad:
+        """The load of the lane of ``most``."""
+        return self.loads[self.needs.index(self.most)]
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(text for each in self.needs for text in each.advice))
+
+
+@dataclass(frozen=True)
+class _RejectedFactor:
+    """A factor that the job had to leave again soon after it was lowered to it. ``at``: when that was; ``arriving``:
+    how many records per second arrived.
+    """
+
+    factor: int
+    arriving: float
+    at: float
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The results of all looks at a job so far. Times are on any clock.
+
+    ``generation``: the present one; ``changed``: when it was first seen, if it followed another one. ``rising``: since
+    when all looks (``looks`` of them) have found the factor too small. ``falling``: since when they have found it too
+    large, and ``falls_to``: the largest factor that they suggested. ``advising``: since when something other than a
+    factor would help. ``fell``: when the factor last fell. ``arriving``: records per second of all lanes at the last
+    look. ``too_small``: what the last fall has shown. ``seen``: experience with other factors, by stage and group.
+    """
+
+    of: tuple[int, int] = (0, 0)
+    generation: int = 0
+    factor: int = 0
+    fell: float = -math.inf
+    arriving: float = 0.0
+    too_small: _RejectedFactor | None = None
+    changed: float = -math.inf
+    heard: Mapping[str, ReportHistory] = field(default_factory=dict)
+    rising: float | None = None
+    looks: int = 0
+    falling: float | None = None
+    falls_to: int = 0
+    advising: float | None = None
+    seen: Mapping[tuple[str, str], Scalability] = field(default_factory=dict)
+
+
+def limits_of(settings: Mapping[str, Any]) -> AutoscaleSettings | None:
+    """The limits for autoscaling in a job's settings (in the form in which they are handed over); None: the coordinator
+    doesn't scale the job.
+    """
+    given = settings.get("job", {}).get("autoscale")
+    return None if given is None else AutoscaleSettings(**given)
+
+
+def threads_of(settings: Mapping[str, Any]) -> int:
+    """How many buckets of a partition functions work on at once."""
+    threads: int = settings.get("job", {}).get("threads", JobSettings().threads)
+    return threads
+
+
+def _aim(limits: AutoscaleSettings, factor: int, pause: float, too_small: int) -> FactorTarget:
+    allowed = {each for each in FACTORS if limits.min <= each <= limits.max and each > too_small} | {factor}
+    return FactorTarget(limits.target_busy, limits.target_lag_seconds, pause, sorted(allowed))
+
+
+def looked(
+    limits: AutoscaleSettings, status: JobStatus, threads: int, pause: float, before: Findings, now: float
+) -> tuple[Assessment, Findings]:
+    """Look at a job. Called several times a second.
+
+    Args:
+        pause: the seconds that a change would take.
+        now: the present time, on the same clock as ``before``.
+    """
+    after = _listened(before, status, cooldown_seconds(limits), now)
+    unknown = _unknown(status, after, now)
+    if unknown:
+        return Assessment(status.factor, unknown), replace(after, rising=None, looks=0, falling=None, advising=None)
+    quiet = _quiet(status, after, now)
+    if quiet:  # they may well be of now, so that what was found before still counts
+        return Assessment(status.factor, quiet), replace(after, rising=None, looks=0)
+    cooldown = cooldown_seconds(limits)
+    loads = [
+        (_key(each.lane), lane_load.load_of(each, after.heard[each.lane.id], status.factor, threads))
+        for each in status.lanes
+        if each.report is not None
+    ]
+    vague = next((load.lane for _, load in loads if load.behind and not load.sure), "")
+    if vague:
+        why = f"lane {vague}: its batches are too short yet to tell what takes the time"
+        return Assessment(status.factor, why), replace(after, rising=None, looks=0, falling=None, advising=None)
+    arriving, too_small = sum(load.arriving for _, load in loads), after.too_small
+    if too_small and (arriving < _MUCH_LESS * too_small.arriving or now > too_small.at + _SHUNNED * cooldown):
+        too_small = None
+    aim = _aim(limits, status.factor, pause, 0 if too_small is None else too_small.factor)
+    seen = {key: each.since(now - _REMEMBERED * cooldown) for key, each in after.seen.items()}
+    for key, load in _hottest(loads).items():
+        seen[key] = seen.get(key, UNKNOWN).seen(status.factor, load.steady_hot, now)
+        if load.crowd:
+            seen[key] = seen[key].crowded(load.crowd)
+    needs = tuple(need_of(load, seen.get(key, UNKNOWN), aim) for key, load in loads)
+    span = min(each.report.load.span for each in status.lanes if each.report is not None)
+    look = Assessment(status.factor, "", tuple(load for _, load in loads), needs, span, pause)
+    wanted = look.most.factor
+    rising = _since(after.rising, wanted > status.factor, now)
+    falling = _since(after.falling, wanted < status.factor, now)
+    return look, replace(
+        after,
+        seen=seen,
+        arriving=arriving,
+        too_small=too_small,
+        rising=rising,
+        looks=after.looks + 1 if rising is not None else 0,
+        falling=falling,
+        advising=_since(after.advising, bool(look.advice), now),
+        falls_to=max(wanted, after.falls_to if after.falling is not None else 0),
+    )
+
+
+def decide(
+    limits: AutoscaleSettings,
+    status: JobStatus,
+    since: float,
+    undone: bool,
+    look: Assessment,
+    after: Findings,
+    now: float,
+) -> Verdict:
+    """The factor that a job should have.
+
+    The factor is raised at once if records would otherwise wait too long, whenever the last change was, provided that
+    the effect of that change has been seen. If functions merely work too much, or before the factor is lowered, the
+    autosizer waits for the cooldown.
+
+    Args:
+        since: the seconds since the last change of the job, by anyone, or since its start.
+        undone: whether that change was undone.
+        look: the latest look; ``after``: the findings including it.
+    """
+    if look.unknown:
+        return Verdict(None, look.unknown)
+    held = _held(limits, status, since, undone)
+    if held:
+        return Verdict(None, held, look.advice)
+    need, cooldown = look.most, cooldown_seconds(limits)
+    patience = max(0.0, cooldown - since)
+    if need.factor > status.factor:
+        spacing = max(_SPACING, _PAUSES * look.pause) - (now - after.changed)
+        first = status.generation <= 1
+        sure = _SURE if need.urgent else _SURE_OF_WORK
+        if spacing > 0:
+            return Verdict(None, f"{need.why}; what came of the last change is seen in {spacing:.0f} s", look.advice)
+        if not need.urgent and not first and patience > 0:
+            return Verdict(
+                None, f"{need.why}; after the last change it is left alone for {patience:.0f} s", look.advice
+            )
+        if after.rising is None or after.looks < _LOOKS or now - after.rising < sure:
+            return Verdict(None, f"{need.why}; this must be so for {sure:.0f} s", look.advice)
+        if not need.urgent and look.span < _SPAN_OF_WORK:
+            return Verdict(None, f"{need.why}; its figures are of {look.span:.0f} s: too few", look.advice)
+        return Verdict(need.factor, need.why, look.advice)
+    if need.factor < status.factor and after.falling is not None:
+        wait = max(patience, cooldown - (now - after.falling), _SPAN - look.span)
+        if wait > 0:
+            return Verdict(None, f"{need.why}; if that stays so for {wait:.0f} s", look.advice)
+        if not all(load.settled for load in look.loads):
+            return Verdict(None, f"{need.why}; once the records are done that wait", look.advice)
+        least = max(after.falls_to, status.factor // _MOST, limits.min)
+        return Verdict(least if least < status.factor else None, need.why, look.advice)
+    return Verdict(None, need.why, look.advice)
+
+
+def _since(before: float | None, is_so: bool, now: float) -> float | None:
+    """Since when something is true; None: it isn't."""
+    return None if not is_so else now if before is None else before
+
+
+def _held(limits: AutoscaleSettings, status: JobStatus, since: float, undone: bool) -> str:
+    """Why a job is left as it is, whatever it needs; empty if it may be changed."""
+    if not limits.min <= status.factor <= limits.max:
+        return f"factor {status.factor} isn't from {limits.min} to {limits.max}: a job that was scaled so is left so"
+    patience = cooldown_seconds(limits) * _AFTER_UNDONE
+    if undone and since < patience:
+        return f"the last change was undone {max(0, since):.0f} s ago: it is left alone for {patience:.0f} s"
+    return ""
+
+
+def _unknown(status: JobStatus, heard: Findings, now: float) -> str:
+    """Why nothing can be concluded about a job; empty if something can be."""
+    if status.state != DeploymentState.RUNNING:
+        return f"the job is {status.state}"
+    alive = {container.seat for container in status.containers if container.alive}
+    for lane in status.lanes:
+        report = lane.report
+        if report is None or report.phase != LanePhase.RUNNING or lane.lane.seat not in alive:
+            return f"lane {lane.lane.id} doesn't run, or isn't heard"
+        unknown = _unclear(lane, report, heard.heard[lane.lane.id], now)
+        if unknown:
+            return f"lane {lane.lane.id}: {unknown}"
+    return "" if status.lanes else "there are no lanes"
+
+
+def _unclear(lane: LaneStatus, report: LaneReport, heard: ReportHistory, now: float) -> str:
+    """Why a lane's figures are inconclusive; empty if they aren't."""
+    progress = report.progress.batch_progress
+    if not report.load.span and progress is None:
+        return "there are no figures yet"
+    if not report.progress.ends_known:
+        return "what waits for it isn't known: its inputs don't tell where they end"
+    if not lane.lag:
+        return ""
+    if now - heard.at >= _STALE:
+        return f"its figures are {now - heard.at:.0f} s old"
+    if progress is not None and progress.phase != BatchPhase.FUNCTIONS and now - heard.moved >= _STALE:
+        return f"nothing was done for {now - heard.moved:.0f} s: it waits for {progress.phase}"
+    if not report.load.rows_per_second and not (progress is not None and progress.done):
+        return "how fast it is isn't known yet"
+    return ""
+
+
+def _quiet(status: JobStatus, heard: Findings, now: float) -> str:
+    """The lane whose reports have been the same for so long that it may be frozen, although none of its records wait;
+    empty if there is none. An idle lane's reports never change.
+    """
+    for lane in status.lanes:
+        its = heard.heard[lane.lane.id]
+        if not lane.lag and (its.report.load.arriving or its.report.load.working) and now - its.at >= _STALE:
+            return f"lane {lane.lane.id}: its figures are {now - its.at:.0f} s old"
+    return ""
+
+
+def _listened(before: Findings, status: JobStatus, cooldown: float, now: float) -> Findings:
+    """The latest reports of each lane, and whether the job has changed. If it is another deployment, everything else is
+    forgotten.
+    """
+    of = (status.deployment, status.seats)
+    if before.of != of:
+        before = Findings(of=of, generation=status.generation, factor=status.factor)
+    if status.generation != before.generation:
+        fell, too_small = before.fell, before.too_small
+        if status.factor > before.factor and now - fell < _REGRETS * cooldown + _SPAN:
+            too_small = _RejectedFactor(before.factor, before.arriving, now)
+        fell = now if status.factor < before.factor else fell
+        before = replace(before, generation=status.generation, factor=status.factor, fell=fell, too_small=too_small)
+        before = replace(before, changed=now, rising=None, looks=0, falling=None)
+    if status.state != DeploymentState.RUNNING:  # what is to be seen of a change begins when it is made
+        before = replace(before, changed=now if before.changed > -math.inf else before.changed)
+    heard = {
+        lane.lane.id: report_history.listened(before.heard.get(lane.lane.id), lane.report, now)
+        for lane in status.lanes
+        if lane.report is not None
+    }
+    return replace(before, heard=heard)
+
+
+def _key(lane: Lane) -> tuple[str, str]:
+    """What a lane has in common with the lanes of the next generation that do the same work."""
+    return lane.stage, lane.group
+
+
+def _hottest(loads: Iterable[tuple[tuple[str, str], LaneLoad]]) -> dict[tuple[str, str], LaneLoad]:
+    """Among lanes that do the same work and have conclusive figures, the one whose functions take longest per
+    record.
+    """
+    found: dict[tuple[str, str], LaneLoad] = {}
+    for key, load in loads:
+        if load.steady_hot > 0 and max(load.working, load.share) >= _WORKS:
+            found[key] = max(load, found.get(key, load), key=lambda each: each.steady_hot)
+    return found
+
+
+def cooldown_seconds(limits: AutoscaleSettings) -> float:
+    """How long the factor is left alone after a change."""
+    return _seconds(limits.cooldown)
+
+
+@cache
+def _seconds(duration: str) -> float:
+    return durations.parse(duration) / 1000

@@ -1,0 +1,120 @@
+"""The figures that an autosizer needs: how well the lanes of a job keep up."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from anabranch.config import AutoscaleSettings
+from anabranch.coordinator.sizing.autosizing import Assessment, Verdict, cooldown_seconds
+from anabranch.coordinator.sizing.lane_load import LaneLoad
+from anabranch.coordinator.sizing.needed_factor import FactorNeed
+from anabranch.model.factor import FACTORS
+from anabranch.model.lane import LaneState
+from anabranch.protocol.lane_report import LanePhase, LaneReport
+from anabranch.protocol.status import (
+    AutoscaleLimits,
+    AutoscaleVerdict,
+    JobStatus,
+    LaneSizing,
+    LaneStatus,
+    Sizing,
+)
+
+__all__ = ["of"]
+
+
+def of(
+    status: JobStatus, scalable: bool, verdict: Verdict | None, look: Assessment, limits: AutoscaleSettings
+) -> Sizing:
+    """The figures of a job, and the autosizer's findings.
+
+    Args:
+        scalable: whether the job's graph and grouper allow factors other than 1.
+        verdict: None if the autosizer is off; then ``limits`` are those that its figures are computed for.
+    """
+    lag = limits.target_lag_seconds
+    needs = {load.lane: (load, need) for load, need in zip(look.loads, look.needs, strict=True)}
+    lanes = [lane for lane in status.lanes if lane.lane.state is not LaneState.CLOSING]
+    return Sizing(
+        job=status.job,
+        state=status.state,
+        generation=status.generation,
+        factor=status.factor,
+        containers=status.seats,
+        allowed=FACTORS if scalable else (1,),
+        lanes=tuple(
+            _lane(
+                each,
+                each.report or LaneReport(lane=each.lane.id, phase=LanePhase.STARTING),
+                needs.get(each.lane.id),
+                lag,
+            )
+            for each in lanes
+        ),
+        autoscale="" if verdict is None else verdict.why,
+        limits=None if verdict is None else _limits(limits),
+        verdict=None if verdict is None else _verdict(verdict, look, lag),
+        proposed=look.most.factor if look.needs and scalable else 0,
+        target_lag_seconds=lag,
+        advice=look.advice,
+    )
+
+
+def _lane(status: LaneStatus, report: LaneReport, known: tuple[LaneLoad, FactorNeed] | None, lag: float) -> LaneSizing:
+    lane = status.lane
+    rates: dict[str, Any] = {}
+    if known is not None:
+        load, need = known
+        rates = {
+            "true_rate": load.rate,
+            "needed_rate": _needed(load, lag),
+            "catch_up": _finite(need.now),
+            "then": _finite(need.then),
+        }
+    return LaneSizing(
+        lane=lane.id,
+        stage=lane.stage,
+        seat=lane.seat,
+        tasks=lane.tasks,
+        lag=status.lag,
+        lags={ssp: max(0, end - report.progress.positions.get(ssp, 0)) for ssp, end in report.progress.ends.items()},
+        arriving=report.load.arriving,
+        rows_per_second=report.load.rows_per_second,
+        busy=report.load.busy,
+        working=report.load.working,
+        batch_seconds=report.load.seconds,
+        slowest=report.load.slowest,
+        slowest_seconds=report.load.slowest_seconds,
+        skew=report.load.skew,
+        **rates,
+        batch_progress=report.progress.batch_progress,
+        spent=report.load.spent if report.progress.batch_progress is None else report.progress.batch_progress.spent,
+    )
+
+
+def _limits(given: AutoscaleSettings) -> AutoscaleLimits:
+    return AutoscaleLimits(
+        min=given.min,
+        max=given.max,
+        target_busy=given.target_busy,
+        target_lag_seconds=given.target_lag_seconds,
+        cooldown_seconds=cooldown_seconds(given),
+    )
+
+
+def _verdict(verdict: Verdict, look: Assessment, lag: float) -> AutoscaleVerdict:
+    if not look.needs:
+        return AutoscaleVerdict(factor=verdict.factor, why=verdict.why)
+    load = look.neediest
+    times = _needed(load, lag) / load.rate if load.rate else 0.0
+    return AutoscaleVerdict(factor=verdict.factor, why=verdict.why, lane=load.lane, load=times)
+
+
+def _needed(load: LaneLoad, lag: float) -> float:
+    """The records per second that a lane must process to have no backlog after a lag in seconds."""
+    return load.arriving + load.backlog / lag
+
+
+def _finite(seconds: float) -> float | None:
+    return None if math.isinf(seconds) else seconds

@@ -1,9 +1,0 @@
-"""Drained: nothing is in flight, and all windows have been emitted. The next start makes another deployment."""
-
-from __future__ import annotations
-
-from anabranch.coordinator.states.snapshot import Snapshot, Transition
-
-
-def step(snapshot: Snapshot) -> Transition | None:
-    return None

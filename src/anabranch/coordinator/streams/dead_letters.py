@@ -1,0 +1,187 @@
+"""Reads the newest dead letters of a job from its systems, without locking the job."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from anabranch.coordinator.store import Store, queries
+from anabranch.coordinator.streams.stream_reading import StreamOpener
+from anabranch.errors import NotFoundError, UsageError
+from anabranch.model.lane import Lane
+from anabranch.systems.contract import System
+from anabranch.systems.systems import Systems
+from anabranch.views.dead_letters import Content, DeadLetter, DeadLetters, Origin
+
+__all__ = ["MOST", "DeadLetterReader", "LetterRange", "content_of", "letter", "streams_of"]
+
+MOST = 1_000
+_SHOWN_BYTES = 4_096
+"""How many bytes of a key, a value or a header are shown."""
+_SECONDS, _BYTES = 5.0, 2_000_000
+"""Limits for the seconds spent reading, and for the bytes returned."""
+_AT_ONCE = 500
+"""How many offsets are read at once, from the end backwards. (Kafka's transactions take up some of them.)"""
+_PREFIX = "anabranch."
+_ORIGIN = ("stream", "partition", "offset")
+
+
+@dataclass(frozen=True)
+class LetterRange:
+    """Which dead letters to return: the last ``limit`` of a partition (None: of all partitions), before one of its
+    offsets (0: up to the end).
+    """
+
+    partition: int | None
+    before: int
+    limit: int
+
+    @classmethod
+    def of(cls, partition: str, before: int, limit: int) -> LetterRange:
+        """The range. Raises UsageError if the partition isn't a number, or the limit is too large."""
+        if not 1 <= limit <= MOST:
+            raise UsageError(f"{limit} dead letters can't be asked for", f"ask for 1 to {MOST}")
+        if partition and not partition.isdecimal():
+            raise UsageError(f"{partition!r} is no partition", "give its number")
+        if before and not partition:
+            raise UsageError("before=OFFSET needs a partition", "name it: partition=0")
+        return cls(int(partition) if partition else None, before, limit)
+
+
+class DeadLetterReader:
+    """Reads for one user at a time. ``systems`` is as for :class:`StreamOpener`; ``now`` returns the seconds since
+    1970."""
+
+    def __init__(self, store: Store, systems: Systems | None, now: Callable[[], float]) -> None:
+        self._store = store
+        self._streams = StreamOpener(systems, "dead letters are")
+        self._now = now
+        self._clock = time.monotonic
+
+    def newest(self, job: str, stream: str, wanted: LetterRange) -> DeadLetters:
+        """The newest dead letters in one of a job's dead-letter streams, by default the first.
+
+        Raises:
+            NotFoundError: there is no such job, stream or partition.
+            ConflictError: another user is reading; or the settings of the job, which ran in one process, aren't
+                available here.
+            AnabranchError: the system doesn't answer.
+        """
+        its = queries.deployment(self._store, job)
+        streams = streams_of(queries.known_lanes(self._store, job).values())
+        if stream and stream not in streams:
+            known = f"it has {', '.join(streams)}" if streams else "it has none: see [job] on_error"
+            raise NotFoundError(f"job {job!r} has no dead letters in {stream[:200]!r}", known)
+        chosen = stream or next(iter(streams), "")
+        found = DeadLetters(at=self._now(), job=job, streams=tuple(streams), stream=chosen, letters=())
+        if not chosen:
+            return found
+        with self._streams.opened(job, its.program, chosen, streams[chosen]) as system:
+            letters, before, partly = self._read(system, chosen, wanted)
+        return msgspec.structs.replace(found, letters=tuple(letters), before=before, partly=partly)
+
+    def _read(self, system: System, stream: str, wanted: LetterRange) -> tuple[list[DeadLetter], dict[str, int], bool]:
+        starts, ends = system.starts(stream), system.ends(stream)
+        if wanted.partition is not None:
+            if wanted.partition not in ends:
+                raise NotFoundError(
+                    f"{stream} has no partition {wanted.partition}", f"its partitions are 0 to {len(ends) - 1}"
+                )
+            end = ends[wanted.partition]
+            ends = {wanted.partition: min(wanted.before, end) if wanted.before else end}
+        until, left = self._clock() + _SECONDS, _BYTES
+        found: list[DeadLetter] = []
+        reached = dict(ends)
+        for partition, end in ends.items():
+            its: list[DeadLetter] = []
+            high = end
+            while high > starts[partition] and len(its) < wanted.limit and left > 0 and self._clock() < until:
+                low = max(starts[partition], high - min(_AT_ONCE, 2 * wanted.limit))
+                read = [
+                    letter(partition, at, row)
+                    for offsets, batch in system.read(stream, partition, [(low, high)])
+                    for at, row in zip(offsets.tolist(), batch.to_pylist(), strict=True)
+                ]
+                left -= sum(map(_size, read))
+                its, high = [*read, *its], low
+            reached[partition] = high
+            found += its
+        newest = sorted(found, key=lambda each: (each.at, each.offset), reverse=True)[: wanted.limit]
+        for partition in ends:
+            shown = [each.offset for each in newest if each.partition == partition]
+            if len(shown) < sum(each.partition == partition for each in found):
+                reached[partition] = min(shown, default=ends[partition])
+        before = {str(partition): at for partition, at in reached.items() if at > starts[partition]}
+        return newest, before, left <= 0 or self._clock() >= until
+
+
+def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
+    """The dead-letter streams of a job's lanes, open and closed, in order, each with the system of the stream whose
+    records it takes. Unless settings say otherwise, the dead-letter stream is in the same system.
+    """
+    found: dict[str, str] = {}
+    for lane in lanes:
+        systems = {ssp.stream: ssp.system for ssp in (*lane.ssps, *lane.broadcast)}
+        found |= {letters: systems[read] for read, letters in lane.dead_letters.items() if read in systems}
+    return dict(sorted(found.items()))
+
+
+def letter(partition: int, offset: int, row: Mapping[str, Any]) -> DeadLetter:
+    """A dead letter, from a record whose headers say why it was rejected."""
+    headers = {each["key"]: each["value"] or b"" for each in row["headers"] or ()}
+    ours = {name.removeprefix(_PREFIX): _text(value) for name, value in headers.items() if name.startswith(_PREFIX)}
+    return DeadLetter(
+        partition=partition,
+        offset=offset,
+        at=round(row["timestamp"].timestamp() * 1000),
+        error=ours.get("error", ""),
+        operator=ours.get("operator", ""),
+        origin=_origin(ours),
+        key=content_of(row["key"]),
+        value=content_of(row["value"]),
+        headers={name: _text(value) for name, value in headers.items() if not name.startswith(_PREFIX)},
+    )
+
+
+def _origin(ours: Mapping[str, str]) -> Origin | None:
+    if any(name not in ours for name in _ORIGIN):
+        return None
+    if not (ours["partition"].isdecimal() and ours["offset"].isdecimal()):
+        return None  # another program's header
+    return Origin(stream=ours["stream"], partition=int(ours["partition"]), offset=int(ours["offset"]))
+
+
+def content_of(value: bytes | None) -> Content | None:
+    """A key or a value in the form in which it is shown: only its beginning, if it is long."""
+    if value is None:
+        return None
+    part, cut = value[:_SHOWN_BYTES], len(value) > _SHOWN_BYTES
+    try:
+        return Content(bytes=len(value), cut=cut, text=_whole(part, cut))
+    except UnicodeDecodeError:
+        return Content(bytes=len(value), cut=cut, base64=base64.b64encode(part).decode())
+
+
+def _whole(part: bytes, cut: bool) -> str:
+    """UTF-8 as text; if it was cut, without the incomplete character at its end."""
+    for less in range(4 if cut else 1):
+        try:
+            return part[: len(part) - less].decode()
+        except UnicodeDecodeError:
+            if less == (3 if cut else 0):
+                raise
+    raise AssertionError("one of them returns or raises")
+
+
+def _text(value: bytes) -> str:
+    return value[:_SHOWN_BYTES].decode(errors="replace")
+
+
+def _size(of: DeadLetter) -> int:
+    parts = (len(each.text or each.base64 or "") for each in (of.key, of.value) if each is not None)
+    return len(of.error) + sum(parts) + sum(map(len, of.headers.values()))

@@ -1,0 +1,77 @@
+"""The histories of the jobs that a coordinator serves: figures are recorded every ten seconds, and can be queried."""
+
+from __future__ import annotations
+
+import threading
+
+from anabranch.coordinator.jobs.registry import JobRegistry
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.naming import check_name
+from anabranch.coordinator.store import queries
+from anabranch.coordinator.views.job_history import DAY, HOUR, SERIES, STEP, JobHistory, known
+from anabranch.errors import UsageError
+from anabranch.views.history import History
+
+__all__ = ["Histories"]
+
+
+class Histories:
+    """Thread-safe."""
+
+    def __init__(self, registry: JobRegistry) -> None:
+        self._registry = registry
+        self._by_job: dict[str, JobHistory] = {}
+        self._lock = threading.Lock()
+
+    def sample(self) -> None:
+        """Record the present figures of the served jobs, if it is time. Must be called several times a second."""
+        slot = int(self._registry.now() // STEP)
+        with self._lock:
+            for job in list(self._registry.jobs):
+                its = self._by_job.setdefault(job, JobHistory())
+                if slot < its.last - 1:  # the clock was set back: what is known is of a time that is in the future
+                    its = self._by_job[job] = JobHistory()
+                if slot > its.last and (found := self._snapshot(job)) is not None:
+                    its.look(found, self._registry.now())
+
+    def history(
+        self, job: str, series: str = "lag,rows,arriving", by: str = "stage", since: float = 0.0, until: float = 0.0
+    ) -> History:
+        """The figures of a job over time, from ``since`` to before ``until`` (0.0: the last hour, until now).
+
+        Raises:
+            NotFoundError: there is no such job.
+            UsageError: there are no such figures, or too many are requested.
+        """
+        names = [each for each in series.split(",") if each]
+        unknown = next((each for each in names if each not in SERIES), None)
+        if unknown is not None:
+            cure = f"ask for some of {', '.join(SERIES)}"
+            raise UsageError(f"there are no figures {unknown[:40]!r}", cure)
+        if by not in ("job", "stage", "lane"):
+            raise UsageError(f"there are no figures by {by[:40]!r}", "ask for those by job, stage or lane")
+        check_name("job", job)
+        if job not in self._registry.jobs:
+            queries.deployment(self._registry.store, job)
+        now, step = self._registry.now(), STEP
+        after = int(min(until, now) // step if until else now // step) + 1
+        first = int(since // step) if since else after - HOUR
+        if after - first > DAY:
+            raise UsageError("more than a day was requested", "ask for a day or less: there are no older figures")
+        with self._lock:
+            its = self._by_job.get(job, JobHistory())
+            values = {
+                name: {whose: known(rings[name].get(first, after)) for whose, rings in its.of(by).items()}
+                for name in names
+            }
+        begins = None if its.since is None else its.since * step
+        return History(at=now, job=job, by=by, t0=first * step, step=step, since=begins, values=values)
+
+    def lag_trend(self, job: str) -> float | None:
+        """The change of a job's lag in offsets per second, over the last minute; None if it isn't known."""
+        with self._lock:
+            return self._by_job[job].trend(self._registry.now()) if job in self._by_job else None
+
+    def _snapshot(self, job: str) -> RunningJob | None:
+        with self._registry.locked_as_seen() as jobs:
+            return jobs[job].snapshot() if job in jobs else None

@@ -1,0 +1,42 @@
+"""Which buckets got another seat in a change that the store knows."""
+
+from __future__ import annotations
+
+from anabranch.coordinator.store import Store, queries
+from anabranch.errors import NotFoundError
+from anabranch.model import moves as bucket_moves
+from anabranch.views.changes import Moves
+
+__all__ = ["moves"]
+
+
+def moves(store: Store, job: str, at: float, deployment: int = 0, generation: int = 0) -> Moves:
+    """Which buckets got another seat when a generation began. 0 means the last deployment, and its last generation.
+
+    Raises:
+        NotFoundError: the job, deployment or generation doesn't exist, or the generation is the job's first one.
+    """
+    last = queries.deployment(store, job, deployment or None)
+    number = generation or last.generation
+    if number > last.generation:
+        raise NotFoundError(
+            f"deployment {last.id} of job {job!r} has no generation {number}", f"its last one is {last.generation}"
+        )
+    model = store.model(job, last.id, number)
+    if number > 1:
+        former = store.model(job, last.id, number - 1)
+    elif model.replaces:
+        former = queries.model_of(store, job, model.replaces)
+    else:
+        raise NotFoundError(
+            f"nothing was before generation 1 of deployment {last.id} of job {job!r}",
+            f"ask for a change: anabranch show changes {job} has them",
+        )
+    return Moves(
+        at=at,
+        job=job,
+        deployment=last.id,
+        generation=number,
+        former=(former.run_id, former.generation),
+        stages=bucket_moves.compared(former, model),
+    )

@@ -1,0 +1,392 @@
+"""What pages and verbs read about jobs, in parts. A job is locked only while it is copied."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from importlib import metadata
+
+from anabranch.coordinator.events import change_log, event_kinds
+from anabranch.coordinator.events.event_kinds import KINDS, LoggedEvent
+from anabranch.coordinator.jobs.registry import JobRegistry
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.naming import check_name
+from anabranch.coordinator.store import EventRange, queries
+from anabranch.coordinator.views import diagnosis, live_view, moves, partition_view, times_of_lanes
+from anabranch.coordinator.views.histories import Histories
+from anabranch.errors import NotFoundError, UsageError
+from anabranch.model.job_model import JobModel, StageModel
+from anabranch.model.lane import LaneState
+from anabranch.model.names import parse
+from anabranch.operators.rules import is_boundary
+from anabranch.planning import stages
+from anabranch.views.about import (
+    CoordinatorInfo,
+    DeploymentInfo,
+    GraphEdge,
+    GraphStage,
+    GraphView,
+    Partitions,
+    Placement,
+)
+from anabranch.views.changes import ChangeRecord, Moves
+from anabranch.views.findings import Finding
+from anabranch.views.lane_times import LaneTimes
+from anabranch.views.live import Live
+from anabranch.views.overview import JobOverview, Overview
+from anabranch.views.table import Table
+
+__all__ = ["Reads"]
+
+_LOST_SHOWN = 5
+"""How many processes that have lost their seats are shown."""
+_MOST_ROWS = 2_000
+_MOST_CHANGES, _EVENTS_OF_A_CHANGE = 1_000, 5
+_LAST_ID = 2**62
+_MOST_CELLS = 20_000
+_DEPLOYMENTS = 50
+_SCANNED_AT_ONCE, _SCANNED = 1_000, 10_000
+
+
+class Reads:
+    """Thread-safe.
+
+    Args:
+        invalid_heartbeats: returns how many heartbeats of processes without a seat there have been.
+        links: see :attr:`anabranch.config.CoordinatorSettings.links`.
+    """
+
+    def __init__(
+        self, registry: JobRegistry, invalid_heartbeats: Callable[[], int], links: Mapping[str, str] | None = None
+    ) -> None:
+        self._registry = registry
+        self._store = registry.store
+        self._invalid_heartbeats = invalid_heartbeats
+        self._links = dict(links or {})
+        self.histories = Histories(registry)
+        self._at_rest: dict[str, tuple[tuple[int, int], int, int]] = {}
+
+    def snapshot(self, job: str) -> RunningJob | None:
+        """A snapshot of a job, if it is served here."""
+        check_name("job", job)
+        with self._registry.locked_as_seen() as jobs:
+            return jobs[job].snapshot() if job in jobs else None
+
+    def listening(self, wake: Callable[[], object]) -> AbstractContextManager[None]:
+        """Inside ``with``, ``wake`` is called when events have been stored by this process."""
+        return self._store.watched(wake)
+
+    def info(self) -> CoordinatorInfo:
+        """Information about this coordinator."""
+        led_by = self._store.leader()
+        leader = None if led_by is None or led_by.resigned else led_by.holder
+        return CoordinatorInfo(
+            at=self._registry.now(),
+            program=metadata.version("anabranch"),
+            leads=self._store.leads(),
+            leader=leader,
+            lease=self._registry.lease,
+            grace=self._registry.grace,
+            invalid_heartbeats=self._invalid_heartbeats(),
+            store=self._store.url,
+            links=self._links,
+        )
+
+    def overview(self) -> Overview:
+        """All jobs, by name."""
+        led_by = self._store.leader()
+        return Overview(
+            at=self._registry.now(),
+            leads=self._store.leads(),
+            leader=None if led_by is None or led_by.resigned else led_by.holder,
+            jobs=tuple(map(self._overview_of, self._store.jobs())),
+        )
+
+    def _overview_of(self, name: str) -> JobOverview:
+        job = self.snapshot(name)
+        if job is None:
+            return self._overview_at_rest(name)
+        lanes = [lane for lane in job.lanes if lane.state is not LaneState.CLOSED]
+        heard = [job.reports[lane.id] for lane in lanes if lane.id in job.reports]
+        now = self._registry.clock()
+        change = live_view.change_of(job, self._registry.now() - now)
+        trouble = diagnosis.findings(self._registry.status(job), self._registry.now(), self._registry.lease, change)
+        return JobOverview(
+            job=name,
+            state=job.state.value,
+            served=True,
+            deployment=job.deployment,
+            generation=job.generation,
+            factor=job.model.factor,
+            seats=len(job.model_seats),
+            lanes=len(lanes),
+            failed_lanes=sum(lane.state is LaneState.FAILED for lane in lanes),
+            changed_at=job.progress.changed_at,
+            containers=sum(now < each.lease_ends for each in job.seats.processes.values()),
+            lag=sum(map(live_view.lag, heard)) if heard else None,
+            lag_trend=self.histories.lag_trend(name),
+            rows=sum(each.load.rows_per_second for each in heard) if heard else None,
+            arriving=sum(each.load.arriving for each in heard) if heard else None,
+            error=job.error,
+            worst=trouble[0] if trouble else None,
+        )
+
+    def _overview_at_rest(self, name: str) -> JobOverview:
+        its, counts = queries.deployment(self._store, name), self._store.lane_states(name)
+        key = (its.id, its.generation)
+        known = self._at_rest.get(name)
+        if known is None or known[0] != key:
+            model = self._store.model(name, its.id, its.generation)
+            known = self._at_rest[name] = (key, model.factor, len(model.containers))
+        return JobOverview(
+            job=name,
+            state=its.state,
+            served=False,
+            deployment=its.id,
+            generation=its.generation,
+            factor=known[1],
+            seats=known[2],
+            lanes=sum(counts.values()) - counts.get(LaneState.CLOSED.value, 0),
+            failed_lanes=counts.get(LaneState.FAILED.value, 0),
+            changed_at=its.changed_at,
+            error=its.error,
+        )
+
+    def findings(self, job: str) -> list[Finding]:
+        """What holds a job back, the worst first. Raises NotFoundError if the job doesn't exist."""
+        found = self.snapshot(job)
+        if found is None:
+            status, change = queries.status(self._store, job), None
+        else:
+            lost = [] if self._registry.grace is None else self._store.lost(job, _LOST_SHOWN)
+            status = self._registry.status(found, lost)
+            change = live_view.change_of(found, self._registry.now() - self._registry.clock())
+        return diagnosis.findings(status, self._registry.now(), self._registry.lease, change)
+
+    def live(self, job: str) -> Live:
+        """The present figures of a job. Raises NotFoundError if there is no such job."""
+        found = self.snapshot(job)
+        at, clock = self._registry.now(), self._registry.clock()
+        if found is not None:
+            lost = [] if self._registry.grace is None else self._store.lost(job, _LOST_SHOWN)
+            return live_view.live(found, at, clock, self._registry.lease, lost)
+        its = queries.deployment(self._store, job)
+        seen = self._overview_at_rest(job)
+        return live_view.stored(
+            {
+                "at": at,
+                "rev": f"{its.id}.{its.generation}.{its.changed_at}",
+                "job": job,
+                "state": its.state,
+                "since": its.changed_at,
+                "deployment": its.id,
+                "generation": its.generation,
+                "factor": seen.factor,
+                "seats": seen.seats,
+                "error": its.error,
+                "drain": its.drain,
+            },
+            self._store.open_lanes(job),
+            self._store.containers(job),
+        )
+
+    def generation_tag(self, job: str) -> str:
+        """A tag that changes whenever a job enters another generation. Raises NotFoundError if the job doesn't
+        exist."""
+        found = self.snapshot(job)
+        if found is not None:
+            return f"{found.deployment}.{found.generation}"
+        its = queries.deployment(self._store, job)
+        return f"{its.id}.{its.generation}"
+
+    def model(self, job: str) -> JobModel:
+        """The present generation of the job's last deployment."""
+        found = self.snapshot(job)
+        return queries.model(self._store, job) if found is None else found.model
+
+    def events(self, job: str, limit: int, wanted: EventRange, kind: str = "", lane: str = "") -> list[LoggedEvent]:
+        """The last ``limit`` matching events, oldest first; with ``after``, the first ones after that event.
+
+        With a kind or a lane, about 10,000 events are searched.
+        """
+        if not 1 <= limit <= queries.MOST_EVENTS:
+            raise UsageError(f"{limit} events can't be asked for", f"ask for 1 to {queries.MOST_EVENTS}")
+        if kind and kind not in KINDS:
+            raise UsageError(f"there is no kind of event {kind[:40]!r}", f"ask for one of {', '.join(KINDS)}")
+        queries.deployment(self._store, job)
+        if not kind and not lane:
+            return [event_kinds.logged(each) for each in self._store.events(job, limit, wanted)]
+        found: list[LoggedEvent] = []
+        forward, scanned = wanted.after is not None, 0
+        while len(found) < limit and scanned < _SCANNED:
+            part = self._store.events(job, _SCANNED_AT_ONCE, wanted)
+            scanned += len(part)
+            fitting = [each for each in map(event_kinds.logged, part) if _fits(each, kind, lane)]
+            found = [*found, *fitting][:limit] if forward else [*fitting, *found][-limit:]
+            if len(part) < _SCANNED_AT_ONCE:
+                break
+            wanted = _beyond(wanted, part[-1].id if forward else part[0].id)
+        return found
+
+    def last_event(self, job: str) -> int:
+        """The id of the last event of a job, or 0."""
+        check_name("job", job)
+        return max((each.id for each in self._store.events(job, 1)), default=0)
+
+    def changes(self, job: str, limit: int = 50, before: int = 0) -> list[ChangeRecord]:
+        """The latest changes of a job, newest first; with ``before``, those before the change with that id. Raises
+        NotFoundError if the job doesn't exist.
+        """
+        _check_limit(limit, _MOST_CHANGES)
+        queries.deployment(self._store, job)
+        wanted = EventRange(patterns=change_log.PATTERNS, before=min(before, _LAST_ID) or None)
+        found = change_log.records(self._store.events(job, _EVENTS_OF_A_CHANGE * limit, wanted))
+        return found[: -limit - 1 : -1]
+
+    def moves(self, job: str, deployment: int = 0, generation: int = 0) -> Moves:
+        """See :func:`anabranch.coordinator.views.moves.moves`."""
+        return moves.moves(self._store, job, self._registry.now(), deployment, generation)
+
+    def lane_times(self, job: str, since: float = 0.0, until: float = 0.0) -> LaneTimes:
+        """See :func:`anabranch.coordinator.views.times_of_lanes.times_of_lanes`."""
+        served = self.snapshot(job)
+        known = None if served is None else served.known
+        return times_of_lanes.times_of_lanes(self._store, job, self._registry.now(), since, until, known)
+
+    def graph(self, job: str, deployment: int = 0) -> GraphView:
+        """The graph of a deployment; 0: the last one. Raises NotFoundError if there is no such job."""
+        last = queries.deployment(self._store, job)
+        if deployment > last.id:
+            raise NotFoundError(f"job {job!r} has no deployment {deployment}", f"its last one is {last.id}")
+        its = queries.deployment(self._store, job, deployment) if deployment else last
+        graph, model = self._store.graph(job, its.id), self._store.model(job, its.id, its.generation)
+        by_name = {each.stage: each for each in model.stages}
+        found, edges = [], []
+        writers: dict[str, str] = {}
+        for cut in stages.cut(graph):
+            stage = by_name.get(cut.id)
+            if stage is None:
+                continue
+            outputs = [
+                stages.stream_of(graph, sink) for sink in cut.sinks if "stream" in sink.args or is_boundary(sink)
+            ]
+            writers |= {stages.stream_of(graph, sink): cut.id for sink in cut.sinks if is_boundary(sink)}
+            found.append(
+                GraphStage(
+                    stage=cut.id,
+                    nodes=tuple(node.id for node in cut.nodes),
+                    key=stage.key,
+                    stateful=stage.stateful,
+                    inputs=stage.inputs,
+                    outputs=tuple(dict.fromkeys(outputs)),
+                    tasks=len(stage.tasks),
+                )
+            )
+        for each in found:
+            for name in each.inputs:
+                stream = name.partition("/")[2]
+                if stream in writers:
+                    edges.append(GraphEdge(from_stage=writers[stream], to_stage=each.stage, stream=name))
+        return GraphView(job=job, deployment=its.id, nodes=graph.nodes, stages=tuple(found), edges=tuple(edges))
+
+    def deployments(self, job: str) -> list[DeploymentInfo]:
+        """The last 50 deployments of a job, newest first. Raises NotFoundError if there is no such job."""
+        queries.deployment(self._store, job)
+        numbers = self._store.deployment_numbers(job, _DEPLOYMENTS)
+        return [self._deployment(job, number) for number in numbers]
+
+    def _deployment(self, job: str, number: int) -> DeploymentInfo:
+        its = queries.deployment(self._store, job, number)
+        return DeploymentInfo(
+            id=its.id,
+            state=its.state,
+            generation=its.generation,
+            version_of=self._store.model(job, number, 1).again or number,
+            created_at=its.created_at,
+            changed_at=its.changed_at,
+            artifact="" if its.program is None else its.program.artifact,
+            file="" if its.program is None else its.program.file,
+            error=its.error,
+        )
+
+    def placement(self, job: str, stage: str = "", start: int = 0, limit: int = _MOST_CELLS) -> Placement:
+        """How much of each partition of a stage each seat has; by default for the first stage.
+
+        Raises:
+            NotFoundError: there is no such job or stage.
+            UsageError: the limit is too large.
+        """
+        _check_limit(limit, _MOST_CELLS)
+        model = self.model(job)
+        its = _stage(model, stage)
+        seat_of = model.seats_of_tasks()[its.stage]
+        places = {container.seat: place for place, container in enumerate(model.containers)}
+        per_partition: dict[str, Counter[int]] = {}
+        for task in its.tasks:
+            per_partition.setdefault(_base(task.name), Counter())[places[seat_of[task.name]]] += 1
+        shown = list(per_partition.items())[start : start + limit]
+        cells = [(n, seat, count) for n, (_, seats) in enumerate(shown) for seat, count in sorted(seats.items())]
+        return Placement(
+            at=self._registry.now(),
+            job=job,
+            deployment=model.run_id,
+            generation=model.generation,
+            factor=model.factor,
+            stage=its.stage,
+            stages=tuple(each.stage for each in model.stages),
+            start=start,
+            total=len(per_partition),
+            seats=tuple(places),
+            racks=tuple(container.rack for container in model.containers),
+            partitions=tuple(name for name, _ in shown),
+            cells=Table.of(("partition", "seat", "buckets"), cells),
+        )
+
+    def partitions(
+        self, job: str, stage: str = "", lane: str = "", sort: str = "-lag", start: int = 0, limit: int = 100
+    ) -> Partitions:
+        """The partitions that a job reads, sorted by a column; a minus before its name puts the largest first.
+
+        Raises:
+            NotFoundError: there is no such job.
+            UsageError: there is no such column, or the limit is too large.
+        """
+        _check_limit(limit, _MOST_ROWS)
+        wanted = partition_view.PartitionFilter(stage, lane, sort, start, limit)
+        found = self.snapshot(job)
+        if found is not None:
+            return partition_view.partitions(job, self._registry.now(), found.lanes, found.reports, wanted)
+        queries.deployment(self._store, job)
+        return partition_view.partitions(job, self._registry.now(), self._store.open_lanes(job), None, wanted)
+
+
+def _stage(model: JobModel, name: str) -> StageModel:
+    found = next((each for each in model.stages if not name or each.stage == name), None)
+    if found is None:
+        its = ", ".join(each.stage for each in model.stages)
+        raise NotFoundError(f"job {model.job!r} has no stage {name[:40]!r}", f"its stages: {its}")
+    return found
+
+
+def _base(task: str) -> str:
+    """The name of a task at factor 1. Names from a user's own grouper are unchanged."""
+    try:
+        return str(parse(task).base)
+    except UsageError:
+        return task
+
+
+def _check_limit(limit: int, most: int) -> None:
+    if not 1 <= limit <= most:
+        raise UsageError(f"{limit} rows can't be asked for", f"ask for 1 to {most}")
+
+
+def _fits(event: LoggedEvent, kind: str, lane: str) -> bool:
+    return (not kind or event.kind == kind) and (not lane or event.lane == lane)
+
+
+def _beyond(wanted: EventRange, last: int) -> EventRange:
+    """The rest of a range that has been read up to an event."""
+    after, before = (last, wanted.before) if wanted.after is not None else (None, last)
+    return EventRange(after=after, before=before, since=wanted.since, until=wanted.until)

@@ -1,0 +1,46 @@
+"""When the lanes of a job ran, as far as the store's events say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from anabranch.coordinator.events import lane_times
+from anabranch.coordinator.events.lane_times import Span
+from anabranch.coordinator.store import EventRange, Store, queries
+from anabranch.errors import UsageError
+from anabranch.model.lane import Lane
+from anabranch.views.lane_times import LaneTimes
+
+__all__ = ["times_of_lanes"]
+
+_HOUR = 3600.0
+_FIRST = "planned deployment "
+"""The beginning of the text of a job's first event."""
+
+
+def times_of_lanes(
+    store: Store, job: str, at: float, since: float = 0.0, until: float = 0.0, known: Mapping[str, Lane] | None = None
+) -> LaneTimes:
+    """When the lanes that were open from ``since`` to before ``until`` ran (0.0: the last hour, until now).
+
+    Args:
+        known: all lanes that the job ever had, by id; None: they are looked up.
+
+    Raises:
+        NotFoundError: there is no such job.
+        UsageError: the span ends before it begins.
+    """
+    last = queries.deployment(store, job)
+    end = until or at
+    begin = since or end - _HOUR
+    if end <= begin:
+        raise UsageError("the span ends before it begins", "give a later end: to=")
+    events = store.events(job, lane_times.MOST_EVENTS, EventRange(patterns=lane_times.PATTERNS))
+    stopped = None if last.state.runs else last.changed_at
+    lanes = queries.known_lanes(store, job) if known is None else known
+    view = lane_times.lane_times(job, lanes, events, Span(at, begin, end, stopped))
+    oldest = store.events(job, 1, EventRange(after=0))
+    whole = bool(oldest) and oldest[0].what.startswith(_FIRST) and len(events) < lane_times.MOST_EVENTS
+    return msgspec.structs.replace(view, known_since=None) if whole else view

@@ -1,0 +1,197 @@
+"""How long a change is expected to hold up output."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.jobs import pause_estimate
+from anabranch.coordinator.jobs.pause_estimate import Experience, Kind, MeasuredChange
+from anabranch.coordinator.store import Store
+from anabranch.model.lane import Lane
+from anabranch.protocol.commands import ScaleRequest
+from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
+from tests.support.reports import lane_report
+from tests.unit.coordinator.helpers import lane
+from tests.unit.coordinator.workers import JOB, Worker, start
+
+
+def told(name: str, **fields: Any) -> dict[str, LaneReport]:
+    return {name: lane_report(lane=name, phase=LanePhase.RUNNING, **fields)}
+
+
+@pytest.mark.parametrize(
+    ("usual", "stateful", "how", "seconds"),
+    [
+        (0.0, False, Kind.SAME, 0.6),
+        (0.0, True, Kind.SAME, 1.2),
+        (10.0, False, Kind.FACTOR, 10.8),
+        (0.5, True, Kind.NEW, 5.5),
+    ],
+)
+def test_a_pause_is_a_batch_and_how_lanes_of_that_kind_begin(
+    usual: float, stateful: bool, how: Kind, seconds: float
+) -> None:
+    reports = told("0-a", usual_seconds=usual)
+    assert pause_estimate.expected([lane("0-a", stateful=stateful)], reports, how) == pytest.approx(seconds)
+
+
+def test_the_slowest_lane_counts_and_where_nothing_closes_nothing_stands_still() -> None:
+    reports = told("0-a", usual_seconds=1.0) | told("0-b", usual_seconds=7.0)
+    assert pause_estimate.expected([lane("0-a"), lane("0-b")], reports, Kind.SAME) == pytest.approx(7.6)
+    assert pause_estimate.expected([], reports, Kind.SAME) == 0.0
+    assert pause_estimate.expected([lane("0-c")], reports, Kind.SAME) == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize(
+    ("following", "how"),
+    [
+        ([lane("c"), lane("d", seat="1")], Kind.SAME),
+        ([lane("c", factor=4), lane("d", seat="1", factor=4)], Kind.FACTOR),
+        ([lane("c")], Kind.MOVED),
+        ([lane("c"), lane("d", seat="2")], Kind.NEW),
+        ([lane("c", deployment=2), lane("d", seat="1", deployment=2)], Kind.NEW),
+    ],
+)
+def test_how_lanes_begin_that_follow_others(following: list[Lane], how: Kind) -> None:
+    assert pause_estimate.kind_of([lane("a"), lane("b", seat="1")], following) is how
+
+
+def test_a_plan_tells_the_pause_and_which_seats_are_free() -> None:
+    coordinator = Coordinator(Store("sqlite://"), lease=10, grace=2)
+    coordinator.start(start())
+    Worker(coordinator).turns()
+    told = coordinator.scale(JOB, ScaleRequest(containers=2, dry=True))
+    assert (told.pause, told.free) == (pytest.approx(5.0), ("1",))
+    assert coordinator.scale(JOB, ScaleRequest(factor=4, dry=True)).free == ()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "left", "more"),
+    [
+        (2.0, 30.0, 2.5),  # it is broken off: nothing of its 2 s comes out
+        (20.0, 3.0, 0.0),  # it ends, and its rows come out
+        (20.0, None, 0.0),
+        (0.1, 0.4, 0.0),
+        (1.0, 3.0, 0.75),  # whatever batch it is by then, half of them are broken off, half done on average
+        (3.0, 1.0, 0.75),
+    ],
+)
+def test_a_batch_that_is_broken_off_adds_the_time_that_was_spent_on_it(
+    seconds: float, left: float | None, more: float
+) -> None:
+    progress = BatchProgress(number=3, planned=100, seconds=seconds, left=left)
+    reports = told("0-a", usual_seconds=1.0, batch_progress=progress)
+    assert pause_estimate.expected([lane("0-a")], reports, Kind.SAME) == pytest.approx(1.6 + more)
+
+
+def test_a_batch_that_cannot_be_taken_back_is_awaited_and_its_rows_come_out() -> None:
+    progress = BatchProgress(number=3, planned=100, seconds=2.0, left=30.0)
+    reports = told("0-a", usual_seconds=1.0, batch_progress=progress, repeats="writes at least once to out")
+    assert pause_estimate.expected([lane("0-a")], reports, Kind.SAME) == pytest.approx(1.6)
+
+
+def test_the_first_batch_is_smaller_where_functions_take_the_time() -> None:
+    by_progress = BatchProgress(number=3, planned=100, seconds=2.0, spent={"functions": 1.5, "reading": 0.5})
+    progress = told("0-a", usual_seconds=0.8, batch_progress=by_progress)
+    assert pause_estimate.expected([lane("0-a")], progress, Kind.SAME) == pytest.approx(0.6 + 0.2 + 0.15)
+    by_last = told("0-a", usual_seconds=4.0, spent={"functions": 4.0})
+    assert pause_estimate.expected([lane("0-a")], by_last, Kind.SAME) == pytest.approx(0.6 + 1.0)
+    by_seconds = told("0-a", usual_seconds=0.4, busy=0.5, working=0.25)
+    assert pause_estimate.expected([lane("0-a")], by_seconds, Kind.SAME) == pytest.approx(0.6 + 0.2 + 0.05)
+
+
+def change(foretold: float, how: Kind = Kind.SAME, state_bytes: int = 0) -> MeasuredChange:
+    return MeasuredChange(foretold, frozenset({"0-a"}), 0.0, how, state_bytes > 0, state_bytes)
+
+
+def test_state_takes_as_long_as_former_changes_have_shown() -> None:
+    reports = told("0-a", usual_seconds=1.0, state_bytes=1_000_000_000)
+    stateful = [lane("0-a", stateful=True)]
+    before = pause_estimate.expected(stateful, reports, Kind.SAME)
+    assert before == pytest.approx(2.2 + 10)
+    shown = Experience()
+    for _ in range(8):
+        foretold = pause_estimate.expected(stateful, reports, Kind.SAME, shown)
+        shown = shown.after(change(foretold, state_bytes=1_000_000_000), 2.2 + 4)
+    assert pause_estimate.expected(stateful, reports, Kind.SAME, shown) == pytest.approx(2.2 + 4, rel=0.05)
+    assert not shown.overhead, "the time went into state"
+
+
+def test_a_kind_takes_as_long_as_it_did_and_others_as_much_longer_than_usual() -> None:
+    closing, reports, shown = [lane("0-a")], told("0-a", usual_seconds=1.0), Experience()
+    for _ in range(8):
+        shown = shown.after(change(pause_estimate.expected(closing, reports, Kind.SAME, shown)), 1.0 + 1.8)
+    assert pause_estimate.expected(closing, reports, Kind.SAME, shown) == pytest.approx(2.8, abs=0.1)
+    assert pause_estimate.expected(closing, reports, Kind.NEW, shown) == pytest.approx(1.0 + 3 * 2.2, abs=0.3)
+
+
+def test_one_change_that_is_far_off_makes_the_next_at_most_twice_as_long_or_as_short() -> None:
+    for pause, times in ((60.0, 2.0), (0.1, 0.5)):
+        shown = Experience().after(change(10.0), pause)
+        assert pause_estimate.expected([lane("0-a")], {}, Kind.SAME, shown) == pytest.approx(times * 0.6)
+
+
+def test_a_container_that_must_start_is_waited_for() -> None:
+    assert pause_estimate.expected([lane("0-a")], told("0-a", usual_seconds=1.0), Kind.NEW, starting=12.0) == 12.0
+
+
+def test_a_pause_is_measured_once_all_that_follow_have_committed_something() -> None:
+    watched = MeasuredChange(1.0, frozenset({"a", "b"}), at=100.0)
+    lanes = [lane("a"), lane("b"), lane("c", predecessors=("a",)), lane("d", predecessors=("b",)), lane("e")]
+    watched.hear(lanes, {name: lane_report(lane=name, phase=LanePhase.RUNNING, last_output=99.0) for name in "ab"})
+    watched.hear(lanes, {"c": lane_report(lane="c", phase=LanePhase.RUNNING, first_output=102.5)})
+    assert watched.measured(lanes, 1.0) is None
+    watched.hear(lanes, {"b": lane_report(lane="b", phase=LanePhase.ENDED, last_output=101.0)})
+    watched.hear(lanes, {"d": lane_report(lane="d", phase=LanePhase.RUNNING, first_output=102.0)})
+    assert watched.measured(lanes, 1.0) == pytest.approx(3.5)
+
+
+def test_lanes_that_have_had_nothing_to_read_for_a_minute_do_not_count() -> None:
+    watched = MeasuredChange(1.0, frozenset({"a", "b"}), at=100.0)
+    lanes = [lane("a"), lane("b"), lane("c", predecessors=("a",)), lane("d", predecessors=("b",))]
+    assert watched.measured(lanes, 61.0) == 0.0
+    watched.hear(lanes, {"c": lane_report(lane="c", phase=LanePhase.RUNNING, first_output=102.5)})
+    assert watched.measured(lanes, 61.0) == pytest.approx(2.5), "from when it was accepted: none had come out before"
+
+
+@pytest.mark.parametrize(
+    ("last", "spent", "pause"),
+    [
+        (96.0, 3.5, 6.0),  # a batch of 3.5 s was broken off: nothing had come out since the one before it
+        (40.0, 0.0, 2.0),  # there was nothing to read for a minute: output stood still because of that
+        (100.5, 3.5, 1.5),
+    ],
+)
+def test_a_pause_begins_with_the_last_output_if_there_was_something_to_read(
+    last: float, spent: float, pause: float
+) -> None:
+    watched = MeasuredChange(1.0, frozenset({"a"}), at=100.0, spent=spent)
+    lanes = [lane("a"), lane("c", predecessors=("a",))]
+    watched.hear(lanes, told("a", last_output=last) | told("c", first_output=102.0))
+    assert watched.measured(lanes, since=1.0, whole=2.5) == pytest.approx(pause)
+
+
+def test_the_events_of_a_job_say_what_was_foretold_and_what_was_measured() -> None:
+    coordinator = Coordinator(Store("sqlite://"), lease=10, grace=2)
+    coordinator.start(start())
+    worker = Worker(coordinator)
+    worker.turns()
+    coordinator.scale(JOB, ScaleRequest(factor=4))
+    worker.turns()
+    assert not [each for each in coordinator.events(JOB, 100) if "stood still" in each.what]
+    told = {name: each.changed(first_output=time.time()) for name, each in worker.reports.items()}
+    worker.seat.beat(*told.values())
+    coordinator.tick()
+    (event,) = [each for each in coordinator.events(JOB, 100) if "stood still" in each.what]
+    assert event.why == "1.2 s was foretold"
+
+
+def test_how_long_a_container_takes_is_learned_from_those_that_were_started_for_a_change() -> None:
+    shown = Experience()
+    for _ in range(6):
+        shown = shown.started(6.0)
+    assert shown.container == pytest.approx(6.0, abs=0.3)

@@ -1,0 +1,145 @@
+"""Notes of who serves a job, and the lock that lets there be only one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from anabranch.coordinator.api import listening
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.leadership import endpoint
+from anabranch.coordinator.leadership.endpoint import RunLock
+from anabranch.coordinator.store import Store
+from anabranch.errors import ConfigError, ConflictError, UsageError
+
+HOLD = """
+import sys
+from anabranch.coordinator.leadership.endpoint import RunLock
+with RunLock(sys.argv[1], "delays"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/store/coordinator.db"
+
+
+@pytest.fixture
+def server() -> Iterator[listening.Server]:
+    serving = listening.serve(Coordinator(Store("sqlite://")))
+    yield serving
+    serving.close()
+
+
+def gone_pid() -> int:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_a_job_that_is_served_is_found_until_its_note_is_removed(url: str, server: listening.Server) -> None:
+    assert endpoint.find(url) == {}
+    endpoint.write(url, "delays", server.url)
+    endpoint.write(url, "other.job", server.url)
+    assert endpoint.find(url) == {"delays": server.url, "other.job": server.url}
+    endpoint.remove(url, "delays")
+    endpoint.remove(url, "delays")
+    assert endpoint.find(url) == {"other.job": server.url}
+
+
+def test_notes_of_the_dead_and_of_strangers_don_t_count(url: str, server: listening.Server) -> None:
+    endpoint.write(url, "delays", server.url)
+    folder = endpoint.run_folder(url)
+    note = (folder / "delays.json").read_text()
+    mine, gone = f'"pid": {os.getpid()}', f'"pid": {gone_pid()}'
+    assert mine in note
+    (folder / "died.json").write_text(note.replace(mine, gone))
+    (folder / "zero.json").write_text(note.replace(mine, '"pid": 0'))
+    (folder / "mute.json").write_text(note.replace(server.url, "http://127.0.0.1:1"))
+    (folder / "nonsense.json").write_text(note.replace(server.url, "nowhere"))
+    (folder / "broken.json").write_text("{")
+    (folder / ".0f3c.tmp").write_text(note.replace(mine, mine[:-1]))  # its writer was killed
+    (folder / "..bad name.json").write_text(note)
+    assert endpoint.find(url) == {"delays": server.url}
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "a/b", "", ".hidden", "a\n", "x" * 101])
+def test_names_are_checked_before_they_touch_a_path(url: str, name: str, tmp_path: Path) -> None:
+    for call in (
+        lambda: endpoint.write(url, name, "http://127.0.0.1:1"),
+        lambda: endpoint.remove(url, name),
+        lambda: RunLock(url, name),
+    ):
+        with pytest.raises(UsageError, match="can't be the name of a job"):
+            call()
+    assert not list(tmp_path.rglob("*.json")) + list(tmp_path.rglob("*.lock"))
+
+
+def test_a_place_that_can_t_be_written_is_a_setting_to_change(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    below = f"sqlite:///{tmp_path}/file/coordinator.db"
+    for call in (lambda: endpoint.write(below, "delays", "u"), RunLock(below, "delays").acquire):
+        with pytest.raises(ConfigError, match="can't be made"):
+            call()
+    with pytest.raises(ConfigError, match="in memory"):
+        RunLock("sqlite://", "delays")
+
+
+def test_one_process_at_a_time_holds_a_job(url: str) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(ConflictError, match=rf"job delays is already running here \(pid {holder.pid}\)") as caught:
+        RunLock(url, "delays").acquire()
+    assert caught.value.cure == "anabranch stop delays"
+    with RunLock(url, "other"):
+        pass
+    holder.kill()
+    holder.communicate()
+    with RunLock(url, "delays"), pytest.raises(ConflictError, match=f"pid {os.getpid()}"):
+        RunLock(url, "delays").acquire()
+    with RunLock(url, "delays"):
+        pass
+
+
+def test_children_don_t_hold_the_lock_of_a_process_that_gave_it_up(url: str) -> None:
+    lock = RunLock(url, "delays")
+    lock.acquire()
+    executed = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
+    reader, writer = os.pipe()
+    forked = os.fork()
+    if forked == 0:
+        os.close(writer)
+        os.read(reader, 1)
+        os._exit(0)
+    os.close(reader)
+    try:
+        with pytest.raises(ConflictError):
+            RunLock(url, "delays").acquire()  # a child that closed its copy hasn't freed it
+        lock.release()
+        await_lock(url)
+    finally:
+        os.close(writer)
+        os.waitpid(forked, 0)
+        executed.communicate(b"\n")
+
+
+def await_lock(url: str) -> None:
+    """Both children live; they may need a moment to get as far as closing what they inherited."""
+    for _ in range(100):
+        try:
+            with RunLock(url, "delays"):
+                return
+        except ConflictError:
+            subprocess.run(["sleep", "0.02"], check=True)
+    raise AssertionError("a child holds the lock")

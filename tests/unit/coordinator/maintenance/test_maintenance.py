@@ -1,0 +1,152 @@
+"""A job whose folders are replaced: it is stopped, nobody starts it meanwhile, and the switch is one step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from anabranch.cli import compact
+from anabranch.coordinator.jobs import plans
+from anabranch.coordinator.leadership import endpoint
+from anabranch.coordinator.maintenance import stopped_job
+from anabranch.coordinator.store import Store
+from anabranch.errors import ConflictError, NotFoundError, NotLeadingError
+from anabranch.model.deployment_state import DeploymentState
+from anabranch.model.lane import Lane, LaneState
+from tests.support.postgres import Server
+from tests.unit.coordinator.helpers import FIRST, SECOND, lane, plan
+from tests.unit.coordinator.store.helpers import event
+
+JOB = "delays"
+
+
+def stored(url: str = "sqlite://", **fields: object) -> Store:
+    """A job with a stateful lane, whose record has these fields, and one without state."""
+    store = Store(url)
+    lanes = (lane(FIRST), lane(SECOND, upstream=(FIRST,), stateful=True))
+    store.create_deployment(plans.numbered(plan(lanes=lanes), 1), DeploymentState.STOPPED, event())
+    stateful = store.lanes(JOB)[SECOND]
+    store.put_lanes([msgspec.structs.replace(stateful, **{"folder_epoch": 1, **fields})], [])
+    return store
+
+
+def test_the_lanes_with_state_of_a_stopped_job() -> None:
+    assert [each.id for each in stopped_job.lanes(stored(), JOB)] == [SECOND]
+    assert stopped_job.lanes(stored(folder_epoch=0), JOB) == []
+    assert stopped_job.lanes(stored(state=LaneState.CLOSED), JOB) == []
+    with pytest.raises(NotFoundError):
+        stopped_job.lanes(Store("sqlite://"), JOB)
+
+
+@pytest.mark.parametrize(
+    ("state", "cure"),
+    [
+        ("running", "anabranch stop"),
+        ("changing", "anabranch stop"),
+        ("stopping", "anabranch stop"),
+        ("planned", "start it again"),
+        ("failed", "start it again"),
+    ],
+)
+def test_a_job_that_is_not_stopped_is_refused(state: str, cure: str) -> None:
+    store = Store("sqlite://")
+    store.create_deployment(plans.numbered(plan(), 1), DeploymentState(state), event())
+    with pytest.raises(ConflictError, match=f"is {state}: only one that is stopped") as caught:
+        stopped_job.lanes(store, JOB)
+    assert cure in caught.value.cure
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"state": LaneState.CLOSING},
+        {"state": LaneState.FAILED},
+        {"unfenced": True},
+        {"predecessors": (FIRST,), "starting": ()},
+    ],
+)
+def test_a_job_in_the_middle_of_something_is_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(ConflictError, match=f"lane {SECOND}"):
+        stopped_job.lanes(stored(**fields), JOB)
+
+
+@pytest.mark.parametrize(
+    ("fields", "kept"),
+    [
+        ({"folder_epoch": 3, "last_batch": 9, "first_batch": 8}, {("0-b", "3")}),
+        ({"folder_epoch": 3, "last_batch": 7, "first_batch": 8}, {("0-b", "3"), ("0-a", "2")}),
+        ({"folder_epoch": 0, "first_batch": 8, "last_batch": -1}, {("0-a", "2")}),
+        ({"folder_epoch": 3, "last_batch": 9, "first_batch": 8, "state": LaneState.CLOSED}, set()),
+    ],
+    ids=["goes on", "has no batch of its own", "has no folder", "closed"],
+)
+def test_folders_that_nobody_reads_again(fields: dict[str, object], kept: set[tuple[str, str]]) -> None:
+    closed = lane("0-a", state=LaneState.CLOSED, folder_epoch=2)
+    follows = lane("0-b", predecessors=("0-a",), inherits={"0-a": 2}, **fields)
+    others = {("0-b", "standby-3-1"), ("0-unknown", "1"), ("0-b", "notes")}
+    folders = {("0-a", "1"), ("0-a", "2"), ("0-b", "1"), ("0-b", "3")}
+    found = stopped_job.unneeded({"0-a": closed, "0-b": follows}, folders | others)
+    assert set(found) == folders - kept
+
+
+def test_they_are_removed_and_nothing_else_is(tmp_path: Path) -> None:
+    store = stored(folder_epoch=2, last_batch=3)
+    for name in (f"{SECOND}/1", f"{SECOND}/2", f"{SECOND}/standby-2-1", "0-unknown/1"):
+        (tmp_path / "lanes" / JOB / name / "offsets").mkdir(parents=True)
+    assert compact.cleared(store, JOB, str(tmp_path / "lanes")) == [f"{SECOND}/1"]
+    left = {str(path.relative_to(tmp_path / "lanes" / JOB)) for path in (tmp_path / "lanes" / JOB).glob("*/*")}
+    assert left == {f"{SECOND}/2", f"{SECOND}/standby-2-1", "0-unknown/1"}
+    assert compact.cleared(store, JOB, (tmp_path / "lanes").as_uri()) == []
+    assert compact.cleared(store, JOB, "hdfs://host/lanes") == []
+
+
+def test_folders_are_replaced_in_one_step() -> None:
+    store = stored(abandoned=True)
+    before = store.lanes(JOB)
+    (begun,) = stopped_job.begun(store, stopped_job.lanes(store, JOB), 5.0)
+    assert (begun.epoch, begun.folder_epoch) == (1, 1)
+    (again,) = stopped_job.begun(store, stopped_job.lanes(store, JOB), 6.0)
+    assert (again.epoch, again.folder_epoch) == (2, 1)
+    stopped_job.replaced(store, [(again, "1 of 2 rows stay")], 7.0)
+    after = store.lanes(JOB)
+    assert after[FIRST] == before[FIRST]
+    assert after[SECOND] == _as(before[SECOND], epoch=2, folder_epoch=2, abandoned=False)
+    assert [(each.at, each.who, each.why) for each in store.events(JOB, 1)] == [(7.0, "compact", "1 of 2 rows stay")]
+
+
+def _as(before: Lane, **fields: object) -> Lane:
+    return msgspec.structs.replace(before, **fields)
+
+
+def test_nobody_may_serve_the_job_meanwhile(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    with pytest.raises(NotFoundError), stopped_job.alone(url, JOB):
+        pass
+    stored(url).close()
+    with stopped_job.alone(url, JOB) as store:
+        assert stopped_job.lanes(store, JOB)
+        with pytest.raises(ConflictError):
+            endpoint.RunLock(url, JOB).acquire()
+    with endpoint.RunLock(url, JOB), pytest.raises(ConflictError, match="already running"), stopped_job.alone(url, JOB):
+        pass
+
+
+def test_on_a_server_no_coordinator_may_lead(postgres_server: Server) -> None:
+    postgresql = postgres_server.new_database()
+    store = stored(postgresql)
+    with pytest.raises(NotFoundError, match="no coordinator has ever led"), stopped_job.alone(postgresql, JOB):
+        pass
+    store.stand_by()
+    assert store.claim(None, "http://here:1")
+    with pytest.raises(ConflictError, match="a coordinator leads"), stopped_job.alone(postgresql, JOB):
+        pass
+    store.resign()
+    with stopped_job.alone(postgresql, JOB) as alone:
+        (begun,) = stopped_job.begun(alone, stopped_job.lanes(alone, JOB), 5.0)
+        assert store.claim(alone.leader(), "http://here:1")
+        with pytest.raises(NotLeadingError):
+            stopped_job.replaced(alone, [(begun, "")], 6.0)
+    assert store.lanes(JOB)[SECOND].folder_epoch == 1
+    store.close()

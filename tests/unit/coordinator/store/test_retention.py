@@ -1,0 +1,95 @@
+"""What the store forgets by itself: old events, and the code of versions long gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.store import Event, Store
+from anabranch.coordinator.store.retention import Retain, Retention
+from anabranch.model.deployment_state import DeploymentState
+from tests.unit.coordinator import workers
+from tests.unit.coordinator.helpers import Clock
+from tests.unit.coordinator.programs import PROGRAM
+from tests.unit.coordinator.workers import JOB, Worker
+
+HOUR = 3600.0
+
+
+def deployed(store: Store, number: int, code: str) -> None:
+    store.put_artifact(code, b"code")
+    start = workers.start()
+    model = msgspec.structs.replace(start.model, run_id=number, generation=1)
+    lanes = tuple(msgspec.structs.replace(lane, deployment=number) for lane in start.lanes)
+    program = msgspec.structs.replace(PROGRAM, artifact=code)
+    start = msgspec.structs.replace(start, model=model, lanes=lanes, program=program)
+    store.create_deployment(
+        start, DeploymentState.PLANNED, Event(job=JOB, at=float(number), who="user", what="planned")
+    )
+
+
+def there(store: Store) -> set[str]:
+    return {code for code in ("a", "b", "c", "coming") if store.artifact(code) is not None}
+
+
+def test_the_newest_events_of_each_job_are_kept(store: Store, clock: Clock) -> None:
+    coordinator = Coordinator(store, clock=clock, lease=10, grace=2, retain=Retain(events=5))
+    coordinator.start(workers.start())
+    worker = Worker(coordinator)
+    worker.turns()
+    store.note([Event(job=JOB, at=float(n), who="user", what=f"event {n}") for n in range(20)])
+    coordinator.tick()
+    assert len(coordinator.events(JOB)) > 20, "not at once"
+    clock.at += 61
+    worker.turn()
+    coordinator.tick()
+    assert [event.what for event in store.events(JOB, 100)] == [f"event {n}" for n in range(15, 20)]
+    store.note([Event(job=JOB, at=1.0, who="user", what="one more")])
+    assert store.events(JOB, 1)[0].id > 20, "ids are given once: who waits for news would miss it"
+
+
+def test_one_that_stands_by_sweeps_nothing_and_says_nothing(tmp_path: Path, clock: Clock) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    leading, other = Store(url), Store(url)
+    for number, code in enumerate("abc", start=1):
+        deployed(leading, number, code)
+    retention = Retention(other, Retain(versions=2), clock)
+    clock.at += 61
+    retention.look()  # it leads as long as nobody does
+    other.stand_by()
+    clock.at += HOUR
+    retention.look()
+    assert there(leading) == {"a", "b", "c"}
+
+    assert other.claim(other.leader(), "http://b:2")
+    clock.at += HOUR
+    retention.look()
+    assert there(leading) == {"a", "b", "c"}, "what was unused hours ago may be about to be used"
+    clock.at += HOUR
+    retention.look()
+    assert there(leading) == {"b", "c"}
+
+
+def test_code_goes_that_no_kept_version_has_but_not_what_is_just_handed_over(store: Store, clock: Clock) -> None:
+    retention = Retention(store, Retain(versions=2), clock)
+    for number, code in enumerate("abc", start=1):
+        deployed(store, number, code)
+    clock.at += 61
+    retention.look()
+    assert there(store) == {"a", "b", "c"}, "unused for the first time"
+    store.put_artifact("coming", b"code")
+    clock.at += HOUR - 1
+    retention.look()
+    assert there(store) == {"a", "b", "c", "coming"}
+    clock.at += 1
+    retention.look()
+    assert there(store) == {"b", "c", "coming"}, "its deployment isn't stored yet"
+    deployed(store, 4, "coming")
+    clock.at += HOUR
+    retention.look()
+    assert there(store) == {"b", "c", "coming"}
+    clock.at += HOUR
+    retention.look()
+    assert there(store) == {"c", "coming"}

@@ -1,0 +1,263 @@
+"""What pages read of a coordinator: by part, bounded, with ETags, and the truth of who lives where nobody serves."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from anabranch.coordinator.api import server
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.events import event_kinds
+from anabranch.coordinator.store import Event, Store
+from anabranch.errors import NotFoundError, UsageError
+from anabranch.protocol.commands import ScaleRequest
+from tests.unit.coordinator.figures import with_figures
+from tests.unit.coordinator.helpers import Clock
+from tests.unit.coordinator.workers import JOB, running, start
+
+
+@pytest.fixture
+def coordinator() -> Coordinator:
+    return Coordinator(Store("sqlite://"), clock=Clock(), lease=10, grace=2, now=lambda: 5000.0)
+
+
+@pytest.fixture
+def asked(coordinator: Coordinator) -> TestClient:
+    return TestClient(server.app(coordinator))
+
+
+def test_live_has_a_row_for_each_open_lane_and_each_container(coordinator: Coordinator) -> None:
+    worker = with_figures(coordinator)
+    found = coordinator.live(JOB)
+    assert (found.served, found.state, found.at) == (True, "running", 5000.0)
+    lanes = {each["id"]: each for each in found.lanes.records()}
+    status = {each.lane.id: each for each in coordinator.status(JOB).lanes}
+    assert {name: each["lag"] for name, each in lanes.items()} == {name: each.lag for name, each in status.items()}
+    assert sum(each["lag"] for each in lanes.values()) > 0
+    assert {each["phase"] for each in lanes.values()} == {"running"}
+    (container,) = found.containers.records()
+    assert (container["id"], container["lease"], container["heard"]) == (worker.seat.me.container, 10.0, 5000.0)
+    assert container["lanes"] == len(lanes)
+
+
+def test_nobody_is_said_to_be_dead_where_the_job_is_not_served(coordinator: Coordinator) -> None:
+    with_figures(coordinator)
+    stands_by = Coordinator(coordinator.registry.store, clock=Clock(), lease=10, grace=2)
+    found = stands_by.live(JOB)
+    assert not found.served
+    (container,) = found.containers.records()
+    assert (container["lease"], container["heard"], container["gone"]) == (None, None, None)
+    lanes = found.lanes.records()
+    assert {each["phase"] for each in lanes} == {None}
+    assert [each["id"] for each in lanes] == [each["id"] for each in coordinator.live(JOB).lanes.records()]
+    (job,) = stands_by.overview().jobs
+    assert (job.served, job.containers, job.lag, job.lanes) == (False, None, None, len(lanes))
+
+
+def test_a_change_under_way_is_told_with_its_lanes(coordinator: Coordinator) -> None:
+    worker = running(coordinator)
+    worker.closes = False
+    told = coordinator.scale(JOB, ScaleRequest(factor=4))
+    worker.turn()
+    found = coordinator.live(JOB).change
+    assert found is not None
+    assert (found.generation, found.predicted, found.closed, found.running) == (2, told.pause, 0, 0)
+    assert set(found.closing) == {lane.id for lane in told.closing}
+    assert set(found.starting) == {lane.id for lane in told.lanes}
+    worker.closes = True
+    worker.turns(6)
+    assert coordinator.live(JOB).change is None
+
+
+def test_the_overview_has_a_line_for_each_job(coordinator: Coordinator) -> None:
+    with_figures(coordinator)
+    (job,) = coordinator.overview().jobs
+    assert (job.job, job.state, job.served, job.containers, job.failed_lanes) == (JOB, "running", True, 1, 0)
+    assert (job.lag, job.rows) == (sum(each.lag for each in coordinator.status(JOB).lanes), 30.0)
+
+
+def test_partitions_are_sorted_and_cut_and_summed_over_all(coordinator: Coordinator) -> None:
+    with_figures(coordinator, partitions=4)
+    every = coordinator.partitions(JOB)
+    rows = every.table.records()
+    lags = [each["lag"] for each in rows if each["lag"] is not None]
+    assert lags == sorted(lags, reverse=True)
+    assert every.totals["lag"] == sum(lags) == sum(each.lag for each in coordinator.status(JOB).lanes)
+    assert every.quantiles["max"] == lags[0]
+    part = coordinator.partitions(JOB, sort="ssp", start=1, limit=2)
+    assert [each["ssp"] for each in part.table.records()] == sorted(each["ssp"] for each in rows)[1:3]
+    assert (part.total, part.totals) == (every.total, every.totals)
+    assert sum(each["held"] is True for each in rows) == 1
+    with pytest.raises(UsageError, match="no column"):
+        coordinator.partitions(JOB, sort="color")
+    with pytest.raises(UsageError, match="2001 rows"):
+        coordinator.partitions(JOB, limit=2001)
+
+
+def test_placement_counts_the_buckets_of_each_partition_in_each_seat(coordinator: Coordinator) -> None:
+    coordinator.start(start(factor=4, containers=3, partitions=5))
+    found = coordinator.placement(JOB)
+    cells = found.cells.records()
+    assert sum(each["buckets"] for each in cells) == 5 * 4
+    assert (found.total, len(found.partitions), found.seats) == (5, 5, ("0", "1", "2"))
+    per_seat = [sum(each["buckets"] for each in cells if each["seat"] == seat) for seat in range(3)]
+    model = coordinator.model(JOB)
+    assert per_seat == [len(each.tasks[found.stage]) for each in model.containers]
+    part = coordinator.placement(JOB, start=4, limit=1)
+    assert (part.partitions, part.total) == (found.partitions[4:], 5)
+    with pytest.raises(NotFoundError, match="no stage"):
+        coordinator.placement(JOB, stage="nowhere")
+
+
+def test_the_graph_has_its_operators_by_stage_and_what_flows_between(coordinator: Coordinator) -> None:
+    running(coordinator)
+    found = coordinator.graph(JOB)
+    model = coordinator.model(JOB)
+    assert [each.stage for each in found.stages] == [each.stage for each in model.stages]
+    ids = {node.id for node in found.nodes}
+    assert all(set(each.nodes) <= ids for each in found.stages)
+    assert len(found.edges) == sum(any("/" in name for name in each.inputs) for each in model.stages[1:])
+    with pytest.raises(NotFoundError):
+        coordinator.graph("unknown")
+
+
+def test_deployments_are_listed_newest_first(coordinator: Coordinator) -> None:
+    running(coordinator)
+    (found,) = coordinator.deployments(JOB)
+    assert (found.id, found.version_of, found.state, found.file) == (1, 1, "running", "job.py")
+
+
+def test_a_model_is_sent_once_a_generation(coordinator: Coordinator, asked: TestClient) -> None:
+    worker = running(coordinator)
+    first = asked.get(f"/jobs/{JOB}/model")
+    assert first.headers["etag"]
+    known = {"If-None-Match": first.headers["etag"]}
+    again = asked.get(f"/jobs/{JOB}/model", headers=known)
+    assert (again.status_code, again.content) == (304, b"")
+    coordinator.scale(JOB, ScaleRequest(factor=4))
+    worker.turns(6)
+    after = asked.get(f"/jobs/{JOB}/model", headers=known)
+    assert (after.status_code, after.json()["factor"]) == (200, 4)
+
+
+@pytest.mark.parametrize("mark", ["", "-gzip", "--gzip"])
+def test_an_etag_is_known_again_though_a_proxy_has_marked_it(
+    coordinator: Coordinator, asked: TestClient, mark: str
+) -> None:
+    """As Apache's mod_deflate and others do, which say W/ where they compress, or add a suffix."""
+    running(coordinator)
+    plain = asked.get(f"/jobs/{JOB}/graph", headers={"Accept-Encoding": "identity"}).headers["etag"]
+    packed = asked.get(f"/jobs/{JOB}/graph", headers={"Accept-Encoding": "gzip"}).headers["etag"]
+    assert plain.startswith('W/"')  # a strong one may not be the same for both
+    assert plain == packed
+    marked = f'{plain.removeprefix("W/")[:-1]}{mark}"'
+    assert asked.get(f"/jobs/{JOB}/graph", headers={"If-None-Match": f'"other", {marked}'}).status_code == 304
+    assert asked.get(f"/jobs/{JOB}/graph", headers={"If-None-Match": '"other"'}).status_code == 200
+
+
+def test_large_answers_are_compressed_for_whoever_takes_that(coordinator: Coordinator, asked: TestClient) -> None:
+    running(coordinator, factor=16)
+    with asked.stream("GET", f"/jobs/{JOB}", headers={"Accept-Encoding": "gzip"}) as answer:
+        packed = b"".join(answer.iter_raw())
+    plain = asked.get(f"/jobs/{JOB}", headers={"Accept-Encoding": "identity"})
+    assert answer.headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in plain.headers
+    assert gzip.decompress(packed) == plain.content
+    assert len(packed) < len(plain.content) / 3
+
+
+def test_what_says_the_same_at_another_time_has_the_same_etag(asked: TestClient, coordinator: Coordinator) -> None:
+    running(coordinator)
+    first = asked.get(f"/jobs/{JOB}")
+    known = {"If-None-Match": first.headers["etag"]}
+    assert asked.get(f"/jobs/{JOB}", headers=known).status_code == 304
+    coordinator.stop(JOB)
+    assert asked.get(f"/jobs/{JOB}", headers=known).status_code == 200
+
+
+def test_events_are_read_on_from_an_id_and_back_from_one(coordinator: Coordinator) -> None:
+    running(coordinator)
+    every = coordinator.events(JOB)
+    ids = [each.id for each in every]
+    assert ids == sorted(ids)
+    assert all(ids)
+    assert coordinator.events(JOB, after=ids[1]) == every[2:]
+    assert coordinator.events(JOB, 2, after=ids[0]) == every[1:3]
+    assert coordinator.events(JOB, 2, before=ids[3]) == every[1:3]
+    lanes = [each for each in every if each.kind == "lane"]
+    assert coordinator.events(JOB, kind="lane") == lanes
+    assert coordinator.events(JOB, lane=lanes[0].lane) == [each for each in every if each.lane == lanes[0].lane]
+    with pytest.raises(UsageError, match="no kind"):
+        coordinator.events(JOB, kind="colour")
+
+
+def test_whoever_waits_for_events_hears_them_at_once(coordinator: Coordinator, asked: TestClient) -> None:
+    running(coordinator)
+    last = coordinator.events(JOB)[-1].id
+    later = threading.Timer(0.3, lambda: coordinator.stop(JOB))
+    later.start()
+    began = time.monotonic()
+    found = asked.get(f"/jobs/{JOB}/events?after={last}&wait=20").json()["events"]
+    assert found[0]["kind"] == "state"
+    assert time.monotonic() - began < 10
+    later.join()
+    none = asked.get(f"/jobs/{JOB}/events?after={found[-1]['id'] + 1000}&wait=0.1").json()["events"]
+    assert none == []
+
+
+@pytest.mark.parametrize(
+    ("who", "what", "kind"),
+    [
+        ("coordinator", "starting → running", "state"),
+        ("user", "running → changing, generation 7", "change"),
+        ("user", "running → changing, deployment 2", "change"),
+        ("coordinator", "output stood still for 1.6 s", "change"),
+        ("coordinator", "lane 0-1a2b is fenced", "fence"),
+        ("delays:0:41", "lane 0-1a2b runs", "lane"),
+        ("coordinator", "lane 0-1a2b has its start offsets", "lane"),
+        ("coordinator", "lane 0-1a2b may start", "lane"),  # as events said before
+        ("delays:0:41", "took seat 0", "seat"),
+        ("coordinator", "delays:0:41 has lost its seat", "seat"),
+        ("user", "drain, up to latest", "drain"),
+        ("launcher", "started a container, process 7", "launcher"),
+        ("autoscale", "running → changing, generation 3", "autoscale"),
+        ("coordinator", "the job doesn't go along with its inputs", "input"),
+        ("somebody", "something else", "other"),
+    ],
+)
+def test_the_kind_of_an_event_is_read_off_what_it_says(who: str, what: str, kind: str) -> None:
+    found = event_kinds.logged(Event(job="delays", at=1.0, who=who, what=what, id=9))
+    assert found.kind == kind
+    assert found.lane == ("0-1a2b" if "lane" in what else "")
+    assert found.container == ("delays:0:41" if ":0:41" in who + what else "")
+
+
+def test_no_event_that_the_coordinator_writes_is_of_no_kind(coordinator: Coordinator) -> None:
+    worker = running(coordinator)
+    coordinator.scale(JOB, ScaleRequest(factor=4))
+    worker.turns(6)
+    coordinator.stop(JOB)
+    worker.turns()
+    assert {each.what for each in coordinator.events(JOB) if each.kind == "other"} == set()
+
+
+def test_a_coordinator_says_what_it_is(asked: TestClient) -> None:
+    found = asked.get("/coordinator").json()
+    assert (found["leads"], found["leader"], found["lease"], found["grace"]) == (True, None, 10.0, 2.0)
+    assert found["store"] == "sqlite://"
+
+
+def test_who_stands_by_says_so_and_who_leads(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    first, second = Store(url), Store(url)
+    second.stand_by()
+    assert first.claim(None, "http://a:8480")
+    leads = [(found.leads, found.leader) for found in (Coordinator(first).info(), Coordinator(second).overview())]
+    assert leads == [(True, "http://a:8480"), (False, "http://a:8480")]
+    first.resign()
+    assert (Coordinator(first).info().leads, Coordinator(first).info().leader) == (False, None)

@@ -1,0 +1,107 @@
+"""Figures of jobs over time: in rings of a fixed size, with gaps where nobody looked."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.store import Store
+from anabranch.coordinator.views.job_history import DAY, STEP, Ring
+from anabranch.errors import NotFoundError, UsageError
+from tests.unit.coordinator.figures import with_figures
+from tests.unit.coordinator.helpers import Clock
+from tests.unit.coordinator.workers import JOB
+
+
+@settings(deadline=None)
+@given(
+    size=st.integers(1, 8),
+    puts=st.lists(st.tuples(st.integers(0, 30), st.floats(0, 9)), max_size=12),
+    first=st.integers(0, 40),
+    count=st.integers(0, 12),
+)
+def test_a_ring_has_the_last_figures_and_nothing_where_none_was_taken(
+    size: int, puts: list[tuple[int, float]], first: int, count: int
+) -> None:
+    ring, expected, last = Ring(size), dict[int, float](), -1
+    for slot, value in puts:
+        ring.put(slot, value)
+        if slot >= last:
+            expected[slot], last = value, slot
+    found = ring.get(first, first + count)
+    for slot, value in enumerate(found, first):
+        wanted = expected.get(slot, math.nan) if slot > last - size else math.nan
+        assert value == wanted or (math.isnan(value) and math.isnan(wanted))
+
+
+@pytest.fixture
+def now() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def coordinator(now: Clock) -> Coordinator:
+    return Coordinator(
+        Store("sqlite://"), clock=now, lease=1e9, grace=2, now=now, counting=lambda *_: {"embedded/in": 2}
+    )
+
+
+def test_figures_are_taken_every_ten_seconds_and_a_gap_stays_one(coordinator: Coordinator, now: Clock) -> None:
+    with_figures(coordinator)
+    for passed in (0, 10, 10, 40):
+        now.at += passed
+        for _ in range(3):
+            coordinator.tick()
+    found = coordinator.history(JOB, "rows", "job")
+    (values,) = found.values["rows"].values()
+    assert [each for each in values if each is not None] == [30.0] * 4
+    assert values[-7:] == (30.0, 30.0, 30.0, None, None, None, 30.0)
+    assert (found.step, found.since) == (STEP, 1000.0)
+    assert found.t0 + (len(values) - 1) * STEP == now.at
+
+
+def test_they_are_by_stage_and_by_lane_too(coordinator: Coordinator) -> None:
+    with_figures(coordinator)
+    coordinator.look()
+    status = coordinator.status(JOB)
+    lanes = coordinator.history(JOB, "lag", "lane").values["lag"]
+    assert {name: values[-1] for name, values in lanes.items()} == {
+        each.lane.id: float(each.lag) for each in status.lanes
+    }
+    stages = coordinator.history(JOB, "lag", "stage").values["lag"]
+    assert sum(values[-1] or 0 for values in stages.values()) == sum(each.lag for each in status.lanes)
+
+
+def test_the_overview_says_whether_the_lag_grows(coordinator: Coordinator, now: Clock) -> None:
+    worker = with_figures(coordinator)
+    coordinator.tick()
+    before = coordinator.overview().jobs[0]
+    assert before.lag_trend is None
+    now.at += 20
+    worker.reports = {
+        name: report.changed(ends={ssp: at + 500 for ssp, at in report.progress.positions.items()})
+        for name, report in worker.reports.items()
+    }
+    worker.seat.beat(*worker.reports.values())
+    coordinator.tick()
+    after = coordinator.overview().jobs[0]
+    assert after.lag is not None
+    assert before.lag is not None
+    assert after.lag_trend == pytest.approx((after.lag - before.lag) / 20)
+    assert after.lag_trend > 0
+
+
+def test_what_there_is_not_is_refused(coordinator: Coordinator) -> None:
+    with_figures(coordinator)
+    with pytest.raises(UsageError, match="no figures 'colour'"):
+        coordinator.history(JOB, "lag,colour")
+    with pytest.raises(UsageError, match="by 'planet'"):
+        coordinator.history(JOB, by="planet")
+    with pytest.raises(UsageError, match="more than a day"):
+        coordinator.history(JOB, since=-DAY * STEP)
+    with pytest.raises(NotFoundError):
+        coordinator.history("unknown")
