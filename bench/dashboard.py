@@ -9,40 +9,33 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gzip
-import itertools
 import math
-import re
 import statistics
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import msgspec
-from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
+from playwright.sync_api import sync_playwright
 from tests.dashboard.conftest import chromium
 from tests.support.interruption import interruptible
 
 from anabranch.coordinator.api import listening, server
 from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.store import Store
-from anabranch.model.document import compact
 from anabranch.protocol.container import Heartbeat
 from bench.reads import CONTAINERS, EVENTS, JOB, SHAPES, report, started
 from bench.support.beating import TOKEN
+from bench.support.browser_tabs import PAN, Tab
+from bench.support.page_load import PAGES, PERIOD, Load, Served
 
-PERIOD = 2.0
-PAGES, ALLOWED_RATIO = 20, 1.1
+ALLOWED_RATIO = 1.1
 SHAPE = "10,000 x 1"
 ADDRESSES = ("", "/matrix", "/lanes", "/lanes?view=timeline", "/partitions", "/containers", "/events")
-_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
-_ETAG = re.compile(rb"etag: *(\S+)", re.IGNORECASE)
+_PATH = f"/jobs/{JOB}"
 _SETTLES = 3.0
 _SLOWER = 4
 """So many times slower the browser is made where the budgets say so."""
@@ -89,32 +82,6 @@ def serve(folder: Path) -> None:
     store.close()
 
 
-class Served:
-    """The coordinator's process. ``tick`` it about every second."""
-
-    def __init__(self, folder: Path) -> None:
-        command = [sys.executable, "-m", "bench.dashboard", "--serve", str(folder)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        self.url = self._process.stdout.readline().strip()
-        if not self.url:
-            raise SystemExit("the coordinator didn't start: see above")
-
-    def tick(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-
-    def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / 100
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(30)
-
-
 def beating(served: Served) -> list[tuple[str, Heartbeat]]:
     """A beat of each container, to be sent again and again with other figures."""
     with Client(served.url, token=TOKEN, timeout=60.0) as client:
@@ -134,185 +101,9 @@ def beating(served: Served) -> list[tuple[str, Heartbeat]]:
     ]
 
 
-class Connection:
-    """Requests one after another, as cheap for whoever sends them as can be: other things are measured."""
-
-    def __init__(self, url: str) -> None:
-        self._host, port = url.removeprefix("http://").split(":")
-        self._port = int(port)
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-
-    async def ask(self, method: str, path: str, body: bytes = b"", more: str = "") -> str:
-        """Gives the ETag of the answer. AssertionError unless that is 200 or 304."""
-        if self._streams is None:
-            self._streams = await asyncio.open_connection(self._host, self._port)
-        reader, writer = self._streams
-        kind = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n" if body else ""
-        head = f"{method} {path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\nAuthorization: Bearer {TOKEN}\r\n"
-        writer.write(f"{head}Accept-Encoding: gzip\r\n{kind}{more}\r\n".encode() + body)
-        answer = await reader.readuntil(b"\r\n\r\n")
-        length = _LENGTH.search(answer)
-        content = await reader.readexactly(int(length[1])) if length and b" 304 " not in answer[:15] else b""
-        assert answer[9:12] in (b"200", b"304"), answer + content[:300]
-        etag = _ETAG.search(answer)
-        return etag[1].decode() if etag else ""
-
-    def close(self) -> None:
-        if self._streams is not None:
-            self._streams[1].close()
-
-
-class Load:
-    """Containers that beat every two seconds, and pages that ask for the same as those in Chromium."""
-
-    def __init__(self, served: Served, beats: Sequence[tuple[str, Heartbeat]]) -> None:
-        self._served = served
-        self._beats = beats
-        self._number = itertools.count(1_000)
-
-    async def run(self, seconds: float, asked: Sequence[Sequence[str]] = ()) -> list[float]:
-        """The latencies of beats, in ms. ``asked``: what pages ask for every two seconds, each in turn as one of these
-        does."""
-        latencies: list[float] = []
-        end = time.perf_counter() + seconds
-        beats = [self._beat(place, end, latencies) for place in range(len(self._beats))]
-        pages = [self._page(place, asked[place % len(asked)], end) for place in range(PAGES if asked else 0)]
-        await asyncio.gather(self._tick(end), *beats, *pages)
-        return latencies
-
-    async def _tick(self, end: float) -> None:
-        while time.perf_counter() < end:
-            self._served.tick()
-            await asyncio.sleep(1.0)
-
-    async def _beat(self, place: int, end: float, latencies: list[float]) -> None:
-        path, beat = self._beats[place]
-        due = time.perf_counter() + place * PERIOD / len(self._beats)
-        connection = Connection(self._served.url)
-        while due < end:
-            number = next(self._number)
-            lanes = tuple(each.changed(batch=number) for each in beat.lanes)
-            body = compact(msgspec.structs.replace(beat, number=number, lanes=lanes))
-            await asyncio.sleep(due - time.perf_counter())
-            begun = time.perf_counter()
-            await connection.ask("POST", path, body)
-            latencies.append(1000 * (time.perf_counter() - begun))
-            due += PERIOD
-        connection.close()
-
-    async def _page(self, place: int, asked: Sequence[str], end: float) -> None:
-        etags: dict[str, str] = {}
-        connection = Connection(self._served.url)
-        due = time.perf_counter() + place * PERIOD / PAGES
-        while due < end:
-            await asyncio.sleep(due - time.perf_counter())
-            for path in asked:
-                known = f"If-None-Match: {etags[path]}\r\n" if etags.get(path) else ""
-                etags[path] = await connection.ask("GET", path, more=known) or etags.get(path, "")
-            due += PERIOD
-        connection.close()
-
-
 def at(share: float, values: Sequence[float]) -> float:
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, math.ceil(len(ordered) * share) - 1)] if ordered else math.nan
-
-
-class Tab:
-    """A page in a context of its own, and what the browser knows of it."""
-
-    def __init__(self, browser: Browser, url: str, address: str, slower: float = 1) -> None:
-        self._context = browser.new_context(viewport={"width": 1280, "height": 900})
-        self.page: Page = self._context.new_page()
-        self.page.set_default_timeout(120_000)
-        self.asked: list[tuple[float, str]] = []
-        self.page.on("request", lambda each: self.asked.append((time.perf_counter(), each.url)))
-        self._protocol: CDPSession = self._context.new_cdp_session(self.page)
-        self._bytes = 0
-        self._protocol.on("Network.loadingFinished", self._loaded)
-        self._protocol.send("Network.enable")
-        # in CPU time of the page's thread: on a busy machine it waits for a core like anybody else
-        self._protocol.send("Performance.enable", {"timeDomain": "threadTicks"})
-        if slower > 1:
-            self._protocol.send("Emulation.setCPUThrottlingRate", {"rate": slower})
-        self.page.add_init_script(
-            f"sessionStorage.setItem('anabranch-token', {TOKEN!r}); window.tasks = [];"
-            "new PerformanceObserver((list) => window.tasks.push(...list.getEntries().map((each) => each.duration)))"
-            ".observe({type: 'longtask'});"
-        )
-        self.page.goto(f"{url}/ui/#/jobs/{JOB}{address}", wait_until="commit")
-
-    def _loaded(self, event: dict[str, Any]) -> None:
-        self._bytes += int(event["encodedDataLength"])
-
-    def until(self, selector: str) -> float:
-        """When it is there, in ms after navigation."""
-        self.page.wait_for_selector(selector)
-        return float(self.page.evaluate("performance.now()"))
-
-    def paint(self) -> float:
-        return float(self.page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? -1"))
-
-    def metrics(self) -> dict[str, float]:
-        found = self._protocol.send("Performance.getMetrics")["metrics"]
-        return {each["name"]: each["value"] for each in found}
-
-    def heap_mb(self) -> float:
-        self._protocol.send("HeapProfiler.collectGarbage")
-        return self.metrics()["JSHeapUsedSize"] / 1e6
-
-    def nodes(self) -> float:
-        return float(self.page.evaluate("document.querySelectorAll('*').length"))
-
-    def watched(self, load: Load, seconds: float) -> tuple[float, float, float, float]:
-        """For so long, while containers beat: kB a second, requests a second, CPU ms for each look, longest task."""
-        self.page.evaluate("window.tasks.length = 0")
-        before, bytes_before, asked = self.metrics(), self._bytes, len(self.asked)
-        _beside(self.page, load, seconds)
-        after = self.metrics()
-        works = ("ScriptDuration", "LayoutDuration", "RecalcStyleDuration")
-        work = 1000 * sum(after[each] - before[each] for each in works)
-        looks = max(1.0, seconds / PERIOD)
-        longest = max(self.page.evaluate("window.tasks"), default=0.0)
-        return (
-            (self._bytes - bytes_before) / seconds / 1000,
-            (len(self.asked) - asked) / seconds,
-            work / looks,
-            longest,
-        )
-
-    def close(self) -> None:
-        self._context.close()
-
-
-def _beside(page: Page, load: Load, seconds: float) -> None:
-    """Let containers beat in another thread, while the page lives on."""
-    thread = threading.Thread(target=lambda: asyncio.run(load.run(seconds)))
-    thread.start()
-    while thread.is_alive():
-        page.wait_for_timeout(200)
-    thread.join()
-
-
-_PAN = """async () => {
-    const box = document.querySelector('.canvas');
-    const frames = [], works = [];
-    let last = performance.now();
-    for (let turn = 0; turn < 120; turn += 1) {
-        const zooms = turn % 10 === 0;
-        const begun = performance.now();
-        box.dispatchEvent(new WheelEvent('wheel', {deltaY: zooms ? (turn % 20 ? -1 : 1) : 40, ctrlKey: zooms,
-            bubbles: true, cancelable: true}));
-        await new Promise((done) => requestAnimationFrame(() => { const drawn = performance.now();
-            const channel = new MessageChannel();
-            channel.port1.onmessage = () => { works.push(performance.now() - drawn); done(); };
-            channel.port2.postMessage(0); }));
-        const now = performance.now();
-        frames.push(now - last);
-        last = now;
-    }
-    return [frames, works];
-}"""
 
 
 def weights() -> dict[str, float]:
@@ -331,10 +122,10 @@ def in_browser(served: Served, load: Load, seconds: float) -> tuple[dict[str, fl
     found, asked = weights(), list[list[str]]()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-        Tab(browser, served.url, "").close()  # the first one starts much else
+        Tab(browser, served.url, _PATH).close()  # the first one starts much else
         paints, useful, needed = [], [], []
         for _ in range(3):
-            tab = Tab(browser, served.url, "", _SLOWER)
+            tab = Tab(browser, served.url, _PATH, _SLOWER)
             useful.append(tab.until(".figures strong"))
             needed.append(1000 * tab.metrics()["TaskDuration"])
             paints.append(tab.paint())
@@ -343,13 +134,13 @@ def in_browser(served: Served, load: Load, seconds: float) -> tuple[dict[str, fl
         found["needed"] = statistics.median(needed)
         most = {"nodes": 0.0, "heap": 0.0, "wire": 0.0, "task": 0.0, "update": 0.0}
         for address in ADDRESSES:
-            tab = Tab(browser, served.url, address)
+            tab = Tab(browser, served.url, _PATH + address)
             first = tab.until(".canvas canvas" if address == "/matrix" else "main h1")
             tab.page.wait_for_timeout(1000 * _SETTLES)
             begun = time.perf_counter()
             wire, rate, work, longest = tab.watched(load, seconds)
             if address == "/matrix":
-                frames, works = tab.page.evaluate(_PAN)
+                frames, works = tab.page.evaluate(PAN)
                 found |= {"matrix": first, "frame": at(0.95, frames), "draw": at(0.95, works)}
             its = {"nodes": tab.nodes(), "heap": tab.heap_mb(), "wire": wire, "task": longest, "update": work}
             most = {name: max(value, its[name]) for name, value in most.items()}
@@ -396,7 +187,7 @@ def main() -> None:
         serve(given.serve)
         return
     with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as folder:
-        served = Served(Path(folder))
+        served = Served([sys.executable, "-m", "bench.dashboard", "--serve", folder])
         try:
             print(f"{SHAPE}: 10,000 tasks, {CONTAINERS} containers with a lane each, {EVENTS:,} events", flush=True)
             load = Load(served, beating(served))

@@ -15,7 +15,7 @@ from pathlib import Path
 __all__ = ["EXCEPTIONS", "Size", "main", "problems", "sizes"]
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("src", "scripts")
+FOLDERS = ("src", "scripts", "bench")
 
 MOST = {"module": 400, "class": 400, "function": 60, "attributes": 15}
 """By kind: lines, lines, lines, and attributes."""
@@ -31,7 +31,7 @@ EXCEPTIONS: Mapping[str, str] = {
     "attributes src/anabranch/config/job.py JobSettings": _SECTION,
     "attributes src/anabranch/config/systems.py KafkaSettings": _SECTION,
     "attributes src/anabranch/coordinator/api/operation.py Operation": "a row of the table of operations",
-    "attributes src/anabranch/coordinator/lane_load.py LaneLoad": "the figures of a lane that formulas go by",
+    "attributes src/anabranch/coordinator/sizing/lane_load.py LaneLoad": "the figures of a lane that formulas go by",
     "attributes src/anabranch/model/lane.py Lane": _STORED,
     "attributes src/anabranch/planning/plan/planned.py PlannedLane": _SHOWN,
     "attributes src/anabranch/protocol/status.py JobStatus": _SHOWN,

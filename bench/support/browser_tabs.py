@@ -1,0 +1,110 @@
+"""Pages of the dashboard in Chromium, and what the browser measures of them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+from playwright.sync_api import Browser, CDPSession, Page
+
+from bench.support.beating import TOKEN
+from bench.support.page_load import PERIOD, Load
+
+PAN = """async () => {
+    const box = document.querySelector('.canvas');
+    const frames = [], works = [];
+    let last = performance.now();
+    for (let turn = 0; turn < 120; turn += 1) {
+        const zooms = turn % 10 === 0;
+        const begun = performance.now();
+        box.dispatchEvent(new WheelEvent('wheel', {deltaY: zooms ? (turn % 20 ? -1 : 1) : 40, ctrlKey: zooms,
+            bubbles: true, cancelable: true}));
+        await new Promise((done) => requestAnimationFrame(() => { const drawn = performance.now();
+            const channel = new MessageChannel();
+            channel.port1.onmessage = () => { works.push(performance.now() - drawn); done(); };
+            channel.port2.postMessage(0); }));
+        const now = performance.now();
+        frames.push(now - last);
+        last = now;
+    }
+    return [frames, works];
+}"""
+"""Pans and zooms the matrix; gives the milliseconds of each frame, and of the page's own work in each."""
+
+
+class Tab:
+    """A page in a context of its own, and what the browser knows of it. ``address``: in the dashboard, as /jobs/JOB."""
+
+    def __init__(self, browser: Browser, url: str, address: str, slower: float = 1) -> None:
+        self._context = browser.new_context(viewport={"width": 1280, "height": 900})
+        self.page: Page = self._context.new_page()
+        self.page.set_default_timeout(120_000)
+        self.asked: list[tuple[float, str]] = []
+        self.page.on("request", lambda each: self.asked.append((time.perf_counter(), each.url)))
+        self._protocol: CDPSession = self._context.new_cdp_session(self.page)
+        self._bytes = 0
+        self._protocol.on("Network.loadingFinished", self._loaded)
+        self._protocol.send("Network.enable")
+        # in CPU time of the page's thread: on a busy machine it waits for a core like anybody else
+        self._protocol.send("Performance.enable", {"timeDomain": "threadTicks"})
+        if slower > 1:
+            self._protocol.send("Emulation.setCPUThrottlingRate", {"rate": slower})
+        self.page.add_init_script(
+            f"sessionStorage.setItem('anabranch-token', {TOKEN!r}); window.tasks = [];"
+            "new PerformanceObserver((list) => window.tasks.push(...list.getEntries().map((each) => each.duration)))"
+            ".observe({type: 'longtask'});"
+        )
+        self.page.goto(f"{url}/ui/#{address}", wait_until="commit")
+
+    def _loaded(self, event: dict[str, Any]) -> None:
+        self._bytes += int(event["encodedDataLength"])
+
+    def until(self, selector: str) -> float:
+        """When it is there, in ms after navigation."""
+        self.page.wait_for_selector(selector)
+        return float(self.page.evaluate("performance.now()"))
+
+    def paint(self) -> float:
+        return float(self.page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? -1"))
+
+    def metrics(self) -> dict[str, float]:
+        found = self._protocol.send("Performance.getMetrics")["metrics"]
+        return {each["name"]: each["value"] for each in found}
+
+    def heap_mb(self) -> float:
+        self._protocol.send("HeapProfiler.collectGarbage")
+        return self.metrics()["JSHeapUsedSize"] / 1e6
+
+    def nodes(self) -> float:
+        return float(self.page.evaluate("document.querySelectorAll('*').length"))
+
+    def watched(self, load: Load, seconds: float) -> tuple[float, float, float, float]:
+        """For so long, while containers beat: kB a second, requests a second, CPU ms for each look, longest task."""
+        self.page.evaluate("window.tasks.length = 0")
+        before, bytes_before, asked = self.metrics(), self._bytes, len(self.asked)
+        _beside(self.page, load, seconds)
+        after = self.metrics()
+        works = ("ScriptDuration", "LayoutDuration", "RecalcStyleDuration")
+        work = 1000 * sum(after[each] - before[each] for each in works)
+        looks = max(1.0, seconds / PERIOD)
+        longest = max(self.page.evaluate("window.tasks"), default=0.0)
+        return (
+            (self._bytes - bytes_before) / seconds / 1000,
+            (len(self.asked) - asked) / seconds,
+            work / looks,
+            longest,
+        )
+
+    def close(self) -> None:
+        self._context.close()
+
+
+def _beside(page: Page, load: Load, seconds: float) -> None:
+    """Let containers beat in another thread, while the page lives on."""
+    thread = threading.Thread(target=lambda: asyncio.run(load.run(seconds)))
+    thread.start()
+    while thread.is_alive():
+        page.wait_for_timeout(200)
+    thread.join()
