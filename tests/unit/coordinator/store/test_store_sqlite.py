@@ -128,7 +128,7 @@ def test_a_locked_store_says_so(url: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_the_coordinator_needs_no_spark() -> None:
     code = (
-        "import sys\nfrom anabranch.coordinator import endpoint\n"
+        "import sys\nfrom anabranch.coordinator.leadership import endpoint\n"
         "from anabranch.coordinator.api import client, listening\n"
         "print([name for name in sys.modules if name.startswith(('pyspark', 'anabranch.spark'))])"
     )
