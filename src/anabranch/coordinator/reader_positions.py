@@ -144,31 +144,35 @@ class ReaderPositions:
     def settle(self, job: str) -> None:
         """Store where a job is that has ended, after making all that its processes have written durable."""
         with self._lock:
-            self._turn(job)
-            os.sync()
-            self._turn(job)
+            if self._turn(job):
+                os.sync()
+                self._turn(job)
 
-    def _turn(self, job: str) -> None:
-        """Take one turn for a job. If that isn't possible now, its inputs keep more than they must."""
+    def _turn(self, job: str) -> bool:
+        """Take one turn for a job, and return whether it has any entries. If that isn't possible now, its inputs keep
+        more than they must.
+        """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)
             systems = None if served is None else self.systems_of(served)
         if systems is None:
-            return
+            return False
         try:
             places = _places(systems, job)  # before the positions are looked up
             with self.registry.locked_as_seen():
                 served = self.registry.jobs.get(job)
                 found = None if served is None else still_to_read(served.lanes, served.known, served.reports)
             if found is None:
-                return
+                return False
             before, self._turns[job] = self._turns.get(job, {}), {}
             for place in places:
                 key = (place.system, place.stream)
                 now = self._turns[job][key] = _Turn(place.revision, found.get(key))
                 _store(job, place, before.get(key), now)
+            return bool(places)
         except (AnabranchError, OSError) as error:
             log.warning("what a job has read can't be stored beside its inputs", job=job, error=str(error))
+            return False
 
 
 def _places(systems: Systems, job: str) -> list[_Place]:

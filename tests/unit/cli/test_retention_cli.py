@@ -49,17 +49,17 @@ def test_what_readers_keep_is_shown_and_may_be_given_up(tmp_path: Path) -> None:
     Log(tmp_path / ".anabranch" / "streams").readers("s").hold("j", {0: 1})
     said = stream("retain", "s", "--retain-for", "0 seconds").stderr
     assert "; 1 record deleted" in said
-    assert "kept beyond the retention, because job j has still to read it: 1 record" in said
+    assert "kept beyond the retention, because job j has still to read it: 2 records" in said
     assert "anabranch reset j; or anabranch stream retain s --past-readers" in said
     said = stream("describe", "s").stdout
     assert "reader j: 2 records to read, as of less than a minute ago" in said
     assert "kept beyond the retention, because job j" in said
     (reader,) = json.loads(stream("describe", "s", "--json").stdout)["readers"]
-    assert (reader["job"], reader["unread"], reader["overdue"]) == ("j", 2, 1)
+    assert (reader["job"], reader["unread"], reader["overdue"]) == ("j", 2, 2)
     said = stream("retain", "s", "--past-readers").stderr
-    assert "; 1 record deleted" in said
+    assert "; 2 records deleted" in said
     assert "kept beyond" not in said
-    assert "reader j: 1 record to read" in stream("describe", "s").stdout
+    assert "reader j: 0 records to read" in stream("describe", "s").stdout
     found = stream("retain", "s", "--forget-reader", "another")
     assert isinstance(found.exception, NotFoundError)
     assert "those are: j" in str(found.exception)
