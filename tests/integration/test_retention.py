@@ -31,6 +31,12 @@ def put(site: Site, *numbers: int) -> None:
         site.put("in", 0, [{"n": number}])
 
 
+def advance(site: Site, job: str, offset: int) -> None:
+    """What the job's coordinator does once the job has read so far."""
+    readers = site.log.readers("in")
+    assert readers.advance(job, {0: offset}, readers.all()[job].revision)
+
+
 def skipping(site: Site, deployed: Deployed) -> None:
     deployed.settings = deployed.settings.model_copy(
         update={"streams": {"in": StreamSettings(on_data_loss="earliest")}}
@@ -58,11 +64,36 @@ def test_records_that_are_gone_before_they_were_read_fail_the_lane_or_are_skippe
     assert written(site) == [1, 2, 5, 6]
 
 
+def test_what_was_not_read_is_kept_whatever_the_retention_is(site: Site) -> None:
+    """From before the lane's first batch on."""
+    deployed = filtering(site)
+    put(site, 1, 2)
+    expired = []
+
+    def expire(step: str, lane: str, batch: int) -> None:
+        if step == crash_points.PLANNED:
+            expired.append(site.log.expire("in"))
+
+    site.log.retain("in", Retention(ms=0))
+    with crash_points.watched(expire):
+        deployed.ran()
+    assert expired == [0]
+    advance(site, "j", 2)
+    put(site, 3, 4, 5)
+    assert site.log.expire("in") == 0, "the writers have deleted what they may"
+    assert site.log.starts("in")[0].offset == 2
+    deployed.ran()
+    assert written(site) == [1, 2, 3, 4, 5]
+    assert site.log.readers("in").all()["j"].positions == {0: 2}
+
+
 def test_what_was_read_may_be_deleted_and_a_new_lane_begins_with_what_there_is(site: Site) -> None:
     deployed = filtering(site)
     put(site, 1, 2, 3)
     deployed.ran()
     site.log.retain("in", Retention(ms=0))
+    assert site.log.expire("in") == 0, "nobody has said yet that the job won't read them again"
+    advance(site, "j", 3)
     put(site, 4)
     assert site.log.starts("in")[0].offset == 3, "who writes deletes"
     deployed.ran()
@@ -148,6 +179,7 @@ def test_a_lane_begins_again_though_its_last_batch_is_deleted(site: Site) -> Non
         site.log.purge("in", {0: hour + 1})
     assert site.log.starts("in")[0].offset == 2
     site.log.retain("in", Retention(ms=0))
+    advance(site, "j", 3)
     site.put("in", 0, [{"n": 1, "at": "2013-01-01T03:05:00Z"}], [b"b"])
     assert site.log.starts("in")[0].offset == 3
     deployed.ran()

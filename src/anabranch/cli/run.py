@@ -210,6 +210,7 @@ def _serve(
                 raise
             progress.say("no new process follows: the job is to stop")
         status = coordinator.status(name)
+        coordinator.reader_positions.settle(name)
     finally:
         over.set()
         shown.join(2)

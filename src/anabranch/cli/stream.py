@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 import typer
 
-from anabranch.cli import json_lines, retention
+from anabranch.cli import json_lines, readers, retention
 from anabranch.cli.options import Json
 from anabranch.errors import AnabranchError, NotFoundError, UsageError
 from anabranch.systems.contract import Offsets, System
@@ -73,14 +73,28 @@ def retain(
     age: Age = None,
     size: Size = None,
     forever: Annotated[bool, typer.Option("--forever", help="Keep all records from now on.")] = False,
+    past_readers: Annotated[
+        bool,
+        typer.Option(
+            "--past-readers", help="Delete, this once, also records that jobs have still to read: they lose them."
+        ),
+    ] = False,
+    forget_reader: Annotated[
+        str | None,
+        typer.Option("--forget-reader", metavar="JOB", help="Stop keeping records for a job that no longer exists."),
+    ] = None,
     config: Config = None,
 ) -> None:
     """Set how long a stream keeps its records, and delete what it no longer keeps. Without options, only delete."""
     system, wanted = _system(name, config), retention.parsed(age, size)
     if forever and wanted is not None:
         raise UsageError("--forever excludes the other options", "give an age or a size, or --forever")
-    deleted = system.retain(name, Retention() if forever else wanted)
+    if forget_reader is not None:
+        readers.forget(system, name, forget_reader)
+    deleted = system.retain(name, Retention() if forever else wanted, past_readers=past_readers)
     typer.echo(f"{name}: keeps {retention.text(system.retention(name))}; {_count(deleted, 'record')} deleted", err=True)
+    for line in readers.overdue(name, readers.of(system, name)):
+        typer.echo(line, err=True)
 
 
 @app.command("list")
@@ -107,7 +121,7 @@ def describe(name: Name, config: Config = None, json: Json = False) -> None:
         partitions = [{"partition": number, "start": starts[number], "end": end} for number, end in ends.items()]
         limits = None if kept is None else {"ms": kept.ms, "bytes": kept.bytes}
         found = {"name": name, "system": system.name, "id": system.id(name), "partitions": partitions}
-        _print_json({**found, "retention": limits})
+        _print_json({**found, "retention": limits, "readers": readers.plain(readers.of(system, name))})
         return
     offsets = sum(end - starts[number] for number, end in ends.items())
     held = _count(offsets, "record") if system.gapless else f"{_count(offsets, 'offset')} in {system.name}"
@@ -115,6 +129,8 @@ def describe(name: Name, config: Config = None, json: Json = False) -> None:
     typer.echo(f"{name}: {_count(len(ends), 'partition')}, {held}{limited}")
     for number, end in ends.items():
         typer.echo(f"{number}\t{end}" if not starts[number] else f"{number}\t{starts[number]} to {end}")
+    for line in readers.lines(name, readers.of(system, name), time.time()):
+        typer.echo(line)
 
 
 @app.command()

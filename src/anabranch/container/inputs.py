@@ -69,9 +69,24 @@ class Inputs:
         return tuple(warning for warning in found if warning)
 
     def take(self, folder: Folder) -> None:
-        """If the lane is new, record in its folder which streams it reads. Then check them, like :meth:`check`."""
+        """If the lane is new, record in its folder which streams it reads. Make sure that their retention keeps what
+        the lane has still to read. Then check them, like :meth:`check`.
+
+        Raises the same errors as :meth:`check`, and:
+            LogError: that the job reads a stream can't be stored.
+        """
         folder.note_streams(self.ids())
+        read = folder.positions()
+        for name, stream in self.streams:
+            readers = self._systems.named(name).readers()
+            if readers is not None:
+                readers.hold(stream, self._lane.job, self._begins(name, stream, read.get(stream, {})))
         self.check(folder)
+
+    def _begins(self, name: str, stream: str, read: Mapping[int, int]) -> dict[int, int]:
+        """Where the lane continues in a stream, by partition; 0 where that isn't known."""
+        mine = [ssp for ssp in self.ssps if (ssp.system, ssp.stream) == (name, stream)]
+        return {ssp.partition: read.get(ssp.partition, self._starting.get(ssp, 0)) for ssp in mine}
 
     def check(self, folder: Folder) -> None:
         """Check the streams. (A lane whose positions are at the noted ends may end before its query has checked them.)

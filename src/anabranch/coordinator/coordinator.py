@@ -18,7 +18,7 @@ from anabranch.coordinator.api.operations import Operations
 from anabranch.coordinator.commands import assign, autoscale, expand
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.events.event_kinds import LoggedEvent
-from anabranch.coordinator.jobs import seats
+from anabranch.coordinator.jobs import reader_positions, seats
 from anabranch.coordinator.jobs.fencing import Fence
 from anabranch.coordinator.jobs.membership import Membership
 from anabranch.coordinator.jobs.registry import JobRegistry
@@ -104,6 +104,7 @@ class Coordinator(Operations):
         self._dead_letters = DeadLetterReader(store, systems, now)
         self._early_output = EarlyOutputReader(store, systems, now)
         self._context = Context(self.registry, systems, counting, locating)
+        self.reader_positions = reader_positions.ReaderPositions(self.registry, self._context.systems_of, clock)
 
     def call(self, operation: Operation[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Carry out an operation that isn't a method of this class, with the command of its name."""
@@ -113,16 +114,14 @@ class Coordinator(Operations):
 
     def adopt(self, job: str) -> bool:
         """Serve a job that another coordinator served, in the state in which that one left it. Its processes have the
-        length of one lease to report in.
-
-        Returns whether there is anything to serve: a job that runs, or should run, in separate processes.
+        length of one lease to report in. Returns whether there is anything to serve: a job that runs, or should run, in
+        separate processes.
         """
         with self.registry.locked_as_seen():
             return self.registry.adopt(job)
 
     def release(self, job: str) -> bool:
-        """Stop serving a job that has ended and in which no process has a seat. Returns whether the job is no longer
-        served."""
+        """Stop serving a job that has ended and in which no process has a seat. Returns whether it isn't served now."""
         with self.registry.locked_as_seen():
             running_job = self.registry.jobs.get(job)
             if running_job is not None and (running_job.state.active or running_job.seats.processes):
@@ -320,6 +319,7 @@ class Coordinator(Operations):
         """Check the inputs of jobs: see :func:`anabranch.coordinator.commands.expand.look`."""
         self.reads.histories.sample()  # a job in one process has nobody else who looks at the time
         self._retention.look()
+        self.reader_positions.look()
         expand.look(self._context)
 
     def fences(self) -> list[Fence]:

@@ -19,6 +19,7 @@ from anabranch.errors import UsageError
 from anabranch.model.lane import Lane
 from anabranch.systems.archive import Archive
 from anabranch.systems.output import Publisher
+from anabranch.systems.readers import Readers
 from anabranch.systems.retention import Retention
 
 if TYPE_CHECKING:
@@ -258,9 +259,9 @@ class System(Protocol):
         them again."""
         return
 
-    def retain(self, stream: str, retention: Retention | None) -> int:
+    def retain(self, stream: str, retention: Retention | None, *, past_readers: bool = False) -> int:
         """Set how long a stream keeps its records, unless ``retention`` is None, and delete those that it no longer
-        keeps. Returns how many records were deleted.
+        keeps; those that jobs have still to read only with ``past_readers``. Returns how many records were deleted.
 
         Raises:
             UsageError: retention is up to the system itself, or its own tools.
@@ -272,6 +273,12 @@ class System(Protocol):
 
     def retention(self, stream: str) -> Retention | None:
         """How long a stream keeps its records; None: the system itself decides."""
+        return None
+
+    def readers(self) -> Readers | None:
+        """The jobs that read its streams, for which its own retention keeps what they have still to read; None: it
+        doesn't keep account of them.
+        """
         return None
 
     # A lane's output. A lane may write to streams of several systems; these are asked of each of them.

@@ -8,7 +8,7 @@ __all__ = ["Retention"]
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How long each partition keeps its records, whether or not they have been read. None means no limit.
+    """How long each partition keeps the records that all known readers have read. None means no limit.
 
     ``ms``: how long after they were written. ``bytes``: as long as newer records have fewer bytes.
     """

@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from anabranch.cli.main import app
-from anabranch.errors import UsageError
+from anabranch.errors import NotFoundError, UsageError
+from anabranch.systems.embedded import Log
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +39,32 @@ def test_a_retention_is_set_shown_and_applied(tmp_path: Path) -> None:
     assert "0\t150 to 200" in said
     assert len(stream("cat", "s").stdout.splitlines()) == 100
     assert "s: keeps all records; 0 records deleted" in stream("retain", "s", "--forever").stderr
+
+
+def test_what_readers_keep_is_shown_and_may_be_given_up(tmp_path: Path) -> None:
+    stream("create", "s", "--partitions", "1")
+    (tmp_path / "line").write_text('{"n": 1}\n')
+    for _ in range(3):
+        assert stream("put", "s", "--file", str(tmp_path / "line")).exit_code == 0
+    Log(tmp_path / ".anabranch" / "streams").readers("s").hold("j", {0: 1})
+    said = stream("retain", "s", "--retain-for", "0 seconds").stderr
+    assert "; 1 record deleted" in said
+    assert "kept beyond the retention, because job j has still to read it: 2 records" in said
+    assert "anabranch reset j; or anabranch stream retain s --past-readers" in said
+    said = stream("describe", "s").stdout
+    assert "reader j: 2 records to read, as of less than a minute ago" in said
+    assert "kept beyond the retention, because job j" in said
+    (reader,) = json.loads(stream("describe", "s", "--json").stdout)["readers"]
+    assert (reader["job"], reader["unread"], reader["overdue"]) == ("j", 2, 2)
+    said = stream("retain", "s", "--past-readers").stderr
+    assert "; 2 records deleted" in said
+    assert "kept beyond" not in said
+    assert "reader j: 0 records to read" in stream("describe", "s").stdout
+    found = stream("retain", "s", "--forget-reader", "another")
+    assert isinstance(found.exception, NotFoundError)
+    assert "those are: j" in str(found.exception)
+    assert stream("retain", "s", "--forget-reader", "j").exit_code == 0
+    assert json.loads(stream("describe", "s", "--json").stdout)["readers"] == []
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from anabranch.container import batch_size_memory
 from anabranch.container.checkpoint.folder import Folder
@@ -12,6 +12,7 @@ from anabranch.container.inputs import Inputs
 from anabranch.container.lane.attempt import Offsets, one_at_a_time
 from anabranch.container.lane.handover import PrestartedQuery
 from anabranch.model.lane import Lane
+from anabranch.model.ssp import SSP
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
 from anabranch.spark.query import preanalysis
@@ -86,8 +87,15 @@ class QueryBuilder:
         return ahead
 
     def starting(self, lane: Lane, begins: Offsets) -> Offsets:
-        """A lane's start offsets, by whole SSP: the known ones, otherwise those that its ``read`` says."""
+        """A lane's start offsets, by whole SSP: the known ones, otherwise those that its ``read`` says. From then on,
+        the retention of a stream keeps what exists at the latter.
+
+        Raises:
+            LogError: that the job reads a stream can't be stored.
+        """
         given = dict(begins)
+        if not lane.ran:  # else its folder says where it continues
+            self._hold(lane, {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)} - given.keys())
         reads = [n for n in self.job.graph.nodes if n.kind == "read" and n.args["start"] == "latest"]
         latest = {stream for n in reads for stream in lane.streams_of(n.args["stream"])}
         places: dict[tuple[str, bool], dict[int, int]] = {}
@@ -100,6 +108,13 @@ class QueryBuilder:
                 places[ssp.stream, at_end] = system.ends(ssp.stream) if at_end else system.starts(ssp.stream)
             given[ssp.whole] = places[ssp.stream, at_end][ssp.partition]
         return given
+
+    def _hold(self, lane: Lane, chosen: Iterable[SSP]) -> None:
+        """Keep what exists in the streams in which a lane is about to choose where it begins."""
+        for name, stream in sorted({(ssp.system, ssp.stream) for ssp in chosen}):
+            readers = self.lane_folders.systems.named(name).readers()
+            if readers is not None:
+                readers.hold_all(stream, lane.job)
 
     def until(self, lane: Lane) -> Offsets:
         """The noted ends of the inputs that the job doesn't write itself. They are noted once, for all lanes."""

@@ -6,4 +6,5 @@
   run; ``seats``, ``racks``, ``standbys`` and ``standby_plan``, ``long_polls``, ``long_batches``, ``fencing``.
 - The next generation or deployment: ``transitions``, ``next_deployment``, ``plans``; how long output pauses for it:
   ``pause_estimate``, ``pauses``.
+- ``reader_positions`` keeps the inputs' retention from what a job has still to read.
 """

@@ -3,7 +3,8 @@
 1. its open lanes get the job's next epoch,
 2. their outputs are fenced under it, so no process of theirs that is still alive can write any more,
 3. positions and state are removed from the store, in one transaction: now the job is reset,
-4. the folders of its lanes are deleted.
+4. its inputs no longer keep what it hadn't read,
+5. the folders of its lanes are deleted.
 """
 
 from __future__ import annotations
@@ -98,7 +99,17 @@ def forget(
         changed = planned.forgotten(known.values(), _ends(systems, between))
         what = f"{its.state} → {DeploymentState.RESET}"
         store.reset(job, its.id, changed, Event(job=job, at=at, who=_WHO, what=what, why=_WHY))
+    _forget_reader(systems, job)
     remove()
+
+
+def _forget_reader(systems: Systems, job: str) -> None:
+    for system in systems.all:
+        readers = system.readers()
+        for stream in system.streams() if readers is not None else ():
+            with suppress(NotFoundError):  # it was deleted meanwhile
+                assert readers is not None
+                readers.forget(stream, job)
 
 
 def _graphs(store: Store, job: str, last: int) -> list[Graph]:

@@ -16,7 +16,8 @@ _EXAMPLE = "2026-11-22T10:00:00Z"
 
 
 def offsets(to: str | Mapping[str, int], job: str, sources: Sequence[SSP], systems: Systems) -> dict[str, int]:
-    """The next offsets to read, by SSP in text form.
+    """The next offsets to read, by SSP in text form. The retention of these streams keeps what exists now until the job
+    has begun there, or for a minute.
 
     Args:
         to: "earliest", a time (see :func:`instant`), or offsets by whole SSPs in text form.
@@ -27,6 +28,7 @@ def offsets(to: str | Mapping[str, int], job: str, sources: Sequence[SSP], syste
         NotFoundError: the job doesn't read such a partition, or a stream is gone.
         AnabranchError: a system doesn't answer.
     """
+    _hold(job, sources, systems)
     if not isinstance(to, str):
         return _checked(to, job, sources, systems)
     asked = {(ssp.system, ssp.stream) for ssp in sources}
@@ -38,6 +40,13 @@ def offsets(to: str | Mapping[str, int], job: str, sources: Sequence[SSP], syste
     if all(found[each] == systems.named(each[0]).ends(each[1]) for each in asked):
         raise UsageError(f"no record that job {job!r} reads has the time {to}, or a later one", "give an earlier time")
     return {str(ssp): found[ssp.system, ssp.stream][ssp.partition] for ssp in sources}
+
+
+def _hold(job: str, sources: Sequence[SSP], systems: Systems) -> None:
+    for name, stream in sorted({(ssp.system, ssp.stream) for ssp in sources}):
+        readers = systems.named(name).readers()
+        if readers is not None:
+            readers.hold_all(stream, job)
 
 
 def ends(sources: Sequence[SSP], systems: Systems) -> dict[str, int]:

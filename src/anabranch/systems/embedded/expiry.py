@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from anabranch import logs
 from anabranch.errors import LogError
-from anabranch.systems.embedded import layout, trimming
+from anabranch.systems.embedded import layout, partition, readers, start, trimming
 from anabranch.systems.embedded.layout import StreamInfo
 from anabranch.systems.embedded.manifest import Tail
 from anabranch.systems.embedded.trimming import Due, Partition
+from anabranch.systems.readers import ReaderLag
 from anabranch.systems.retention import Retention
 
 __all__ = ["Expiry"]
@@ -48,7 +50,8 @@ class Expiry:
             return
         self._looked[place] = at
         try:
-            self._trim(info.name, number, tail, self._expired(info.retention), at + _LOOK_SECONDS)
+            rule, limit = self._expired(info.retention), self._limit(info.name, number)
+            self._trim(info.name, number, tail, rule, at + _LOOK_SECONDS, limit)
         except (LogError, OSError) as error:
             log.warning(
                 "records that a stream no longer keeps can't be deleted",
@@ -57,13 +60,34 @@ class Expiry:
                 error=str(error),
             )
 
-    def expire(self, info: StreamInfo, tails: Mapping[int, Tail]) -> int:
-        """Delete all records that a stream no longer keeps. Returns the number of records.
+    def expire(self, info: StreamInfo, tails: Mapping[int, Tail], *, past_readers: bool) -> int:
+        """Delete all records that a stream no longer keeps. Returns the number of records. ``past_readers``: also those
+        that jobs have still to read.
 
         Raises:
             LogError: a file is damaged, or can't be deleted.
         """
-        return self._delete(info, tails, lambda _: self._expired(info.retention), math.inf)
+        limits = {} if past_readers else {number: self._limit(info.name, number) for number in tails}
+        return self._delete(info, tails, lambda _: self._expired(info.retention), math.inf, limits)
+
+    def lags(self, info: StreamInfo, tails: Mapping[int, Tail]) -> list[ReaderLag]:
+        """What each reader of a stream has still to read, and what the retention doesn't delete because of it, by job.
+        Raises LogError.
+        """
+        folder = layout.readers_folder(self._root, info.name)
+        known = readers.StreamReaders(self._root, info.name, info.partitions).all()
+        unread, overdue = dict.fromkeys(known, 0), dict.fromkeys(known, 0)
+        for number, tail in tails.items():
+            begins = start.read(layout.start_path(self._root, info.name, number)).offset
+            due = self._due_entries(info, number, tail) if known else []
+            for job, reader in known.items():
+                position = reader.position(number)
+                unread[job] += max(0, tail.end - max(position, begins))
+                overdue[job] += sum(rows for end, rows in due if end > position)
+        return [
+            ReaderLag(job=job, unread=unread[job], overdue=overdue[job], changed_at=readers.changed_at(folder, job))
+            for job in known
+        ]
 
     def purge(self, info: StreamInfo, tails: Mapping[int, Tail], before: Mapping[int, int]) -> int:
         """Delete entries all of whose records come before these offsets, some of them at once. Raises the same errors
@@ -71,9 +95,19 @@ class Expiry:
         until = self._monotonic() + _PURGE_SECONDS
         return self._delete(info, tails, lambda number: lambda _: trimming.before(before[number]), until)
 
-    def _delete(self, info: StreamInfo, tails: Mapping[int, Tail], rule: Callable[[int], _Rule], until: float) -> int:
+    def _delete(
+        self,
+        info: StreamInfo,
+        tails: Mapping[int, Tail],
+        rule: Callable[[int], _Rule],
+        until: float,
+        limits: Mapping[int, _Limit] = MappingProxyType({}),
+    ) -> int:
         try:
-            return sum(self._trim(info.name, number, tail, rule(number), until) for number, tail in tails.items())
+            return sum(
+                self._trim(info.name, number, tail, rule(number), until, limits.get(number, _no_limit))
+                for number, tail in tails.items()
+            )
         except OSError as error:
             raise LogError(
                 f"records of {info.name}, in {self._root}, can't be deleted: {error.strerror}: {error.filename}",
@@ -83,15 +117,35 @@ class Expiry:
     def _expired(self, retention: Retention) -> _Rule:
         return lambda of: trimming.expired(of, retention, self._now())
 
-    def _trim(self, stream: str, number: int, tail: Tail, rule: _Rule, until: float) -> int:
-        of = Partition(
+    def _limit(self, stream: str, number: int) -> _Limit:
+        """What readers have still to read, to be looked up while the partition is locked."""
+        return lambda: readers.limit(layout.readers_folder(self._root, stream), number)
+
+    def _due_entries(self, info: StreamInfo, number: int, tail: Tail) -> list[tuple[int, int]]:
+        """The oldest entries of a partition that its retention doesn't keep, except the last entry: the offset after
+        each, and how many records it has.
+        """
+        of = self._partition(info.name, number, tail)
+        due, found = trimming.expired(of, info.retention, self._now()), []
+        for sequence in range(start.read(start.of_manifest(of.manifest)).sequence, tail.sequence):
+            entry = partition.read(of.manifest, sequence)
+            if entry is None or not due(entry):
+                break
+            found.append((entry.base + entry.rows, entry.rows))
+        return found
+
+    def _partition(self, stream: str, number: int, tail: Tail) -> Partition:
+        return Partition(
             manifest=layout.manifest_folder(self._root, stream, number),
             segments=layout.segments_folder(self._root, stream, number),
             tail=tail,
         )
+
+    def _trim(self, stream: str, number: int, tail: Tail, rule: _Rule, until: float, limit: _Limit) -> int:
+        of = self._partition(stream, number, tail)
         due, records = rule(of), 0
         while self._monotonic() < until:
-            trimmed = trimming.trim(of, due)
+            trimmed = trimming.trim(of, due, limit)
             records += trimmed.records
             if trimmed.is_done:
                 break
@@ -99,3 +153,8 @@ class Expiry:
 
 
 _Rule = Callable[[Partition], Due]
+_Limit = Callable[[], int | None]
+
+
+def _no_limit() -> None:
+    return None

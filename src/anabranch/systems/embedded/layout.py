@@ -21,6 +21,7 @@ __all__ = [
     "info_path",
     "manifest_folder",
     "partition_folders",
+    "readers_folder",
     "segments_folder",
     "start_path",
 ]
@@ -75,6 +76,11 @@ def segments_folder(root: str, stream: str, partition: int) -> str:
 
 def start_path(root: str, stream: str, partition: int) -> str:
     return f"{root}/{stream}/{partition}/start.json"
+
+
+def readers_folder(root: str, stream: str) -> str:
+    """The folder with a file for each job that reads the stream. A stream without such a folder has no known reader."""
+    return f"{root}/{stream}/readers"
 
 
 def partition_folders(root: str, stream: str) -> list[int]:

@@ -13,9 +13,11 @@ from anabranch.systems.embedded.expiry import Expiry
 from anabranch.systems.embedded.index import PartitionIndex
 from anabranch.systems.embedded.layout import StreamInfo
 from anabranch.systems.embedded.manifest import Entry, Tail
+from anabranch.systems.embedded.readers import StreamReaders
 from anabranch.systems.embedded.segments import Slice
 from anabranch.systems.embedded.start import Start
 from anabranch.systems.embedded.streams import Streams
+from anabranch.systems.readers import ReaderLag
 from anabranch.systems.retention import Retention
 
 __all__ = ["Log"]
@@ -62,13 +64,22 @@ class Log:
         longer keeps."""
         return self._streams.retain(stream, retention)
 
-    def expire(self, stream: str) -> int:
-        """Delete all records that a stream no longer keeps now. Returns the number of records.
+    def expire(self, stream: str, *, past_readers: bool = False) -> int:
+        """Delete all records that a stream no longer keeps now. Returns the number of records. ``past_readers``: also
+        those that jobs have still to read.
 
         Raises:
             LogError: a file is damaged, or can't be deleted.
         """
-        return self._expiry.expire(self.describe(stream), self.ends(stream))
+        return self._expiry.expire(self.describe(stream), self.ends(stream), past_readers=past_readers)
+
+    def readers(self, stream: str) -> StreamReaders:
+        """The jobs that read a stream."""
+        return StreamReaders(self._root, stream, self.describe(stream).partitions)
+
+    def lags(self, stream: str) -> list[ReaderLag]:
+        """What the readers of a stream keep from being deleted, by job. Raises LogError."""
+        return self._expiry.lags(self.describe(stream), self.ends(stream))
 
     def purge(self, stream: str, before: Mapping[int, int]) -> int:
         """Delete the records before these offsets, by partition, for two seconds at most. Records of an entry that also

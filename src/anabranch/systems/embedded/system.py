@@ -16,6 +16,7 @@ from anabranch.systems.embedded import verify, writer
 from anabranch.systems.embedded.append import Appender
 from anabranch.systems.embedded.archive import EmbeddedArchive
 from anabranch.systems.embedded.log import Log
+from anabranch.systems.embedded.log_readers import LogReaders
 from anabranch.systems.embedded.manifest import Tail
 from anabranch.systems.embedded.output import EmbeddedPublisher, published
 from anabranch.systems.embedded.segments import read_slice
@@ -107,10 +108,13 @@ class EmbeddedSystem(System):
     def purge(self, stream: str, before: Mapping[int, int]) -> None:
         self.log.purge(stream, before)
 
-    def retain(self, stream: str, retention: Retention | None) -> int:
+    def retain(self, stream: str, retention: Retention | None, *, past_readers: bool = False) -> int:
         if retention is not None:
             self.log.retain(stream, retention)
-        return self.log.expire(stream)
+        return self.log.expire(stream, past_readers=past_readers)
+
+    def readers(self) -> LogReaders:
+        return LogReaders(self.log)
 
     def retention(self, stream: str) -> Retention:
         return self.log.describe(stream).retention

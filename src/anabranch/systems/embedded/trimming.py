@@ -70,23 +70,27 @@ def expired(of: Partition, retention: Retention, now: int) -> Due:
     return due
 
 
-def trim(of: Partition, due: Due) -> Trimmed:
+def trim(of: Partition, due: Due, limit: Callable[[], int | None] = lambda: None) -> Trimmed:
     """Delete the oldest entries of a partition as long as they are due, at most ``_AT_ONCE``.
 
+    ``limit``: returns the lowest offset that readers have still to read, or None if there is no such limit. It is
+    called while the partition is locked; entries with a record at or after it stay.
+
     Raises:
-        LogError: ``start.json`` or an entry is damaged.
+        LogError: ``start.json``, an entry, or the file of a reader is damaged.
         OSError: the entries can't be deleted.
     """
     with disk.try_exclusive(partition.lock_path(of.manifest), _PATIENCE) as alone:
         if not alone:
             return Trimmed(0, 0, is_done=False)
+        most = limit()
         path = start.of_manifest(of.manifest)
         begins = start.read(path)
         _delete(of, [*_left_over(of.manifest, begins)])
         found: list[Entry] = []
         while len(found) < _AT_ONCE and begins.sequence + len(found) < of.tail.sequence:
             entry = partition.read(of.manifest, begins.sequence + len(found))
-            if entry is None or not due(entry):
+            if entry is None or not due(entry) or (most is not None and entry.base + entry.rows > most):
                 break
             found.append(entry)
         if not found:

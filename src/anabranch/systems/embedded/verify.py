@@ -24,7 +24,13 @@ def faults(log: Log, stream: str) -> list[StreamFault]:
         count = log.describe(stream).partitions
     except (LogError, UnsupportedFormatError) as error:
         return [StreamFault(layout.info_path(str(log.root), stream), error.what.partition(" ")[2], f"all of {stream}")]
-    return [fault for number in range(count) for fault in _settled(log, stream, number)]
+    found = [fault for number in range(count) for fault in _settled(log, stream, number)]
+    try:
+        log.readers(stream).all()
+    except (LogError, UnsupportedFormatError) as error:
+        path, _, what = error.what.partition(" ")
+        found.append(StreamFault(path, what, f"nothing of {stream}, but its retention deletes nothing"))
+    return found
 
 
 def _settled(log: Log, stream: str, number: int) -> list[StreamFault]:

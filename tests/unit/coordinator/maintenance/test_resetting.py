@@ -112,6 +112,21 @@ def test_former_processes_can_write_no_more_and_streams_stay(store: Store, log: 
     assert not any(lane.state is not LaneState.CLOSED or lane.folder_epoch for lane in store.lanes(JOB).values())
 
 
+def test_its_inputs_keep_nothing_for_it_any_more(store: Store, log: Log, settings: Settings) -> None:
+    at_rest(store, log)
+    for job in (JOB, "another"):
+        log.readers("in").hold_all(job)
+
+    def crash() -> None:
+        raise Crash
+
+    with pytest.raises(Crash):
+        reset(store, settings, remove=crash)
+    log.readers("in").hold_all(JOB)  # as if the process had died before it came to that
+    reset(store, settings)
+    assert set(log.readers("in").all()) == {"another"}
+
+
 def test_its_next_life_begins_as_a_new_job_and_may_write(store: Store, log: Log, settings: Settings) -> None:
     before = at_rest(store, log)
     reset(store, settings)

@@ -1,0 +1,73 @@
+"""The jobs that read a stream, and what it keeps because of them, as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from anabranch.errors import NotFoundError, UsageError
+from anabranch.systems.contract import System
+from anabranch.systems.readers import ReaderLag
+
+__all__ = ["forget", "lines", "of", "overdue", "plain"]
+
+
+def of(system: System, stream: str) -> list[ReaderLag]:
+    """The readers of a stream, by job; none if its system doesn't know them."""
+    readers = system.readers()
+    return [] if readers is None else sorted(readers.lags(stream), key=lambda lag: lag.job)
+
+
+def forget(system: System, stream: str, job: str) -> None:
+    """Forget a reader of a stream.
+
+    Raises:
+        UsageError: the stream's system doesn't know who reads it.
+        NotFoundError: the job isn't a reader.
+    """
+    readers = system.readers()
+    if readers is None:
+        raise UsageError(f"{stream} is in {system.name}, which keeps nothing for readers", "leave out --forget-reader")
+    known = sorted(readers.of(stream))
+    if job not in known:
+        raise NotFoundError(f"job {job!r} isn't a known reader of {stream}", f"those are: {', '.join(known) or 'none'}")
+    readers.forget(stream, job)
+
+
+def lines(stream: str, readers: Sequence[ReaderLag], now: float) -> list[str]:
+    """A line for each reader, then what the stream keeps because of them. ``now``: seconds since 1970."""
+    each = [f"reader {lag.job}: {_records(lag.unread)} to read, as of {_ago(now - lag.changed_at)}" for lag in readers]
+    return [*each, *overdue(stream, readers)]
+
+
+def overdue(stream: str, readers: Sequence[ReaderLag]) -> list[str]:
+    """What the stream keeps because of its readers, and what can be done about that; nothing if it keeps nothing."""
+    found = [
+        f"kept beyond the retention, because job {lag.job} has still to read it: {_records(lag.overdue)}"
+        for lag in readers
+        if lag.overdue
+    ]
+    if not found:
+        return []
+    jobs = " or ".join(f"anabranch reset {lag.job}" for lag in readers if lag.overdue)
+    cure = f"  let that job run; or, to lose these records: {jobs}; or anabranch stream retain {stream} --past-readers"
+    return [*found, cure]
+
+
+def plain(readers: Sequence[ReaderLag]) -> list[dict[str, Any]]:
+    """The readers for JSON; ``changed_at`` is in seconds since 1970."""
+    return [
+        {"job": lag.job, "unread": lag.unread, "overdue": lag.overdue, "changedAt": lag.changed_at} for lag in readers
+    ]
+
+
+def _records(count: int) -> str:
+    return "1 record" if count == 1 else f"{count:,} records"
+
+
+def _ago(seconds: float) -> str:
+    for name, unit in (("day", 86_400), ("hour", 3600), ("minute", 60)):
+        if seconds >= unit:
+            count = int(seconds // unit)
+            return f"1 {name} ago" if count == 1 else f"{count:,} {name}s ago"
+    return "less than a minute ago"

@@ -1,0 +1,195 @@
+"""Stores beside the streams which records a job has still to read, so that their retention keeps these."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from anabranch import logs
+from anabranch.coordinator.jobs.registry import JobRegistry
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.errors import AnabranchError
+from anabranch.model.lane import Lane, open_lanes
+from anabranch.model.ssp import SSP, parsed
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.systems.readers import Readers
+from anabranch.systems.systems import Systems
+
+__all__ = ["Positions", "ReaderPositions", "common", "still_to_read"]
+
+_EVERY = 60.0
+
+Positions = Mapping[tuple[str, str], Mapping[int, int]]
+"""(system, stream) → partition → the lowest offset that a job has still to read."""
+
+log = logs.get_logger()
+
+
+def still_to_read(
+    lanes: Collection[Lane], known: Mapping[str, Lane], reports: Mapping[str, LaneReport]
+) -> Positions | None:
+    """The lowest offset that the lanes of a job have still to read. Streams that no lane reads are left out, and so are
+    partitions of the others in which any lane's position isn't known. None: there are no lanes.
+
+    Args:
+        lanes: the lanes of the deployment, and those of former ones that aren't closed.
+        known: all lanes of the job, by id.
+        reports: their latest reports, by id.
+    """
+    followed = {name for lane in known.values() for name in lane.predecessors}
+    reading = open_lanes(lanes) or [lane for lane in lanes if lane.id not in followed]
+    if not reading:
+        return None
+    found: dict[tuple[str, str], dict[int, int]] = {}
+    unknown: set[SSP] = set()
+    for lane in reading:
+        for ssp in {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)}:
+            of_stream, at = found.setdefault((ssp.system, ssp.stream), {}), _position(lane, ssp, known, reports)
+            if at is None:
+                unknown.add(ssp)
+            else:
+                of_stream[ssp.partition] = min(at, of_stream.get(ssp.partition, at))
+    for ssp in unknown:
+        found[ssp.system, ssp.stream].pop(ssp.partition, None)
+    return found
+
+
+def _position(lane: Lane, ssp: SSP, known: Mapping[str, Lane], reports: Mapping[str, LaneReport]) -> int | None:
+    """The lowest offset of a partition that a lane, or one that continues from it, may read next; None: unknown."""
+    report = reports.get(lane.id)
+    at = None if report is None else parsed(report.progress.positions).get(ssp)
+    if at is not None and report is not None and (lane.rewind is None or report.progress.batch >= lane.first_batch):
+        return at
+    at = min((position.offset for position in lane.final if position.ssp.whole == ssp), default=None)
+    if at is not None:
+        return at
+    places = _of_predecessors(lane, ssp, known, reports)
+    if ssp in lane.begins:
+        places = [lane.begins[ssp]]
+    if lane.rewind is not None and str(ssp) in lane.rewind.to:
+        places.append(lane.rewind.to[str(ssp)])
+    return None if None in places else min((place for place in places if place is not None), default=None)
+
+
+def _of_predecessors(
+    lane: Lane, ssp: SSP, known: Mapping[str, Lane], reports: Mapping[str, LaneReport]
+) -> list[int | None]:
+    """The positions of the lanes from which a lane continues; those of their predecessors, too, if it undoes a
+    rewind.
+    """
+    former = [known[name] for name in lane.predecessors if name in known]
+    if lane.rewind is not None and lane.rewind.back:
+        former += [known[name] for each in former for name in each.predecessors if name in known]
+    reading = [each for each in former if ssp in {of.whole for of in (*each.ssps, *each.broadcast)}]
+    return [_position(each, ssp, known, reports) for each in reading]
+
+
+def common(before: Mapping[int, int], now: Mapping[int, int]) -> dict[int, int]:
+    """The positions that were already passed before, and still are."""
+    return {number: min(offset, before[number]) for number, offset in now.items() if number in before}
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """What was seen of a stream: the revision of the job's entry there, then what the job had still to read; None: no
+    lane reads it.
+    """
+
+    revision: str
+    positions: Mapping[int, int] | None
+
+
+@dataclass(frozen=True)
+class _Place:
+    """An entry of a job beside a stream."""
+
+    readers: Readers
+    system: str
+    stream: str
+    revision: str
+
+
+@dataclass
+class ReaderPositions:
+    """Every minute, stores what the lanes of the served jobs had read a minute before. Threads may share it.
+
+    The delay is for power cuts, which may take the last batches from a lane's folder; the lane then reads their records
+    once more. It also protects the records that a job has been asked to read again, until the job's lanes say so.
+
+    Args:
+        clock: seconds.
+    """
+
+    registry: JobRegistry
+    systems_of: Callable[[RunningJob], Systems]
+    clock: Callable[[], float]
+    _due: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _turns: dict[str, dict[tuple[str, str], _Turn]] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Store positions, if that is due."""
+        with self._lock:
+            if self.clock() < self._due:
+                return
+            self._due = self.clock() + _EVERY
+            with self.registry.locked_as_seen():
+                jobs = list(self.registry.jobs)
+            self._turns = {job: turns for job, turns in self._turns.items() if job in jobs}
+            for job in jobs:
+                self._turn(job)
+
+    def settle(self, job: str) -> None:
+        """Store where a job is that has ended, after making all that its processes have written durable."""
+        with self._lock:
+            if self._turn(job):
+                os.sync()
+                self._turn(job)
+
+    def _turn(self, job: str) -> bool:
+        """Take one turn for a job, and return whether it has any entries. If that isn't possible now, its inputs keep
+        more than they must.
+        """
+        with self.registry.locked_as_seen():
+            served = self.registry.jobs.get(job)
+            systems = None if served is None else self.systems_of(served)
+        if systems is None:
+            return False
+        try:
+            places = _places(systems, job)  # before the positions are looked up
+            with self.registry.locked_as_seen():
+                served = self.registry.jobs.get(job)
+                found = None if served is None else still_to_read(served.lanes, served.known, served.reports)
+            if found is None:
+                return False
+            before, self._turns[job] = self._turns.get(job, {}), {}
+            for place in places:
+                key = (place.system, place.stream)
+                now = self._turns[job][key] = _Turn(place.revision, found.get(key))
+                _store(job, place, before.get(key), now)
+            return bool(places)
+        except (AnabranchError, OSError) as error:
+            log.warning("what a job has read can't be stored beside its inputs", job=job, error=str(error))
+            return False
+
+
+def _places(systems: Systems, job: str) -> list[_Place]:
+    found = []
+    for system in systems.all:
+        readers = system.readers()
+        for stream in system.streams() if readers is not None else ():
+            assert readers is not None
+            if (reader := readers.of(stream).get(job)) is not None:
+                found.append(_Place(readers, system.name, stream, reader.revision))
+    return found
+
+
+def _store(job: str, place: _Place, before: _Turn | None, now: _Turn) -> None:
+    if before is None or before.revision != now.revision:
+        return
+    if now.positions is not None and before.positions is not None:
+        place.readers.advance(place.stream, job, common(before.positions, now.positions), now.revision)
+    elif now.positions is None and before.positions is None:
+        place.readers.forget(place.stream, job, now.revision)

@@ -1,0 +1,223 @@
+"""What a job has still to read, as its coordinator stores it beside the job's inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from anabranch.config import Settings
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.jobs import reader_positions
+from anabranch.coordinator.store import Store
+from anabranch.coordinator.streams import start_offsets
+from anabranch.model.lane import Lane, LaneState, Position, Rewind
+from anabranch.model.ssp import SSP
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.systems.embedded import Log
+from anabranch.systems.systems import Systems
+from tests.support.reports import lane_report
+from tests.unit.coordinator import workers
+from tests.unit.coordinator.helpers import Clock
+from tests.unit.coordinator.workers import JOB
+
+IN = ("embedded", "in")
+ZERO, ONE = SSP.parse("embedded/in/0"), SSP.parse("embedded/in/1")
+
+
+def lane(name: str, *ssps: SSP, **fields: Any) -> Lane:
+    return Lane(
+        id=name, job=JOB, deployment=1, stage="0", group="g", seat="0", tasks=(), ssps=ssps or (ZERO,), **fields
+    )
+
+
+def ended(offset: int, ssp: SSP = ZERO) -> dict[str, Any]:
+    return {"state": LaneState.CLOSED, "final": (Position(ssp=ssp, offset=offset),)}
+
+
+def report(name: str, batch: int = 7, **positions: int) -> LaneReport:
+    at = {f"embedded/in/{number.removeprefix('p')}": offset for number, offset in positions.items()}
+    return lane_report(lane=name, phase="running", positions=at, batch=batch)
+
+
+def begun(offset: int, *predecessors: str, **fields: Any) -> dict[str, Any]:
+    return {"starting": (Position(ssp=ZERO, offset=offset),), "predecessors": predecessors, **fields}
+
+
+CASES: dict[str, tuple[list[Lane], list[LaneReport], Mapping[int, int]]] = {
+    "a lane that reports": ([lane("a")], [report("a", p0=5)], {0: 5}),
+    "a lane that doesn't": ([lane("a")], [], {}),
+    "one of two lanes doesn't": ([lane("a"), lane("b", ZERO, ONE)], [report("a", p0=5)], {}),
+    "two lanes read a partition": ([lane("a"), lane("b")], [report("a", p0=5), report("b", p0=3)], {0: 3}),
+    "each its own": ([lane("a"), lane("b", ONE)], [report("a", p0=5), report("b", p1=3)], {0: 5, 1: 3}),
+    "a broadcast input": ([lane("a", ONE, broadcast=(ZERO,))], [report("a", p0=5, p1=3)], {0: 5, 1: 3}),
+    "before its first batch": ([lane("a")], [report("a", -1, p0=2)], {0: 2}),
+    "a lane that was stopped": ([lane("a", final=(Position(ssp=ZERO, offset=6),))], [], {0: 6}),
+    "a successor that hasn't begun": ([lane("a", **ended(6)), lane("b", predecessors=("a",))], [], {0: 6}),
+    "one whose start is known": ([lane("a", **ended(6)), lane("b", **begun(5, "a"))], [], {0: 5}),
+    "one that has begun": ([lane("a", **ended(6)), lane("b", **begun(6, "a"))], [report("b", p0=9)], {0: 9}),
+    "one predecessor unknown": (
+        [lane("a", **ended(6)), lane("c", state=LaneState.CLOSING), lane("b", predecessors=("a", "c"))],
+        [],
+        {},
+    ),
+    "one that closes": ([lane("a", state=LaneState.CLOSING)], [report("a", p0=5)], {0: 5}),
+    "rewound, and not begun": (
+        [lane("a", **ended(6)), lane("b", predecessors=("a",), rewind=Rewind(to={str(ZERO): 2}))],
+        [],
+        {0: 2},
+    ),
+    "rewound, with a copied folder": (
+        [lane("a", **ended(6)), lane("b", **begun(6, "a", rewind=Rewind(to={str(ZERO): 2}), first_batch=8))],
+        [report("b", 7, p0=6)],
+        {0: 2},
+    ),
+    "rewound, and begun": (
+        [lane("a", **ended(6)), lane("b", **begun(6, "a", rewind=Rewind(to={str(ZERO): 2}), first_batch=8))],
+        [report("b", 8, p0=3)],
+        {0: 3},
+    ),
+    "a rewind undone": (
+        [
+            lane("a", **ended(6)),
+            lane("b", predecessors=("a",), **ended(9)),
+            lane("c", predecessors=("b",), rewind=Rewind(back=True)),
+        ],
+        [],
+        {0: 6},
+    ),
+    "a drained job": ([lane("a", **ended(4)), lane("b", predecessors=("a",), **ended(8))], [], {0: 8}),
+}
+
+
+@pytest.mark.parametrize(("lanes", "reports", "expected"), CASES.values(), ids=list(CASES))
+def test_what_lanes_have_still_to_read(
+    lanes: list[Lane], reports: list[LaneReport], expected: Mapping[int, int]
+) -> None:
+    known = {each.id: each for each in lanes}
+    found = reader_positions.still_to_read(lanes, known, {each.lane: each for each in reports})
+    assert found is not None
+    assert found[IN] == expected
+
+
+def test_without_lanes_nothing_is_known() -> None:
+    assert reader_positions.still_to_read([], {}, {}) is None
+
+
+def test_a_stream_that_no_open_lane_reads_is_left_out() -> None:
+    lanes = [lane("a", SSP.parse("embedded/former/0"), state=LaneState.CLOSED), lane("b")]
+    found = reader_positions.still_to_read(lanes, {each.id: each for each in lanes}, {})
+    assert found == {IN: {}}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        ({0: 5}, {0: 7}, {0: 5}),
+        ({0: 7}, {0: 5}, {0: 5}),
+        ({0: 5}, {0: 7, 1: 3}, {0: 5}),
+        ({0: 5, 1: 3}, {0: 7}, {0: 5}),
+    ],
+)
+def test_what_was_passed_before_and_still_is(
+    before: Mapping[int, int], now: Mapping[int, int], expected: Mapping[int, int]
+) -> None:
+    assert reader_positions.common(before, now) == expected
+
+
+@pytest.fixture
+def systems(tmp_path: Path) -> Systems:
+    return Systems(Settings(systems={"embedded": {"root": str(tmp_path / "streams")}}), JOB)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    found = Log(tmp_path / "streams")
+    for stream in ("in", "former"):
+        found.create(stream, 2)
+        found.readers(stream).hold_all(JOB)
+    return found
+
+
+def positions(log: Log) -> Mapping[int, int]:
+    return log.readers("in").all()[JOB].positions
+
+
+def test_positions_are_stored_a_minute_later(store: Store, clock: Clock, systems: Systems, log: Log) -> None:
+    coordinator = Coordinator(store, clock=clock, systems=systems)
+    worker = workers.running(coordinator)
+    worker.read = 5
+    worker.turns()
+    coordinator.reader_positions.look()
+    assert positions(log) == {}
+    worker.read = 9
+    worker.turns()
+    clock.at += 59
+    coordinator.reader_positions.look()
+    assert positions(log) == {}, "not yet"
+    clock.at += 1
+    coordinator.reader_positions.look()
+    assert positions(log) == {0: 5, 1: 5}, "what was read a minute ago, though more is read by now"
+    assert log.readers("former").all() == {}, "no lane reads it"
+
+
+def test_what_was_seen_before_a_reader_chose_anew_does_not_count(
+    store: Store, clock: Clock, systems: Systems, log: Log
+) -> None:
+    coordinator = Coordinator(store, clock=clock, systems=systems)
+    worker = workers.running(coordinator)
+    worker.read = 5
+    worker.turns()
+    for _ in range(2):
+        coordinator.reader_positions.look()
+        clock.at += 60
+        log.readers("in").hold_all(JOB)
+        log.readers("former").hold_all(JOB)
+    coordinator.reader_positions.look()
+    assert positions(log) == {}
+    assert JOB in log.readers("former").all()
+    clock.at += 60
+    coordinator.reader_positions.look()
+    assert positions(log) == {0: 5, 1: 5}
+
+
+def test_a_job_that_has_ended_stores_where_it_is(store: Store, clock: Clock, systems: Systems, log: Log) -> None:
+    coordinator = Coordinator(store, clock=clock, systems=systems)
+    worker = workers.running(coordinator)
+    worker.read = 5
+    worker.turns()
+    coordinator.stop(JOB)
+    worker.turns()
+    assert coordinator.status(JOB).state == "stopped"
+    coordinator.reader_positions.settle(JOB)
+    assert positions(log) == {0: 5, 1: 5}
+
+
+def test_a_damaged_file_does_not_stop_the_coordinator(store: Store, clock: Clock, systems: Systems, log: Log) -> None:
+    coordinator = Coordinator(store, clock=clock, systems=systems)
+    workers.running(coordinator)
+    (log.root / "in" / "readers" / f"{JOB}.json").write_bytes(b"")
+    coordinator.reader_positions.look()
+    clock.at += 60
+    coordinator.reader_positions.look()
+    assert coordinator.status(JOB).state == "running"
+
+
+def test_where_a_job_is_rewound_to_is_kept_from_before_it_is_looked_up(systems: Systems, log: Log) -> None:
+    readers = log.readers("in")
+    readers.hold(JOB, {0: 0, 1: 0})
+    revision = readers.all()[JOB].revision
+    assert readers.advance(JOB, {0: 9, 1: 9}, revision)
+    start_offsets.offsets("earliest", JOB, [ZERO, ONE], systems)
+    found = readers.all()[JOB]
+    assert found.positions == {}
+    assert found.revision != revision
+
+
+def test_a_lane_that_is_started_again_is_where_it_ended() -> None:
+    stopped = msgspec.structs.replace(lane("a"), final=(Position(ssp=ZERO, offset=6),))
+    found = reader_positions.still_to_read([stopped], {"a": stopped}, {"a": report("a", -1)})
+    assert found == {IN: {0: 6}}
