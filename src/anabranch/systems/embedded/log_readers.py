@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import errno
+from collections.abc import Callable, Mapping
 
+from anabranch import logs
+from anabranch.errors import LogError
 from anabranch.systems.embedded.log import Log
+from anabranch.systems.embedded.readers import StreamReaders
 from anabranch.systems.readers import Reader, ReaderLag
+from anabranch.systems.retention import Retention
 
 __all__ = ["LogReaders"]
+
+_MAY_NOT_WRITE = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+log = logs.get_logger()
 
 
 class LogReaders:
@@ -20,10 +29,27 @@ class LogReaders:
         return self._log.readers(stream).all()
 
     def hold_all(self, stream: str, job: str) -> None:
-        self._log.readers(stream).hold_all(job)
+        self._register(stream, job, lambda readers: readers.hold_all(job))
 
     def hold(self, stream: str, job: str, positions: Mapping[int, int]) -> None:
-        self._log.readers(stream).hold(job, positions)
+        self._register(stream, job, lambda readers: readers.hold(job, positions))
+
+    def _register(self, stream: str, job: str, hold: Callable[[StreamReaders], None]) -> None:
+        """Register a job as a reader. Where it may only read, the stream can be read as long as nothing is deleted."""
+        try:
+            hold(self._log.readers(stream))
+        except LogError as error:
+            cause = error.__cause__
+            may_not = isinstance(cause, OSError) and cause.errno in _MAY_NOT_WRITE
+            if not may_not or self._log.describe(stream).retention != Retention():
+                raise
+            log.warning(
+                "the job may only read a stream, which doesn't know it as a reader: a retention, if the stream gets one, "
+                "may delete records that the job has still to read",
+                job=job,
+                stream=stream,
+                error=error.what,
+            )
 
     def advance(self, stream: str, job: str, positions: Mapping[int, int], revision: str) -> bool:
         return self._log.readers(stream).advance(job, positions, revision)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from anabranch.errors import LogError
-from anabranch.systems.embedded import EmbeddedSystem, LaneWriter, Log, start
+from anabranch.systems.embedded import EmbeddedSystem, LaneWriter, Log, disk, start
+from anabranch.systems.embedded.log_readers import LogReaders
 from anabranch.systems.readers import ReaderLag
 from anabranch.systems.retention import Retention
 from tests.unit.systems.embedded.helpers import Killed, contents, killed_at, put
@@ -313,3 +316,24 @@ def test_what_each_reader_keeps(log: Log) -> None:
     assert (by_job["j"].unread, by_job["j"].overdue) == (0, 0)
     log.retain("s", Retention())
     assert {lag.job: lag.overdue for lag in log.lags("s")} == {"j": 0, "k": 0}
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC])
+@pytest.mark.parametrize("retained", [False, True])
+def test_a_job_that_may_only_read_a_stream_reads_it_unless_that_has_a_retention(
+    log: Log, monkeypatch: pytest.MonkeyPatch, code: int, *, retained: bool
+) -> None:
+    log.retain("s", Retention(ms=1) if retained else Retention())
+
+    def refuse(path: str, content: bytes) -> None:
+        raise OSError(code, os.strerror(code), path)
+
+    monkeypatch.setattr(disk, "replace", refuse)
+    for register in (lambda: LogReaders(log).hold("s", "j", {0: 4}), lambda: LogReaders(log).hold_all("s", "j")):
+        if retained or code == errno.ENOSPC:
+            with pytest.raises(LogError, match="that j reads s can't be stored"):
+                register()
+        else:
+            with capture_logs() as lines:
+                register()
+            assert [(line["job"], line["stream"]) for line in lines] == [("j", "s")]
