@@ -13,6 +13,7 @@ from typing import Any, Self
 import msgspec
 
 from anabranch.model.document import Document
+from anabranch.pace.batch_cost import BatchCost, cost_of
 
 __all__ = [
     "FLAT_NAMES",
@@ -138,6 +139,8 @@ class LoadReport(Document, frozen=True, kw_only=True):
 
     seconds: float = 0.0
     """The duration of the last batch."""
+    batch_rows: int = 0
+    """The records of the last batch."""
     spent: dict[str, float] = {}
     """Where the time of the last batch was spent, in seconds by phase, if it was a long one."""
     rows_per_second: float = 0.0
@@ -167,6 +170,11 @@ class LoadReport(Document, frozen=True, kw_only=True):
     """The time that they spent on it."""
     skew: float = 0.0
     """``slowest_seconds`` divided by the mean over all SSPs."""
+
+    @property
+    def cost(self) -> BatchCost | None:
+        """What batches like the last one cost; None: unknown."""
+        return cost_of(self.seconds, self.batch_rows, self.spent.get(BatchPhase.FUNCTIONS, 0.0))
 
 
 class EventTimeReport(Document, frozen=True, kw_only=True):

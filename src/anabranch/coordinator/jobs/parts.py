@@ -281,6 +281,7 @@ class Progress:
         accepted_at: float,
     ) -> None:
         """Measure the pause of a change that was accepted at ``accepted_at``, in seconds since 1970."""
+        self.shown = self.shown.closed(closing, reports)
         names = frozenset(lane.id for lane in closing)
         its = [reports[name] for name in names if name in reports]
         self.pause = MeasuredChange(
