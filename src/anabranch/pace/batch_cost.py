@@ -1,10 +1,15 @@
-"""How long a batch takes, depending on its records, as the last one has shown. No clock, no Spark."""
+"""How long a batch takes, depending on its records, as the last ones have shown. No clock, no Spark."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import statistics
+from collections import deque
+from dataclasses import dataclass, field
 
-__all__ = ["BatchCost", "cost_of"]
+__all__ = ["BatchCost", "RecentBatches"]
+
+_KEPT = 5
+"""From how many batches the cost is determined."""
 
 
 @dataclass(frozen=True)
@@ -19,12 +24,35 @@ class BatchCost:
         return self.fixed + self.per_record * records
 
 
-def cost_of(seconds: float, records: int, functions: float) -> BatchCost | None:
-    """The cost of batches like the last one, which had this many ``records`` and took this many ``seconds``, of which
-    the job's ``functions`` took some. None: functions took no time, or it isn't known how much, so the duration of
-    batches doesn't tell how many records they had.
-    """
-    if records <= 0 or functions <= 0.0 or seconds <= 0.0:
-        return None
-    functions = min(functions, seconds)
-    return BatchCost(seconds - functions, functions / records)
+@dataclass(frozen=True)
+class _Batch:
+    seconds: float
+    records: int
+    functions: float
+
+
+@dataclass
+class RecentBatches:
+    """The last batches of a lane, and what they have cost."""
+
+    _batches: deque[_Batch] = field(default_factory=lambda: deque(maxlen=_KEPT))
+
+    def ran(self, seconds: float, records: int, functions: float | None) -> None:
+        """Record a batch of ``records`` records that took ``seconds`` seconds, of which the job's ``functions`` took
+        some. None: it was too short to tell, and so will be the next ones.
+        """
+        if functions is None:
+            self._batches.clear()
+        else:
+            self._batches.append(_Batch(seconds, records, functions))
+
+    @property
+    def cost(self) -> BatchCost | None:
+        """The cost of batches like these. None: functions took no time in them, so their duration doesn't tell how many
+        records they had. A single batch that was held up counts little, and most of the records are in large batches.
+        """
+        records, functions = sum(each.records for each in self._batches), sum(each.functions for each in self._batches)
+        if records <= 0 or functions <= 0.0:
+            return None
+        fixed = statistics.median(max(0.0, each.seconds - each.functions) for each in self._batches)
+        return BatchCost(fixed, functions / records)

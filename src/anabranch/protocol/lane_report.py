@@ -13,7 +13,7 @@ from typing import Any, Self
 import msgspec
 
 from anabranch.model.document import Document
-from anabranch.pace.batch_cost import BatchCost, cost_of
+from anabranch.pace.batch_cost import BatchCost
 
 __all__ = [
     "FLAT_NAMES",
@@ -139,8 +139,10 @@ class LoadReport(Document, frozen=True, kw_only=True):
 
     seconds: float = 0.0
     """The duration of the last batch."""
-    batch_rows: int = 0
-    """The records of the last batch."""
+    fixed_seconds: float = 0.0
+    """The time of the last batches that doesn't depend on their records."""
+    record_seconds: float = 0.0
+    """The time that functions took for each record in the last batches; 0.0: unknown, or none."""
     spent: dict[str, float] = {}
     """Where the time of the last batch was spent, in seconds by phase, if it was a long one."""
     rows_per_second: float = 0.0
@@ -173,8 +175,8 @@ class LoadReport(Document, frozen=True, kw_only=True):
 
     @property
     def cost(self) -> BatchCost | None:
-        """What batches like the last one cost; None: unknown."""
-        return cost_of(self.seconds, self.batch_rows, self.spent.get(BatchPhase.FUNCTIONS, 0.0))
+        """What batches cost, if functions take their time; None: unknown, or they don't."""
+        return BatchCost(self.fixed_seconds, self.record_seconds) if self.record_seconds else None
 
 
 class EventTimeReport(Document, frozen=True, kw_only=True):

@@ -106,7 +106,6 @@ class Monitor:
             batch=ran.number,
             rows=self._rows,
             seconds=ran.seconds,
-            batch_rows=ran.rows,
             rows_per_second=ran.rows / ran.seconds if ran.seconds else 0.0,
             ends=self.ends.now(),
             ends_known=self.ends.sure,
