@@ -13,6 +13,7 @@ from anabranch.drain_progress import functions_part
 from anabranch.model.lane import Lane
 from anabranch.pace import breaking_off, speeds
 from anabranch.pace.batch_cost import BatchCost
+from anabranch.pace.breaking_off import BROKEN_OFF
 from anabranch.pace.speeds import FIRST_PART, Speed
 from anabranch.protocol.lane_report import LaneReport
 
@@ -22,13 +23,13 @@ _SHORT, _LONG = 1.0, 10.0
 """In seconds. A batch that takes less than the first is never broken off. If batches take less than the second, the
 progress of the present one doesn't predict that of the batch during which a plan is carried out.
 """
-_NOTICED = 0.7
-"""The seconds from a report until a lane notices a change that is made when the coordinator has that report: a report
-is up to a second old by then, and the lane is told at once.
-"""
-_JUST_BEGUN = 0.25
-"""The mean age, in seconds, of a batch that is too young to be in its lane's report."""
-_UNSURE = 0.5
+_NOTICED = 0.2
+"""The seconds from a change until lanes notice it."""
+_REPORTED_EVERY = 1.0
+"""The age, in seconds, that the report of a lane with a running batch has at most."""
+_BETWEEN = 1.0
+"""The seconds that pass between two batches at most, while records wait."""
+_UNSURE = 0.2
 """By how many seconds the age of a batch may be wrong when its lane notices a change."""
 _STATE_SPEED = 100e6
 """The bytes of state per second that are copied and opened, until a change has been measured."""
@@ -139,8 +140,7 @@ def expected(
     shown: Experience | None = None,
     starting: float = 0.0,
     following: Collection[Lane] = (),
-    *,
-    at_once: bool = False,
+    made_at: float | None = None,
 ) -> float:
     """Seconds between the last rows of closing lanes and the first rows of their successors; 0.0 if none closes.
 
@@ -149,8 +149,8 @@ def expected(
         shown: what former changes have shown.
         starting: the seconds until all lanes that follow have a container.
         following: these lanes. If they aren't given, their first batches are predicted as for the same factor.
-        at_once: whether the change is made now, so that it meets the present batches. Otherwise it is only planned, and
-            will be made at any moment.
+        made_at: when the change is made, in seconds since 1970, if that is now: it meets the present batches. None: it
+            is only planned, and will be made at any moment.
     """
     shown = shown or Experience()
 
@@ -160,7 +160,7 @@ def expected(
         if report is None:
             return begins
         cost = report.load.cost
-        lost = _lost(report, cost, at_once=at_once)
+        lost = _lost(report, cost) if made_at is None else _lost_now(report, cost, made_at)
         next_lanes = [each for each in following if lane.id in each.predecessors]
         first = _first_batch(lane, report, cost, next_lanes, shown)
         return lost + first + begins + report.progress.state_bytes / shown.state_speed
@@ -168,26 +168,40 @@ def expected(
     return max((max(starting, pause(lane)) for lane in closing), default=0.0)
 
 
-def _lost(report: LaneReport, cost: BatchCost | None, *, at_once: bool) -> float:
-    """Seconds of the present batch that bring no output because it is broken off; 0.0 if the change waits for it."""
-    if report.load.repeats:
-        return 0.0
+def _lost(report: LaneReport, cost: BatchCost | None) -> float:
+    """Seconds of a batch that bring no output because it is broken off, if that is at any moment."""
     spent, whole = _present_batch(report, cost)
-    if whole < _SHORT or spent > whole:
+    if report.load.repeats or whole < _SHORT or spent > whole:
         return 0.0
-    if not at_once:
-        return breaking_off.mean_loss(whole) if whole < _LONG else breaking_off.expected_loss(whole, spent, _UNSURE)
-    spent += _NOTICED
+    if whole < _LONG:
+        return breaking_off.mean_loss(whole)
+    return breaking_off.likelihood(whole, spent, _UNSURE) * (spent + BROKEN_OFF)
+
+
+def _lost_now(report: LaneReport, cost: BatchCost | None, now: float) -> float:
+    """Seconds without output before a batch is broken off; 0.0 if the change waits for it. ``now``: in seconds since
+    1970.
+    """
+    spent, whole = _present_batch(report, cost)
+    if report.load.repeats or whole < _SHORT or spent > whole:
+        return 0.0
+    # Machines' clocks may differ, so the container's is believed only as far as its report can be true.
+    last = report.progress.last_output or now
+    since = min(max(now - last, spent), spent + _REPORTED_EVERY + _BETWEEN)
+    spent += min(since - spent, _REPORTED_EVERY) / 2 + _NOTICED
     if spent > whole:  # by then another batch has begun, if there is something to read
-        return breaking_off.expected_loss(_next_batch(report, cost), spent - whole, _UNSURE)
-    return breaking_off.expected_loss(whole, spent, _UNSURE)
+        since = spent = spent - whole
+        whole = _next_batch(report, cost)
+    else:
+        since += _NOTICED
+    return breaking_off.likelihood(whole, spent, _UNSURE) * (since + BROKEN_OFF) if whole else 0.0
 
 
 def _present_batch(report: LaneReport, cost: BatchCost | None) -> tuple[float, float]:
-    """How long ago the present batch began, and how long it takes, in seconds."""
+    """How long ago the present batch began when the report was made, and how long it takes, in seconds."""
     at = report.progress.batch_progress
     if at is None:
-        return _JUST_BEGUN, _next_batch(report, cost)
+        return 0.0, _next_batch(report, cost)
     if at.left is not None:
         return at.seconds, at.seconds + at.left
     return at.seconds, report.load.usual_seconds if cost is None else cost.seconds(at.planned)

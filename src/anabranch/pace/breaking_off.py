@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BROKEN_OFF", "expected_loss", "is_worth_it", "mean_loss"]
+__all__ = ["BROKEN_OFF", "is_worth_it", "likelihood", "mean_loss"]
 
 _SHORT = 0.5
 """In seconds. A batch with less time left than this isn't broken off."""
@@ -21,22 +21,23 @@ def is_worth_it(left: float, spent: float) -> bool:
     return left > max(_SHORT, spent)
 
 
-def expected_loss(whole: float, spent: float, unsure: float) -> float:
-    """The seconds of a batch that bring no output if its lane is told to end.
+def likelihood(whole: float, spent: float, unsure: float) -> float:
+    """The likelihood that a batch is broken off if its lane is told to end.
 
     Args:
         whole: the seconds that the whole batch takes.
         spent: the seconds since its beginning.
-        unsure: by how many seconds ``spent`` and ``whole - spent`` may be wrong. If the batch is so near its middle
-            that either may happen, the result lies in between.
+        unsure: by how many seconds ``spent`` and ``whole - spent`` may be wrong. Near the middle of a batch, either may
+            happen.
     """
     margin = whole - spent - max(_SHORT, spent)
-    likely = min(1.0, max(0.0, 0.5 + margin / (4 * unsure)))
-    return likely * (spent + BROKEN_OFF)
+    return min(1.0, max(0.0, 0.5 + margin / (4 * unsure)))
 
 
 def mean_loss(whole: float) -> float:
-    """The mean of :func:`expected_loss` if the lane is told to end at a random moment of a batch that takes this many
-    seconds.
+    """The seconds of a batch that bring no output, on average, if its lane is told to end at a random moment.
+
+    Args:
+        whole: the seconds that the whole batch takes.
     """
     return whole * _MEAN_LOSS + BROKEN_OFF / 2

@@ -122,24 +122,25 @@ FIRST = 1.0 + 0.75
 
 
 @pytest.mark.parametrize(
-    ("progress", "lost"),
+    ("progress", "since", "lost"),
     [
-        (
-            BatchProgress(number=3, planned=1000, seconds=0.5),
-            0.7 + 0.5 + 0.5,
-        ),  # it has 1.3 s done when it is broken off
-        (BatchProgress(number=3, planned=1000, seconds=3.0), 0.0),  # the last 0.3 s are awaited
-        (BatchProgress(number=3, planned=1000, seconds=1.3), 1.25),  # either may happen
-        (BatchProgress(number=3, planned=4000, seconds=3.0), 3.7 + 0.5),
-        (BatchProgress(number=3, planned=1000, seconds=1.5, left=9.0), 2.2 + 0.5),
-        (BatchProgress(number=3, planned=1000, seconds=4.0, left=0.2), 0.5 + 0.5),  # the next one meets the change
-        (None, 0.95 + 0.5),  # a batch has just begun, or is about to
+        (BatchProgress(number=3, planned=1000, seconds=0.5), 1.1, 1.1 + 0.2 + 0.5),  # nothing came for 1.1 s by then
+        (BatchProgress(number=3, planned=1000, seconds=0.5), 0.2, 0.5 + 0.2 + 0.5),  # a clock that is slow
+        (BatchProgress(number=3, planned=1000, seconds=0.5), 3600, 2.5 + 0.2 + 0.5),  # and one that is fast
+        (BatchProgress(number=3, planned=1000, seconds=3.0), 3.2, 0.0),  # it is awaited
+        (BatchProgress(number=3, planned=1000, seconds=1.8), 1.8, 0.5 * (1.8 + 0.2 + 0.5)),  # either may happen
+        (BatchProgress(number=3, planned=4000, seconds=3.0), 3.4, 3.4 + 0.2 + 0.5),
+        (BatchProgress(number=3, planned=1000, seconds=1.5, left=9.0), 1.9, 1.9 + 0.2 + 0.5),
+        (BatchProgress(number=3, planned=1000, seconds=4.0, left=0.2), 4.4, 0.2 + 0.5),  # the next one meets it
+        (None, 0.2, 0.2 + 0.2 + 0.5),  # a batch has just begun, or is about to
     ],
 )
-def test_a_change_that_is_made_meets_the_present_batch(progress: BatchProgress | None, lost: float) -> None:
-    reports = told("0-a", **BACKLOG, batch_progress=progress)
+def test_a_change_that_is_made_meets_the_present_batch(
+    progress: BatchProgress | None, since: float, lost: float
+) -> None:
+    reports = told("0-a", **BACKLOG, batch_progress=progress, last_output=5000.0 - since)
     following = [lane("0-b", predecessors=("0-a",))]
-    found = pause_estimate.expected([lane("0-a")], reports, Kind.SAME, following=following, at_once=True)
+    found = pause_estimate.expected([lane("0-a")], reports, Kind.SAME, following=following, made_at=5000.0)
     assert found == pytest.approx(0.6 + FIRST + lost)
 
 
@@ -154,7 +155,9 @@ def test_a_plan_meets_a_batch_at_any_moment() -> None:
 
 def test_where_nothing_waits_no_batch_is_lost_between_two() -> None:
     reports = told("0-a", **{**BACKLOG, "ends": {"embedded/flights/0": 5000}})
-    assert pause_estimate.expected([lane("0-a")], reports, Kind.SAME, at_once=True) == pytest.approx(0.6 + 2.0 * 7 / 16)
+    assert pause_estimate.expected([lane("0-a")], reports, Kind.SAME, made_at=5000.0) == pytest.approx(
+        0.6 + 2.0 * 7 / 16
+    )
 
 
 OTHER = SSP(system="embedded", stream="flights", partition=1)
@@ -185,7 +188,7 @@ def test_the_first_batches_of_the_next_lanes_have_the_size_that_their_containers
         reading(lane(f"0-{n}", factor=factor, predecessors=("0-a",)), *each) for n, each in enumerate(parts, start=1)
     ]
     shown = Experience(speeds={("s", "outputs"): known})
-    found = pause_estimate.expected([former], reports, Kind.SAME, shown, following=following, at_once=True)
+    found = pause_estimate.expected([former], reports, Kind.SAME, shown, following=following, made_at=5000.0)
     assert found == pytest.approx(0.6 + first)
 
 
@@ -289,7 +292,7 @@ def test_the_pause_of_a_change_is_foretold_anew_from_the_batch_that_it_meets() -
     worker.turns()
     foretold = []
     for seconds in (0.5, 3.0):
-        progress = BatchProgress(number=8, planned=1000, seconds=seconds)
+        progress = BatchProgress(number=8, planned=1000, seconds=seconds)  # and no output so far
         its = {name: value for name, value in BACKLOG.items() if name not in ("positions", "ends")}
         worker.reports = {name: each.changed(**its, batch_progress=progress) for name, each in worker.reports.items()}
         worker.seat.beat(*worker.reports.values())

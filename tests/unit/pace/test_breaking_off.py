@@ -10,27 +10,33 @@ from anabranch.pace import breaking_off
 
 
 @pytest.mark.parametrize(
-    ("whole", "spent", "lost"),
+    ("whole", "spent", "likely"),
     [
-        (4.0, 0.5, 1.0),  # what was done, and the time to break it off
-        (4.0, 1.2, 1.7),
-        (4.0, 2.0, 1.25),  # in the middle, either may happen
-        (4.0, 2.25, 0.6875),
+        (4.0, 0.5, 1.0),
+        (4.0, 1.2, 1.0),
+        (4.0, 1.75, 0.75),
+        (4.0, 2.0, 0.5),  # in the middle, either may happen
+        (4.0, 2.25, 0.25),
         (4.0, 2.6, 0.0),
         (4.0, 5.0, 0.0),
-        (0.6, 0.3, 0.32),  # so little is left that it rather isn't broken off
-        (60.0, 20.0, 20.5),
+        (0.6, 0.3, 0.4),  # so little is left that it rather isn't broken off
+        (60.0, 20.0, 1.0),
         (60.0, 40.0, 0.0),
     ],
 )
-def test_what_was_done_of_a_batch_is_lost_if_more_is_left(whole: float, spent: float, lost: float) -> None:
-    assert breaking_off.expected_loss(whole, spent, 0.5) == pytest.approx(lost)
+def test_a_batch_is_likely_to_be_broken_off_if_more_is_left_than_was_done(
+    whole: float, spent: float, likely: float
+) -> None:
+    assert breaking_off.likelihood(whole, spent, 0.5) == pytest.approx(likely)
 
 
 @pytest.mark.parametrize("whole", [2.0, 4.0, 9.0])
-def test_the_mean_over_all_moments_is_about_an_eighth_of_a_batch(whole: float) -> None:
-    moments = [breaking_off.expected_loss(whole, whole * at / 1000, 0.01) for at in range(1001)]
-    assert breaking_off.mean_loss(whole) == pytest.approx(statistics.mean(moments), rel=0.02)
+def test_the_mean_loss_at_all_moments_is_about_an_eighth_of_a_batch(whole: float) -> None:
+    moments = [whole * at / 1000 for at in range(1001)]
+    lost = [
+        spent + breaking_off.BROKEN_OFF if breaking_off.is_worth_it(whole - spent, spent) else 0.0 for spent in moments
+    ]
+    assert breaking_off.mean_loss(whole) == pytest.approx(statistics.mean(lost), rel=0.02)
 
 
 @pytest.mark.parametrize(

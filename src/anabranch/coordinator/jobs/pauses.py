@@ -17,8 +17,10 @@ __all__ = ["foretold", "measured"]
 R = TypeVar("R", bound=ChangeResult)
 
 
-def foretold(job: RunningJob, change: R) -> R:
-    """A planned change that is made now, with the pause as predicted from the job's present batches."""
+def foretold(job: RunningJob, change: R, at: float) -> R:
+    """A planned change that is made now, ``at`` in seconds since 1970, with the pause as predicted from the job's
+    present batches.
+    """
     free = change.free if isinstance(change, ScaleResult) else ()
     pause = pause_estimate.expected(
         change.closing,
@@ -27,7 +29,7 @@ def foretold(job: RunningJob, change: R) -> R:
         job.progress.shown,
         seats.until_seated(job, free),
         change.lanes,
-        at_once=True,
+        made_at=at,
     )
     return msgspec.structs.replace(change, pause=pause)
 

@@ -307,7 +307,7 @@ class JobRegistry:
         state, model = DeploymentState.CHANGING, planned.model
         what = f"{running_job.state.value} → {state.value}, generation {model.generation}"
         event = self.event(running_job.job, planned.who, what, _hastily(planned.why, now))
-        result = pauses.foretold(running_job, planned.result)
+        result = pauses.foretold(running_job, planned.result, event.at)
         ending, lanes, noted = planned.ending, result.lanes, transitions.expected(event, result)
         self.write(self.store.change_deployment, model, state, ending, lanes, event, noted)
         running_job.progress.watch(result.pause, result.closing, result.lanes, running_job.reports, event.at)
@@ -355,7 +355,7 @@ class JobRegistry:
         state = DeploymentState.CHANGING
         what = f"{running_job.state.value} → {state.value}, {planned.what}"
         event = self.event(running_job.job, planned.who, what, _hastily(planned.why, now))
-        result = pauses.foretold(running_job, planned.result)
+        result = pauses.foretold(running_job, planned.result, event.at)
         former, noted = DeploymentState.STOPPED, transitions.expected(event, result)
         self.write(self.store.replace_deployment, planned.start, state, former, planned.ending, event, noted)
         start, settings = planned.start, {} if planned.start.program is None else planned.start.program.settings
