@@ -22,6 +22,7 @@ __all__ = [
     "AttemptReport",
     "BatchPhase",
     "BatchProgress",
+    "BatchTimes",
     "DrainReport",
     "EventTimeReport",
     "LanePhase",
@@ -134,15 +135,22 @@ class ProgressReport(Document, frozen=True, kw_only=True):
     """The size of the files with the lane's state."""
 
 
+class BatchTimes(Document, frozen=True, kw_only=True):
+    """The time that a lane's batches take, in seconds, as the last ones have shown."""
+
+    fixed: float
+    """The time that doesn't depend on their records."""
+    per_record: float
+    """The time that the job's functions take for each record."""
+
+
 class LoadReport(Document, frozen=True, kw_only=True):
     """How well a lane keeps up, and what takes its time."""
 
     seconds: float = 0.0
     """The duration of the last batch."""
-    fixed_seconds: float = 0.0
-    """The time of the last batches that doesn't depend on their records."""
-    record_seconds: float = 0.0
-    """The time that functions took for each record in the last batches; 0.0: unknown, or none."""
+    batch_times: BatchTimes | None = None
+    """What takes the time of batches; None: unknown, or functions take none of it."""
     spent: dict[str, float] = {}
     """Where the time of the last batch was spent, in seconds by phase, if it was a long one."""
     rows_per_second: float = 0.0
@@ -175,8 +183,8 @@ class LoadReport(Document, frozen=True, kw_only=True):
 
     @property
     def cost(self) -> BatchCost | None:
-        """What batches cost, if functions take their time; None: unknown, or they don't."""
-        return BatchCost(self.fixed_seconds, self.record_seconds) if self.record_seconds else None
+        """How long batches take, depending on their records; None: unknown."""
+        return None if self.batch_times is None else BatchCost(self.batch_times.fixed, self.batch_times.per_record)
 
 
 class EventTimeReport(Document, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
 from anabranch.pace.speeds import Speed
 from anabranch.protocol.commands import ScaleRequest
-from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
+from anabranch.protocol.lane_report import BatchProgress, BatchTimes, LanePhase, LaneReport
 from tests.support.reports import lane_report
 from tests.unit.coordinator.helpers import FLIGHTS, lane
 from tests.unit.coordinator.workers import JOB, Worker, start
@@ -108,8 +108,7 @@ def test_the_first_batch_is_smaller_where_functions_take_the_time() -> None:
 
 
 BACKLOG = {
-    "fixed_seconds": 1.0,
-    "record_seconds": 0.003,
+    "batch_times": BatchTimes(fixed=1.0, per_record=0.003),
     "spent": {"functions": 3.0, "reading": 1.0},
     "usual_seconds": 2.0,  # batches have grown
     "limit": 1000,

@@ -14,7 +14,7 @@ from anabranch.coordinator.pause_estimate import Kind
 from anabranch.pace.batch_cost import BatchCost
 from anabranch.pace.breaking_off import BROKEN_OFF
 from anabranch.pace.speeds import FIRST_PART
-from anabranch.protocol.lane_report import BatchProgress, LanePhase
+from anabranch.protocol.lane_report import BatchProgress, BatchTimes, LanePhase
 from tests.support.reports import lane_report
 from tests.unit.coordinator.helpers import lane
 
@@ -57,8 +57,7 @@ class Backlog:
             lane="0-a",
             phase=LanePhase.RUNNING,
             usual_seconds=self.whole,
-            fixed_seconds=self.cost.fixed,
-            record_seconds=self.cost.per_record,
+            batch_times=BatchTimes(fixed=self.cost.fixed, per_record=self.cost.per_record),
             limit=self.records,
             positions={"embedded/flights/0": 1000},
             ends={"embedded/flights/0": 1_000_000},
