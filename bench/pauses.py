@@ -3,9 +3,9 @@
 A job runs on a coordinator that starts its containers itself, and is changed again and again, while records come in at
 a steady rate: its factor, its number of containers, its version, where it reads, its partitions; at last it is drained.
 It does so with state of each of ``--state`` (megabytes), and without state, and once with a backlog behind a function
-of 2 ms. Before each change its plan is asked for. When the change is made, an event foretells its pause from the batches
-that it meets; afterwards another one says how long output stood still, and that is compared with both, and with the
-greatest gap that a reader of the output has seen.
+of 2 ms. Before each change its plan is asked for. When the change is made, an event foretells its pause from the
+batches that it meets. Afterwards another one says how long output stood still, and that is compared with both, and with
+the greatest gap that a reader of the output has seen.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from anabranch.pace.breaking_off import BROKEN_OFF
 from anabranch.pace.speeds import FIRST_PART, Speed
 from anabranch.protocol.lane_report import LaneReport
 
-__all__ = ["Experience", "Kind", "MeasuredChange", "expected", "kind_of"]
+__all__ = ["Experience", "Kind", "MeasuredChange", "expected", "kind_of", "without_output"]
 
 _SHORT, _LONG = 1.0, 10.0
 """In seconds. A batch that takes less than the first is never broken off. If batches take less than the second, the
@@ -185,9 +185,7 @@ def _lost_now(report: LaneReport, cost: BatchCost | None, now: float) -> float:
     spent, whole = _present_batch(report, cost)
     if report.load.repeats or whole < _SHORT or spent > whole:
         return 0.0
-    # Machines' clocks may differ, so the container's is believed only as far as its report can be true.
-    last = report.progress.last_output or now
-    since = min(max(now - last, spent), spent + _REPORTED_EVERY + _BETWEEN)
+    since = without_output(report, now)
     spent += min(since - spent, _REPORTED_EVERY) / 2 + _NOTICED
     if spent > whole:  # by then another batch has begun, if there is something to read
         since = spent = spent - whole
@@ -195,6 +193,18 @@ def _lost_now(report: LaneReport, cost: BatchCost | None, now: float) -> float:
     else:
         since += _NOTICED
     return breaking_off.likelihood(whole, spent, _UNSURE) * (since + BROKEN_OFF) if whole else 0.0
+
+
+def without_output(report: LaneReport, now: float) -> float:
+    """How long a lane that had something to read has written nothing, in seconds, at ``now`` in seconds since 1970.
+
+    Machines' clocks may differ, so the time of the last output is believed only as far as the report can be true.
+    """
+    at = report.progress.batch_progress
+    if at is None and not _waiting(report):
+        return 0.0
+    spent, last = 0.0 if at is None else at.seconds, report.progress.last_output or now
+    return min(max(now - last, spent), spent + _REPORTED_EVERY + _BETWEEN)
 
 
 def _present_batch(report: LaneReport, cost: BatchCost | None) -> tuple[float, float]:
@@ -262,8 +272,8 @@ class MeasuredChange:
         kind: how the lanes that follow begin.
         stateful: whether a lane that it closes has state.
         state_bytes: the size of the largest lane's state.
-        spent: the seconds that their longest running batch had taken by then. If that batch is broken off, there has
-            already been no output for that long.
+        spent: the seconds for which there had already been no output by then, although there was something to read. If
+            the present batch is broken off, they are part of the pause.
     """
 
     foretold: float

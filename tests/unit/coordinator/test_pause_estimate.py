@@ -143,6 +143,27 @@ def test_a_change_that_is_made_meets_the_present_batch(
     assert found == pytest.approx(0.6 + FIRST + lost)
 
 
+@pytest.mark.parametrize(
+    ("progress", "waiting", "last", "seconds"),
+    [
+        (None, 100, 4999.2, 0.8),
+        (None, 100, 4000.0, 2.0),
+        (None, 100, 5009.0, 0.0),
+        (None, 100, 0.0, 0.0),  # there was no output yet
+        (None, 0, 4999.2, 0.0),  # there was nothing to read
+        (BatchProgress(number=3, planned=100, seconds=3.0), 100, 4996.2, 3.8),
+        (BatchProgress(number=3, planned=100, seconds=3.0), 100, 4000.0, 5.0),
+        (BatchProgress(number=3, planned=100, seconds=3.0), 100, 5009.0, 3.0),
+    ],
+)
+def test_how_long_nothing_came_out_when_a_change_is_made(
+    progress: BatchProgress | None, waiting: int, last: float, seconds: float
+) -> None:
+    its = {"positions": {"embedded/flights/0": 50}, "ends": {"embedded/flights/0": 50 + waiting}}
+    report = told("0-a", **its, batch_progress=progress, last_output=last)["0-a"]
+    assert pause_estimate.without_output(report, 5000.0) == pytest.approx(seconds)
+
+
 def test_a_plan_meets_a_batch_at_any_moment() -> None:
     following = [lane("0-b", predecessors=("0-a",))]
     for seconds in (0.5, 3.0):
