@@ -3,8 +3,9 @@
 A job runs on a coordinator that starts its containers itself, and is changed again and again, while records come in at
 a steady rate: its factor, its number of containers, its version, where it reads, its partitions; at last it is drained.
 It does so with state of each of ``--state`` (megabytes), and without state, and once with a backlog behind a function
-of 2 ms. Before each change its plan is asked for; afterwards the events of the job say how long output stood still, and
-that is compared with the greatest gap that a reader of the output has seen.
+of 2 ms. Before each change its plan is asked for. When the change is made, an event foretells its pause from the
+batches that it meets. Afterwards another one says how long output stood still, and that is compared with both, and with
+the greatest gap that a reader of the output has seen.
 """
 
 from __future__ import annotations
@@ -72,9 +73,12 @@ read = job.read("in", key="k string", schema="n long")
 
 @dataclass
 class Found:
-    """Of a change: its pause as foretold, and as measured, in seconds. ``seen``: the greatest gap in the output."""
+    """Of a change: its pause as planned, as foretold when it was made, and as measured, in seconds. ``seen``: the
+    greatest gap in the output.
+    """
 
     what: str
+    planned: float
     foretold: float
     measured: float
     seen: float
@@ -82,6 +86,10 @@ class Found:
     @property
     def is_near(self) -> bool:
         return is_near(self.foretold, self.measured)
+
+    @property
+    def was_planned_near(self) -> bool:
+        return is_near(self.planned, self.measured)
 
 
 def _reads(lane: LaneStatus, behind: float) -> bool:
@@ -216,7 +224,10 @@ class Run:
             return bool(measured)
 
         self.until(f"{what} is measured", is_measured, 120)
-        self.told(Found(what, float(plan["pause"]), measured[0], watching.gap(begun - 5, time.time())))
+        foretold = events.foretold(self.events("", begun))
+        if foretold is None:
+            raise SystemExit(f"no event foretells the pause of {what}")
+        self.told(Found(what, float(plan["pause"]), foretold, measured[0], watching.gap(begun - 5, time.time())))
 
     def drain(self, what: str) -> None:
         """Drain it, and compare; also what it says, all the while, of how much time is left."""
@@ -235,7 +246,7 @@ class Run:
         ended = time.monotonic()
         (event, *_) = self.events("→ drained", begun)
         took = float(event["why"].partition(" in ")[2].split()[0])
-        self.told(Found(what, float(plan["seconds"]), took, took))
+        self.told(Found(what, float(plan["seconds"]), float(event["why"].split(", ")[-1].split()[0]), took, took))
         near = sum(is_near(left, ended - at) for at, left in shown)
         first = f"{shown[0][1]:.1f} s at first, when it was {ended - shown[0][0]:.1f} s" if shown else "never"
         print(f"{what}: time left was shown {len(shown)} times, near in {near}: {first}", flush=True)
@@ -244,8 +255,8 @@ class Run:
         self.found.append(found)
         near = "near" if found.is_near else "OFF"
         print(
-            f"{found.what}: foretold {found.foretold:.1f} s, measured {found.measured:.1f} s, "
-            f"greatest gap {found.seen:.1f} s: {near}",
+            f"{found.what}: planned {found.planned:.1f} s, foretold {found.foretold:.1f} s, "
+            f"measured {found.measured:.1f} s, greatest gap {found.seen:.1f} s: {near}",
             flush=True,
         )
 
@@ -316,7 +327,9 @@ def main() -> None:
                 found += run.found
     near = sum(each.is_near for each in found)
     off = statistics.median(abs(each.foretold / max(0.1, each.measured) - 1) for each in found)
+    planned = sum(each.was_planned_near for each in found)
     print(f"\nwithin {NEAR:.0%} or {SECONDS} s: {near} of {len(found)}; median off by {off:.0%}")
+    print(f"the plans before them, with changes made a second or two later: {planned} of {len(found)}")
 
 
 if __name__ == "__main__":

@@ -117,6 +117,10 @@ def test_of_a_function(site: Site) -> None:
     assert report.load.working > 0.6, report
     assert report.progress.batch_progress is not None
     assert report.progress.batch_progress.buckets.keys() == {"embedded/in/0", "embedded/in/1"}
+    load = watched.looks[-1][1].load
+    assert load.batch_times is not None
+    assert load.batch_times.per_record * rows == pytest.approx(load.spent["functions"], rel=0.01)
+    assert load.batch_times.fixed == pytest.approx(load.seconds - load.spent["functions"], abs=0.01)
 
 
 @pytest.mark.long

@@ -13,6 +13,7 @@ from typing import Any, Self
 import msgspec
 
 from anabranch.model.document import Document
+from anabranch.pace.batch_cost import BatchCost
 
 __all__ = [
     "FLAT_NAMES",
@@ -21,6 +22,7 @@ __all__ = [
     "AttemptReport",
     "BatchPhase",
     "BatchProgress",
+    "BatchTimes",
     "DrainReport",
     "EventTimeReport",
     "LanePhase",
@@ -133,11 +135,22 @@ class ProgressReport(Document, frozen=True, kw_only=True):
     """The size of the files with the lane's state."""
 
 
+class BatchTimes(Document, frozen=True, kw_only=True):
+    """The time that a lane's batches take, in seconds, as the last ones have shown."""
+
+    fixed: float
+    """The time that doesn't depend on their records."""
+    per_record: float
+    """The time that the job's functions take for each record."""
+
+
 class LoadReport(Document, frozen=True, kw_only=True):
     """How well a lane keeps up, and what takes its time."""
 
     seconds: float = 0.0
     """The duration of the last batch."""
+    batch_times: BatchTimes | None = None
+    """What takes the time of batches; None: unknown, or functions take none of it."""
     spent: dict[str, float] = {}
     """Where the time of the last batch was spent, in seconds by phase, if it was a long one."""
     rows_per_second: float = 0.0
@@ -167,6 +180,11 @@ class LoadReport(Document, frozen=True, kw_only=True):
     """The time that they spent on it."""
     skew: float = 0.0
     """``slowest_seconds`` divided by the mean over all SSPs."""
+
+    @property
+    def cost(self) -> BatchCost | None:
+        """How long batches take, depending on their records; None: unknown."""
+        return None if self.batch_times is None else BatchCost(self.batch_times.fixed, self.batch_times.per_record)
 
 
 class EventTimeReport(Document, frozen=True, kw_only=True):

@@ -19,6 +19,8 @@ from tests.unit.coordinator.helpers import lane
 
 FLAT = (Path(__file__).parent / "flat_heartbeat.json").read_bytes()
 """A heartbeat of the commit c5560e7c, in which each field of the report has a value that isn't its default."""
+LATER = {"batch_times", "batchTimes"}
+"""Fields of a report that came after that commit, as they are named here and in JSON."""
 
 
 def plain(raw: bytes) -> dict[str, Any]:
@@ -50,11 +52,13 @@ def test_a_report_of_an_older_container_is_read() -> None:
     assert (found.drain.halted, found.drain.overdue) == ("u-1", True)
     for part, kind in PARTS.items():
         its, empty = getattr(found, part), kind()
-        assert not [name for name in PART_OF if PART_OF[name] == part and getattr(its, name) == getattr(empty, name)]
+        same = {name for name in PART_OF if PART_OF[name] == part and getattr(its, name) == getattr(empty, name)}
+        assert same <= LATER
 
 
 def test_what_an_older_coordinator_gets_is_what_an_older_container_sends() -> None:
-    assert plain(compact(flattened(decode(FLAT, Heartbeat))))["lanes"] == plain(FLAT)["lanes"]
+    (sent,) = plain(compact(flattened(decode(FLAT, Heartbeat))))["lanes"]
+    assert {name: value for name, value in sent.items() if name not in LATER} == flat_report()
 
 
 def test_a_report_in_parts_survives_the_wire() -> None:

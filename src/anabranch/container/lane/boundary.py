@@ -112,7 +112,11 @@ class Boundary:
             hurry=life.leaves_at_once,
             keeps=self._why_kept,
             left=lambda number, spent: breaking_off.estimated(
-                self._attempt.report.progress.batch_progress, number, spent, reporter.usual
+                self._attempt.report.progress.batch_progress,
+                number,
+                spent,
+                reporter.usual,
+                reporter.current.load.cost,
             ),
             usual=lambda: reporter.usual,
             tell=lambda why: reporter.update(waits=why),

@@ -13,6 +13,7 @@ from anabranch import crash_points, logs
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.lane_folders import LaneFolders
 from anabranch.model.lane import Lane
+from anabranch.pace.batch_cost import BatchCost
 from anabranch.pace.breaking_off import is_worth_it
 from anabranch.protocol.lane_report import BatchProgress
 from anabranch.spark.query.gate import Gate
@@ -59,12 +60,16 @@ def verdict(left: float | None, spent: float, waited: float, now: bool, usual: f
     return Verdict.BREAK if is_worth_it(left, spent) else Verdict.WAIT
 
 
-def estimated(at: BatchProgress | None, number: int, spent: float, usual: float) -> float | None:
-    """The seconds until the end of a batch, from its progress, or otherwise from the usual duration of a batch. None:
-    that time has passed, or isn't known.
+def estimated(
+    at: BatchProgress | None, number: int, spent: float, usual: float, cost: BatchCost | None = None
+) -> float | None:
+    """The seconds until the end of a batch: from its progress, or otherwise from its records, if the ``cost`` of
+    batches is known, or otherwise from the usual duration of a batch. None: that time has passed, or isn't known.
     """
-    if at is not None and at.number == number and at.left is not None:
-        return at.left
+    if at is not None and at.number == number:
+        if at.left is not None:
+            return at.left
+        usual = usual if cost is None else cost.seconds(at.planned)
     return usual - spent if usual > spent else None
 
 

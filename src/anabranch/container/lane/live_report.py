@@ -12,7 +12,8 @@ from anabranch.container.batch_progress import PlannedBatch, ProgressSample, Tra
 from anabranch.container.load import Load
 from anabranch.container.time_spent import COMPUTING
 from anabranch.model.lane import Lane
-from anabranch.protocol.lane_report import BatchProgress, LaneReport
+from anabranch.pace.batch_cost import RecentBatches
+from anabranch.protocol.lane_report import BatchPhase, BatchProgress, BatchTimes, LaneReport
 from anabranch.spark.functions import busy_time
 from anabranch.spark.query.query import LaneQuery
 from anabranch.spark.query.under_way import BatchMoment
@@ -43,6 +44,8 @@ class Live:
         self._ratios: Mapping[str, float] = {}
         self._looked = 0.0
         self._found: dict[str, Any] = {}
+        self._rows = 0
+        self._recent = RecentBatches()
 
     @property
     def usual(self) -> float:
@@ -53,7 +56,8 @@ class Live:
         """The figures that change after a batch. ``worked``: the seconds of functions, by bucket."""
         with self._lock:
             self._load.ran(report, monotonic(), worked)
-            return {**self._figures, **self._slowest(worked), "spent": self._left_off(report)}
+            spent = self._left_off(report)
+            return {**self._figures, **self._slowest(worked), "spent": spent, "batch_times": self._times(report, spent)}
 
     def idled(self, report: LaneReport) -> dict[str, Any]:
         """The figures that change when no batch runs; {} if there is nothing new."""
@@ -103,6 +107,13 @@ class Live:
             return {}
         total = sum(progress.spent.values())
         return {phase: round(seconds * report.load.seconds / total, 3) for phase, seconds in progress.spent.items()}
+
+    def _times(self, report: LaneReport, spent: Mapping[str, float]) -> BatchTimes | None:
+        """What takes the time of batches, including the last one."""
+        rows, self._rows = report.progress.rows - self._rows, report.progress.rows
+        self._recent.ran(report.load.seconds, rows, spent.get(BatchPhase.FUNCTIONS, 0.0) if spent else None)
+        cost = self._recent.cost
+        return None if cost is None else BatchTimes(fixed=cost.fixed, per_record=cost.per_record)
 
     @property
     def _figures(self) -> dict[str, Any]:

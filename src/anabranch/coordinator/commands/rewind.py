@@ -73,7 +73,9 @@ def plan(running_job: RunningJob, present: Generation, request: RewindRequest, t
         to=dict(to),
         closing=closing,
         lanes=change.lanes,
-        pause=pause_estimate.expected(closing, running_job.reports, Kind.SAME, running_job.progress.shown),
+        pause=pause_estimate.expected(
+            closing, running_job.reports, Kind.SAME, running_job.progress.shown, following=change.lanes
+        ),
     )
     state = "" if request.state is None else f", state: {request.state}"
     where = ", ".join(f"{ssp} at {offset}" for ssp, offset in to.items())

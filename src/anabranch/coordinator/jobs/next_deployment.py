@@ -169,6 +169,8 @@ def _next_deployment(
         notes=found.notes,
         pause=0.0
         if running_job is None
-        else pause_estimate.expected(closing, running_job.reports, Kind.NEW, running_job.progress.shown),
+        else pause_estimate.expected(
+            closing, running_job.reports, Kind.NEW, running_job.progress.shown, following=change.lanes
+        ),
     )
     return NextDeployment(started, result, (*ending, *void), who, what, why)

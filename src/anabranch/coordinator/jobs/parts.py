@@ -282,6 +282,7 @@ class Progress:
         accepted_at: float,
     ) -> None:
         """Measure the pause of a change that was accepted at ``accepted_at``, in seconds since 1970."""
+        self.shown = self.shown.closed(closing, reports)
         names = frozenset(lane.id for lane in closing)
         its = [reports[name] for name in names if name in reports]
         self.pause = MeasuredChange(
@@ -291,10 +292,7 @@ class Progress:
             pause_estimate.kind_of(closing, following),
             stateful=any(lane.stateful for lane in closing),
             state_bytes=max((report.progress.state_bytes for report in its), default=0),
-            spent=max(
-                (report.progress.batch_progress.seconds for report in its if report.progress.batch_progress),
-                default=0.0,
-            ),
+            spent=max((pause_estimate.without_output(report, accepted_at) for report in its), default=0.0),
         )
 
     def finished(self, now: float) -> float:

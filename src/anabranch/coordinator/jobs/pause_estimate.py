@@ -11,22 +11,26 @@ from enum import StrEnum
 
 from anabranch.drain_progress import functions_part
 from anabranch.model.lane import Lane
-from anabranch.pace.breaking_off import is_worth_it
-from anabranch.pace.speeds import FIRST_PART
+from anabranch.pace import breaking_off, speeds
+from anabranch.pace.batch_cost import BatchCost
+from anabranch.pace.breaking_off import BROKEN_OFF
+from anabranch.pace.speeds import FIRST_PART, Speed
 from anabranch.protocol.lane_report import LaneReport
 
-__all__ = ["Experience", "Kind", "MeasuredChange", "expected", "kind_of"]
+__all__ = ["Experience", "Kind", "MeasuredChange", "expected", "kind_of", "without_output"]
 
-_BROKEN_OFF = 0.5
-"""The seconds that it takes to break off a batch, with its transactions."""
 _SHORT, _LONG = 1.0, 10.0
 """In seconds. A batch that takes less than the first is never broken off. If batches take less than the second, the
-progress of the present one doesn't predict that of the batch during which the change is made.
+progress of the present one doesn't predict that of the batch during which a plan is carried out.
 """
-_MEAN_LOSS = 1 / 8
-"""The share of a batch that is lost on average if a change is made at a random moment. If less than half of the batch
-is done, that part is lost, which is a quarter of the batch on average; otherwise nothing is.
-"""
+_NOTICED = 0.2
+"""The seconds from a change until lanes notice it."""
+_REPORTED_EVERY = 1.0
+"""The age, in seconds, that the report of a lane with a running batch has at most."""
+_BETWEEN = 1.0
+"""The seconds that pass between two batches at most, while records wait."""
+_UNSURE = 0.2
+"""By how many seconds the age of a batch may be wrong when its lane notices a change."""
 _STATE_SPEED = 100e6
 """The bytes of state per second that are copied and opened, until a change has been measured."""
 _CONTAINER = 15.0
@@ -69,15 +73,31 @@ class Experience:
         container: seconds from a change until a container that it needs is ready.
         overhead: by kind, for the kinds that have occurred: the seconds that they took beyond those of a batch, as a
             multiple of the usual seconds.
+        speeds: by stage and group, and factor: the batch sizes of lanes that have been closed. From these, the
+            containers choose the first batches of later lanes.
     """
 
     state_speed: float = _STATE_SPEED
     container: float = _CONTAINER
     overhead: Mapping[Kind, float] = field(default_factory=dict)
+    speeds: Mapping[tuple[str, str], Mapping[int, Speed]] = field(default_factory=dict)
 
     def started(self, seconds: float) -> Experience:
         """This experience, including another container that was started for a change."""
         return replace(self, container=self.container * (1 - _NEW) + seconds * _NEW)
+
+    def closed(self, lanes: Iterable[Lane], reports: Mapping[str, LaneReport]) -> Experience:
+        """This experience, including the batch sizes of lanes that are closed."""
+        found = dict(self.speeds)
+        for lane in lanes:
+            if lane.id in reports and reports[lane.id].load.limit:
+                found[lane.stage, lane.group] = self.known(lane, reports[lane.id])
+        return replace(self, speeds=found)
+
+    def known(self, lane: Lane, report: LaneReport) -> Mapping[int, Speed]:
+        """The batch sizes of lanes with a lane's operators, by factor, including its own one."""
+        own = {lane.factor: Speed(report.load.limit, _partitions(lane))} if report.load.limit else {}
+        return {**self.speeds.get((lane.stage, lane.group), {}), **own}
 
     def slowness(self, kind: Kind) -> float:
         """The time that lanes take to begin, as a multiple of the usual time: as for the last ones of their kind, or
@@ -119,45 +139,126 @@ def expected(
     kind: Kind,
     shown: Experience | None = None,
     starting: float = 0.0,
+    following: Collection[Lane] = (),
+    made_at: float | None = None,
 ) -> float:
     """Seconds between the last rows of closing lanes and the first rows of their successors; 0.0 if none closes.
-
-    The first batch of the next lane takes about as long as one of the former lane. It is smaller only if most of the
-    time is spent in the job's functions: see :mod:`anabranch.pace.speeds`.
 
     Args:
         kind: how the lanes that follow begin.
         shown: what former changes have shown.
         starting: the seconds until all lanes that follow have a container.
+        following: these lanes. If they aren't given, their first batches are predicted as for the same factor.
+        made_at: when the change is made, in seconds since 1970, if that is now: it meets the present batches. None: it
+            is only planned, and will be made at any moment.
     """
     shown = shown or Experience()
-    return max((max(starting, _pause(lane, reports.get(lane.id), kind, shown)) for lane in closing), default=0.0)
+
+    def pause(lane: Lane) -> float:
+        begins = _usual(kind, lane.stateful) * shown.slowness(kind)
+        report = reports.get(lane.id)
+        if report is None:
+            return begins
+        cost = report.load.cost
+        lost = _lost(report, cost) if made_at is None else _lost_now(report, cost, made_at)
+        next_lanes = [each for each in following if lane.id in each.predecessors]
+        first = _first_batch(lane, report, cost, next_lanes, shown)
+        return lost + first + begins + report.progress.state_bytes / shown.state_speed
+
+    return max((max(starting, pause(lane)) for lane in closing), default=0.0)
 
 
-def _pause(lane: Lane, report: LaneReport | None, kind: Kind, shown: Experience) -> float:
-    begins = _usual(kind, lane.stateful) * shown.slowness(kind)
-    if report is None:
-        return begins
-    return _lost(report) + _first_batch(report) + begins + report.progress.state_bytes / shown.state_speed
-
-
-def _lost(report: LaneReport) -> float:
-    """Seconds of the present batch that bring no output because it is broken off; 0.0 if the change waits for it."""
-    at = report.progress.batch_progress
-    if at is None or report.load.repeats:
-        return 0.0
-    whole = report.load.usual_seconds if at.left is None else at.seconds + at.left
-    if whole < _SHORT or at.seconds > whole:
+def _lost(report: LaneReport, cost: BatchCost | None) -> float:
+    """Seconds of a batch that bring no output because it is broken off, if that is at any moment."""
+    spent, whole = _present_batch(report, cost)
+    if report.load.repeats or whole < _SHORT or spent > whole:
         return 0.0
     if whole < _LONG:
-        return whole * _MEAN_LOSS + _BROKEN_OFF / 2
-    return at.seconds + _BROKEN_OFF if at.left is not None and is_worth_it(at.left, at.seconds) else 0.0
+        return breaking_off.mean_loss(whole)
+    return breaking_off.likelihood(whole, spent, _UNSURE) * (spent + BROKEN_OFF)
 
 
-def _first_batch(report: LaneReport) -> float:
-    """Seconds of a successor's first batch."""
-    functions = functions_part(report)
-    return report.load.usual_seconds * (1 - functions + functions / FIRST_PART)
+def _lost_now(report: LaneReport, cost: BatchCost | None, now: float) -> float:
+    """Seconds without output before a batch is broken off; 0.0 if the change waits for it. ``now``: in seconds since
+    1970.
+    """
+    spent, whole = _present_batch(report, cost)
+    if report.load.repeats or whole < _SHORT or spent > whole:
+        return 0.0
+    since = without_output(report, now)
+    spent += min(since - spent, _REPORTED_EVERY) / 2 + _NOTICED
+    if spent > whole:  # by then another batch has begun, if there is something to read
+        since = spent = spent - whole
+        whole = _next_batch(report, cost)
+    else:
+        since += _NOTICED
+    return breaking_off.likelihood(whole, spent, _UNSURE) * (since + BROKEN_OFF) if whole else 0.0
+
+
+def without_output(report: LaneReport, now: float) -> float:
+    """How long a lane that had something to read has written nothing, in seconds, at ``now`` in seconds since 1970.
+
+    Machines' clocks may differ, so the time of the last output is believed only as far as the report can be true.
+    """
+    at = report.progress.batch_progress
+    if at is None and not _waiting(report):
+        return 0.0
+    spent, last = 0.0 if at is None else at.seconds, report.progress.last_output or now
+    return min(max(now - last, spent), spent + _REPORTED_EVERY + _BETWEEN)
+
+
+def _present_batch(report: LaneReport, cost: BatchCost | None) -> tuple[float, float]:
+    """How long ago the present batch began when the report was made, and how long it takes, in seconds."""
+    at = report.progress.batch_progress
+    if at is None:
+        return 0.0, _next_batch(report, cost)
+    if at.left is not None:
+        return at.seconds, at.seconds + at.left
+    return at.seconds, report.load.usual_seconds if cost is None else cost.seconds(at.planned)
+
+
+def _next_batch(report: LaneReport, cost: BatchCost | None) -> float:
+    """The seconds of the batch after the one in a report; 0.0 if it would have no records."""
+    records = _waiting(report)
+    if not records:
+        return 0.0
+    return report.load.usual_seconds if cost is None else cost.seconds(min(records, report.load.limit or records))
+
+
+def _waiting(report: LaneReport) -> int:
+    """The records that the present batch doesn't read."""
+    at, progress = report.progress.batch_progress, report.progress
+    behind = sum(max(0, end - progress.positions.get(ssp, end)) for ssp, end in progress.ends.items())
+    return max(0, behind - (0 if at is None else at.planned))
+
+
+def _first_batch(
+    lane: Lane, report: LaneReport, cost: BatchCost | None, following: Collection[Lane], shown: Experience
+) -> float:
+    """Seconds of the first batches of a lane's successors. As far as functions of the job take the time, it depends on
+    how many records they have, and on how many buckets these are divided into: see :mod:`anabranch.pace.speeds`.
+    """
+    known = shown.known(lane, report)
+    if cost is None or not known or not following:
+        functions = functions_part(report)
+        return report.load.usual_seconds * (1 - functions + functions / FIRST_PART)
+    longest = 0.0
+    for each in following:
+        share = _partitions(each) / _partitions(lane)
+        buckets = share * (1.0 if report.load.sequential else each.factor / lane.factor)
+        records = min(speeds.first(known, each.factor, _partitions(each), quick=False), share * _records(report))
+        longest = max(longest, cost.seconds(records / buckets))
+    return longest
+
+
+def _records(report: LaneReport) -> float:
+    """The records that a lane and its successors still have to read; infinite if unknown."""
+    progress = report.progress
+    return sum(max(0, end - progress.positions.get(ssp, 0)) for ssp, end in progress.ends.items()) or math.inf
+
+
+def _partitions(lane: Lane) -> int:
+    return max(1, len({ssp.whole for ssp in lane.ssps}))
 
 
 @dataclass
@@ -171,8 +272,8 @@ class MeasuredChange:
         kind: how the lanes that follow begin.
         stateful: whether a lane that it closes has state.
         state_bytes: the size of the largest lane's state.
-        spent: the seconds that their longest running batch had taken by then. If that batch is broken off, there has
-            already been no output for that long.
+        spent: the seconds for which there had already been no output by then, although there was something to read. If
+            the present batch is broken off, they are part of the pause.
     """
 
     foretold: float

@@ -1,12 +1,37 @@
-"""How long output paused for a change: measured once the job runs, and logged next to the prediction."""
+"""How long output pauses for a change: predicted when it is made, measured once the job runs, and logged together."""
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+import msgspec
+
 from anabranch.coordinator.events import change_log
+from anabranch.coordinator.jobs import pause_estimate, seats
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.model.deployment_state import DeploymentState
+from anabranch.protocol.commands import ChangeResult, ScaleResult
 
-__all__ = ["measured"]
+__all__ = ["foretold", "measured"]
+
+R = TypeVar("R", bound=ChangeResult)
+
+
+def foretold(job: RunningJob, change: R, at: float) -> R:
+    """A planned change that is made now, ``at`` in seconds since 1970, with the pause as predicted from the job's
+    present batches.
+    """
+    free = change.free if isinstance(change, ScaleResult) else ()
+    pause = pause_estimate.expected(
+        change.closing,
+        job.reports,
+        pause_estimate.kind_of(change.closing, change.lanes),
+        job.progress.shown,
+        seats.until_seated(job, free),
+        change.lanes,
+        made_at=at,
+    )
+    return msgspec.structs.replace(change, pause=pause)
 
 
 def measured(job: RunningJob, now: float) -> tuple[str, str] | None:

@@ -308,9 +308,9 @@ class JobRegistry:
         state, model = DeploymentState.CHANGING, planned.model
         what = f"{running_job.state.value} → {state.value}, generation {model.generation}"
         event = self.event(running_job.job, planned.who, what, _hastily(planned.why, now))
-        ending, lanes, noted = planned.ending, planned.result.lanes, transitions.expected(event, planned.result)
+        result = pauses.foretold(running_job, planned.result, event.at)
+        ending, lanes, noted = planned.ending, result.lanes, transitions.expected(event, result)
         self.write(self.store.change_deployment, model, state, ending, lanes, event, noted)
-        result = planned.result
         running_job.progress.watch(result.pause, result.closing, result.lanes, running_job.reports, event.at)
         running_job.change(model, [*planned.ending, *planned.result.lanes], self.clock())
         running_job.progress.hasty = now
@@ -356,11 +356,11 @@ class JobRegistry:
         state = DeploymentState.CHANGING
         what = f"{running_job.state.value} → {state.value}, {planned.what}"
         event = self.event(running_job.job, planned.who, what, _hastily(planned.why, now))
-        former, noted = DeploymentState.STOPPED, transitions.expected(event, planned.result)
+        result = pauses.foretold(running_job, planned.result, event.at)
+        former, noted = DeploymentState.STOPPED, transitions.expected(event, result)
         self.write(self.store.replace_deployment, planned.start, state, former, planned.ending, event, noted)
         start, settings = planned.start, {} if planned.start.program is None else planned.start.program.settings
         terms = DeploymentTerms(RunSettings.of(settings), start.until_caught_up, start.promises)
-        result = planned.result
         running_job.progress.watch(result.pause, result.closing, result.lanes, running_job.reports, event.at)
         running_job.replace(start, terms, planned.ending, self.clock())
         running_job.progress.has_changed(event.at, self.clock())

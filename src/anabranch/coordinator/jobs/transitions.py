@@ -191,6 +191,7 @@ def next_generation(
             pause_estimate.kind_of(ending, change.lanes),
             running_job.progress.shown,
             seats.until_seated(running_job, free),
+            change.lanes,
         ),
         free=free,
         before=traffic.of(follow.heads(its.values()), racks.where(running_job, len(running_job.model.containers))),

@@ -44,8 +44,8 @@ class LogReaders:
             if not may_not or self._log.describe(stream).retention != Retention():
                 raise
             log.warning(
-                "the job may only read a stream, which doesn't know it as a reader: if the stream gets a retention, that "
-                "may delete records that the job has still to read",
+                "the job may only read a stream, which doesn't know it as a reader: if the stream gets a retention, "
+                "that may delete records that the job has still to read",
                 job=job,
                 stream=stream,
                 error=error.what,

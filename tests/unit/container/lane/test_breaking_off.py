@@ -11,6 +11,7 @@ import pytest
 from anabranch import crash_points
 from anabranch.container.lane import breaking_off
 from anabranch.container.lane.breaking_off import BreakOff, Verdict
+from anabranch.pace.batch_cost import BatchCost
 from anabranch.protocol.lane_report import BatchProgress
 from anabranch.spark.query.gate import Gate
 from tests.unit.coordinator.helpers import lane
@@ -55,6 +56,21 @@ def test_what_is_left_goes_by_the_batch_itself_and_else_by_those_before(
     at: BatchProgress | None, spent: float, usual: float, left: float | None
 ) -> None:
     assert breaking_off.estimated(at, 7, spent, usual) == left
+
+
+@pytest.mark.parametrize(
+    ("at", "left"),
+    [
+        (BatchProgress(number=7, planned=1000), 3.5),  # of 4.0 s, although batches have been shorter so far
+        (BatchProgress(number=7, planned=1000, left=2.0), 2.0),
+        (BatchProgress(number=6, planned=1000), 0.7),
+        (None, 0.7),  # how many records it has isn't known
+    ],
+)
+def test_what_is_left_of_a_batch_goes_by_its_records_until_its_own_speed_is_known(
+    at: BatchProgress | None, left: float
+) -> None:
+    assert breaking_off.estimated(at, 7, 0.5, 1.2, BatchCost(1.0, 0.003)) == pytest.approx(left)
 
 
 @pytest.mark.parametrize(("usual", "found"), [(0.0, False), (0.3, True), (0.9, True), (1.5, False), (30.0, False)])

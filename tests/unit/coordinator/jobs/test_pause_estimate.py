@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from anabranch.coordinator.coordinator import Coordinator
@@ -12,10 +13,12 @@ from anabranch.coordinator.jobs import pause_estimate
 from anabranch.coordinator.jobs.pause_estimate import Experience, Kind, MeasuredChange
 from anabranch.coordinator.store import Store
 from anabranch.model.lane import Lane
+from anabranch.model.ssp import SSP
+from anabranch.pace.speeds import Speed
 from anabranch.protocol.commands import ScaleRequest
-from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
+from anabranch.protocol.lane_report import BatchProgress, BatchTimes, LanePhase, LaneReport
 from tests.support.reports import lane_report
-from tests.unit.coordinator.helpers import lane
+from tests.unit.coordinator.helpers import FLIGHTS, lane
 from tests.unit.coordinator.workers import JOB, Worker, start
 
 
@@ -104,6 +107,118 @@ def test_the_first_batch_is_smaller_where_functions_take_the_time() -> None:
     assert pause_estimate.expected([lane("0-a")], by_seconds, Kind.SAME) == pytest.approx(0.6 + 0.2 + 0.05)
 
 
+BACKLOG = {
+    "batch_times": BatchTimes(fixed=1.0, per_record=0.003),
+    "spent": {"functions": 3.0, "reading": 1.0},
+    "usual_seconds": 2.0,  # batches have grown
+    "limit": 1000,
+    "positions": {"embedded/flights/0": 5000},
+    "ends": {"embedded/flights/0": 100_000},
+}
+"""A batch takes 1 s, and 3 ms for each record."""
+FIRST = 1.0 + 0.75
+"""The seconds of the first batch of the next lane, which has a quarter of the records."""
+
+
+@pytest.mark.parametrize(
+    ("progress", "since", "lost"),
+    [
+        (BatchProgress(number=3, planned=1000, seconds=0.5), 1.1, 1.1 + 0.2 + 0.5),  # nothing came for 1.1 s by then
+        (BatchProgress(number=3, planned=1000, seconds=0.5), 0.2, 0.5 + 0.2 + 0.5),  # a clock that is slow
+        (BatchProgress(number=3, planned=1000, seconds=0.5), 3600, 2.5 + 0.2 + 0.5),  # and one that is fast
+        (BatchProgress(number=3, planned=1000, seconds=3.0), 3.2, 0.0),  # it is awaited
+        (BatchProgress(number=3, planned=1000, seconds=1.8), 1.8, 0.5 * (1.8 + 0.2 + 0.5)),  # either may happen
+        (BatchProgress(number=3, planned=4000, seconds=3.0), 3.4, 3.4 + 0.2 + 0.5),
+        (BatchProgress(number=3, planned=1000, seconds=1.5, left=9.0), 1.9, 1.9 + 0.2 + 0.5),
+        (BatchProgress(number=3, planned=1000, seconds=4.0, left=0.2), 4.4, 0.2 + 0.5),  # the next one meets it
+        (None, 0.2, 0.2 + 0.2 + 0.5),  # a batch has just begun, or is about to
+    ],
+)
+def test_a_change_that_is_made_meets_the_present_batch(
+    progress: BatchProgress | None, since: float, lost: float
+) -> None:
+    reports = told("0-a", **BACKLOG, batch_progress=progress, last_output=5000.0 - since)
+    following = [lane("0-b", predecessors=("0-a",))]
+    found = pause_estimate.expected([lane("0-a")], reports, Kind.SAME, following=following, made_at=5000.0)
+    assert found == pytest.approx(0.6 + FIRST + lost)
+
+
+@pytest.mark.parametrize(
+    ("progress", "waiting", "last", "seconds"),
+    [
+        (None, 100, 4999.2, 0.8),
+        (None, 100, 4000.0, 2.0),
+        (None, 100, 5009.0, 0.0),
+        (None, 100, 0.0, 0.0),  # there was no output yet
+        (None, 0, 4999.2, 0.0),  # there was nothing to read
+        (BatchProgress(number=3, planned=100, seconds=3.0), 100, 4996.2, 3.8),
+        (BatchProgress(number=3, planned=100, seconds=3.0), 100, 4000.0, 5.0),
+        (BatchProgress(number=3, planned=100, seconds=3.0), 100, 5009.0, 3.0),
+    ],
+)
+def test_how_long_nothing_came_out_when_a_change_is_made(
+    progress: BatchProgress | None, waiting: int, last: float, seconds: float
+) -> None:
+    its = {"positions": {"embedded/flights/0": 50}, "ends": {"embedded/flights/0": 50 + waiting}}
+    report = told("0-a", **its, batch_progress=progress, last_output=last)["0-a"]
+    assert pause_estimate.without_output(report, 5000.0) == pytest.approx(seconds)
+
+
+def test_a_plan_meets_a_batch_at_any_moment() -> None:
+    following = [lane("0-b", predecessors=("0-a",))]
+    for seconds in (0.5, 3.0):
+        progress = BatchProgress(number=3, planned=1000, seconds=seconds)
+        reports = told("0-a", **BACKLOG, batch_progress=progress)
+        found = pause_estimate.expected([lane("0-a")], reports, Kind.SAME, following=following)
+        assert found == pytest.approx(0.6 + FIRST + 4.0 / 8 + 0.25)
+
+
+def test_where_nothing_waits_no_batch_is_lost_between_two() -> None:
+    reports = told("0-a", **{**BACKLOG, "ends": {"embedded/flights/0": 5000}})
+    assert pause_estimate.expected([lane("0-a")], reports, Kind.SAME, made_at=5000.0) == pytest.approx(
+        0.6 + 2.0 * 7 / 16
+    )
+
+
+OTHER = SSP(system="embedded", stream="flights", partition=1)
+
+
+def reading(before: Lane, *ssps: SSP) -> Lane:
+    return msgspec.structs.replace(before, ssps=ssps)
+
+
+@pytest.mark.parametrize(
+    ("known", "factor", "one_each", "waiting", "first"),
+    [
+        ({}, 1, False, 95_000, 1.0 + 0.75),
+        ({}, 4, False, 95_000, 1.0 + 3.0 / 4),  # as many records, in four times as many buckets
+        ({}, 1, True, 95_000, 1.0 + 0.75),  # half of the partitions each, with half of the records
+        ({4: Speed(8000, 2)}, 4, False, 95_000, 1.0 + 3.0 * 2 / 4),  # a quarter of 8000
+        ({4: Speed(8000, 2)}, 4, True, 95_000, 1.0 + 3.0 * 2 / 4),
+        ({}, 1, False, 100, 1.0 + 0.3),  # no more is there to read
+    ],
+)
+def test_the_first_batches_of_the_next_lanes_have_the_size_that_their_containers_choose(
+    known: dict[int, Speed], factor: int, one_each: bool, waiting: int, first: float
+) -> None:
+    former = reading(lane("0-a"), FLIGHTS, OTHER)
+    reports = told("0-a", **{**BACKLOG, "ends": {"embedded/flights/0": 5000 + waiting}}, repeats="no batch is lost")
+    parts = [(FLIGHTS,), (OTHER,)] if one_each else [(FLIGHTS, OTHER)]
+    following = [
+        reading(lane(f"0-{n}", factor=factor, predecessors=("0-a",)), *each) for n, each in enumerate(parts, start=1)
+    ]
+    shown = Experience(speeds={("s", "outputs"): known})
+    found = pause_estimate.expected([former], reports, Kind.SAME, shown, following=following, made_at=5000.0)
+    assert found == pytest.approx(0.6 + first)
+
+
+def test_the_batch_sizes_of_closed_lanes_are_kept_by_their_factor() -> None:
+    shown = Experience().closed([lane("0-a"), lane("0-b")], told("0-a", limit=400))
+    shown = shown.closed([lane("0-c", factor=4)], told("0-c", limit=6000))
+    assert shown.speeds == {("s", "outputs"): {1: Speed(400, 1), 4: Speed(6000, 1)}}
+    assert shown.known(lane("0-d"), lane_report(lane="0-d", phase=LanePhase.RUNNING, limit=500))[1] == Speed(500, 1)
+
+
 def change(foretold: float, how: Kind = Kind.SAME, state_bytes: int = 0) -> MeasuredChange:
     return MeasuredChange(foretold, frozenset({"0-a"}), 0.0, how, state_bytes > 0, state_bytes)
 
@@ -188,6 +303,25 @@ def test_the_events_of_a_job_say_what_was_foretold_and_what_was_measured() -> No
     coordinator.tick()
     (event,) = [each for each in coordinator.events(JOB, 100) if "stood still" in each.what]
     assert event.why == "1.2 s was foretold"
+
+
+def test_the_pause_of_a_change_is_foretold_anew_from_the_batch_that_it_meets() -> None:
+    coordinator = Coordinator(Store("sqlite://"), lease=10, grace=2)
+    coordinator.start(start())
+    worker = Worker(coordinator)
+    worker.turns()
+    foretold = []
+    for seconds in (0.5, 3.0):
+        progress = BatchProgress(number=8, planned=1000, seconds=seconds)  # and no output so far
+        its = {name: value for name, value in BACKLOG.items() if name not in ("positions", "ends")}
+        worker.reports = {name: each.changed(**its, batch_progress=progress) for name, each in worker.reports.items()}
+        worker.seat.beat(*worker.reports.values())
+        plan = coordinator.scale(JOB, ScaleRequest(factor=4, dry=True)).pause
+        foretold.append(plan)
+    assert foretold[0] == foretold[1], "a plan may be carried out at any moment"
+    coordinator.scale(JOB, ScaleRequest(factor=4))
+    (event,) = [each for each in coordinator.events(JOB, 100) if "should stand still" in each.what]
+    assert event.what == f"output should stand still for {plan - 0.75:.1f} s", "the batch is awaited"
 
 
 def test_how_long_a_container_takes_is_learned_from_those_that_were_started_for_a_change() -> None:

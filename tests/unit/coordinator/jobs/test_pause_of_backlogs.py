@@ -1,0 +1,98 @@
+"""The predicted pause of changes that meet a backlog's batches at any moment, compared with what a lane then does."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import pytest
+
+from anabranch.container.lane import breaking_off
+from anabranch.container.lane.breaking_off import Verdict
+from anabranch.coordinator.jobs import pause_estimate
+from anabranch.coordinator.jobs.pause_estimate import Kind
+from anabranch.pace.batch_cost import BatchCost
+from anabranch.pace.breaking_off import BROKEN_OFF
+from anabranch.pace.speeds import FIRST_PART
+from anabranch.protocol.lane_report import BatchProgress, BatchTimes, LanePhase
+from tests.support.reports import lane_report
+from tests.unit.coordinator.helpers import lane
+
+CHANGES = 400
+BEGINS = 0.6
+"""The seconds that stateless lanes take to begin in the same containers."""
+NOW, BETWEEN = 5000.0, 0.1
+FOLLOWED_AFTER, REPORTED_EVERY, TOLD_AFTER = 0.5, 1.0, 0.2
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """A lane whose batches have ``records`` records, one after the other, and are at ``at`` seconds of one of them."""
+
+    cost: BatchCost
+    records: int
+    at: float
+
+    @property
+    def whole(self) -> float:
+        return self.cost.seconds(self.records)
+
+    def progress(self, age: float) -> BatchProgress | None:
+        """The progress of the batch in a report of this age, at most; when a batch begins or ends, there is another."""
+        news = self.at if self.at < FOLLOWED_AFTER else self.at - FOLLOWED_AFTER
+        begun = self.at - min(age, news)
+        return BatchProgress(number=8, planned=self.records, seconds=begun) if begun >= FOLLOWED_AFTER else None
+
+    def pause(self, noise: float) -> float:
+        """The seconds without output if the change is made now, and batches take longer by the factor ``noise``."""
+        spent = (self.at + TOLD_AFTER) % self.whole
+        at = BatchProgress(number=8, planned=self.records) if spent >= FOLLOWED_AFTER else None
+        left = breaking_off.estimated(at, 8, spent, self.whole, self.cost)
+        broken = breaking_off.verdict(left, spent, 0.0, False, self.whole) is Verdict.BREAK
+        lost = spent + BROKEN_OFF if broken else 0.0
+        return lost + (BETWEEN if broken else 0.0) + BEGINS + noise * self.cost.seconds(self.records / FIRST_PART)
+
+    def foretold(self, age: float, made_at: float | None) -> float:
+        report = lane_report(
+            lane="0-a",
+            phase=LanePhase.RUNNING,
+            usual_seconds=self.whole,
+            batch_times=BatchTimes(fixed=self.cost.fixed, per_record=self.cost.per_record),
+            limit=self.records,
+            positions={"embedded/flights/0": 1000},
+            ends={"embedded/flights/0": 1_000_000},
+            batch_progress=self.progress(age),
+            last_output=NOW - self.at - BETWEEN,
+        )
+        following = [lane("0-b", predecessors=("0-a",))]
+        return pause_estimate.expected([lane("0-a")], {"0-a": report}, Kind.SAME, following=following, made_at=made_at)
+
+
+def near(cost: BatchCost, records: int, made_at: float | None) -> float:
+    """The share of changes at random moments that are within 30 % or 0.5 s of what was foretold."""
+    chance, found = random.Random(7), 0
+    for _ in range(CHANGES):
+        backlog = Backlog(cost, records, chance.random() * cost.seconds(records))
+        pause = backlog.pause(chance.uniform(0.85, 1.15))
+        off = abs(backlog.foretold(chance.uniform(0.0, REPORTED_EVERY), made_at) - pause)
+        found += off <= max(0.5, 0.3 * pause)
+    return found / CHANGES
+
+
+@pytest.mark.parametrize(
+    ("cost", "records", "share"),
+    [
+        (BatchCost(0.5, 0.001), 3500, 0.9),
+        (BatchCost(1.0, 0.0005), 6000, 0.9),
+        (BatchCost(2.0, 0.001), 2000, 0.9),
+        (BatchCost(0.5, 0.002), 20_000, 0.95),
+        (BatchCost(0.3, 0.002), 600, 0.8),  # batches of 1.5 s: a tenth of a second decides
+    ],
+)
+def test_the_pause_of_a_change_is_near_at_nearly_all_moments(cost: BatchCost, records: int, share: float) -> None:
+    assert near(cost, records, NOW) >= share
+
+
+def test_a_plan_that_is_carried_out_at_any_moment_is_less_often_near() -> None:
+    cost, records = BatchCost(0.5, 0.001), 3500
+    assert 0.3 <= near(cost, records, None) < near(cost, records, NOW)
