@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from anabranch.testing.broker import Cluster
 from tests.support import kafka_peers, postgres
+
+hypothesis.settings.register_profile("anabranch", deadline=None)  # how long an example takes depends on the machine
+hypothesis.settings.load_profile("anabranch")
 
 _LONGEST = "test_tour.py"
 """Its minutes would otherwise be those of one process while the others have nothing left to do."""

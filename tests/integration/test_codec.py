@@ -20,7 +20,7 @@ from pyspark.sql.types import Row, StructType
 from anabranch.spark.values import codec
 
 MICROSECOND = dt.timedelta(microseconds=1)
-FEW = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+FEW = settings(max_examples=4, suppress_health_check=list(HealthCheck), derandomize=True)
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 INTS = st.integers(-(2**31), 2**31 - 1)

@@ -119,7 +119,7 @@ def test_a_stream_that_is_not_made_yet_does_not_count() -> None:
 
 @pytest.mark.parametrize("strategy", ["min_traffic", "balance_subtopology"])
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_one_bucket_a_partition_is_the_solvers_optimum(strategy: str, seed: int) -> None:
     dice = random.Random(seed)
     (one,), around = random_case(dice, factor=1)
@@ -137,7 +137,7 @@ def test_one_bucket_a_partition_is_the_solvers_optimum(strategy: str, seed: int)
 
 
 @given(seed=st.integers(0, 10**6), factor=st.sampled_from([1, 2, 4]), first=st.sampled_from(["containers", "traffic"]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_it_is_balanced_the_same_in_any_order_and_on_its_own_result_nothing_moves(
     seed: int, factor: int, first: str
 ) -> None:

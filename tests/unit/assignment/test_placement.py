@@ -71,7 +71,6 @@ def least(partitions: int, factor: int, containers: int, previous: Mapping[str, 
     grouper=st.sampled_from(["partition", "ssp", "cogroup"]),
     data=st.data(),
 )
-@settings(deadline=None)
 def test_balanced_to_floor_and_ceiling(
     partitions: int, factor: int, containers: int, grouper: str, data: st.DataObject
 ) -> None:
@@ -87,7 +86,7 @@ def test_balanced_to_floor_and_ceiling(
 
 
 @given(**SMALL, data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_few_readers_and_then_few_moves(partitions: int, factor: int, containers: int, data: st.DataObject) -> None:
     tasks = tasks_of(partitions, factor)
     homes = st.none() | st.sampled_from(seats(4))
@@ -101,7 +100,7 @@ def test_few_readers_and_then_few_moves(partitions: int, factor: int, containers
 
 
 @given(**SMALL, former=st.integers(1, 4))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_changing_the_containers_moves_the_least_but_for_one_in_passing(
     partitions: int, factor: int, containers: int, former: int
 ) -> None:
@@ -112,7 +111,6 @@ def test_changing_the_containers_moves_the_least_but_for_one_in_passing(
 
 
 @given(st.integers(1, 20), st.sampled_from([1, 4]), st.integers(1, 7), st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_the_same_whatever_the_order(partitions: int, factor: int, containers: int, shuffle: random.Random) -> None:
     tasks, names = list(tasks_of(partitions, factor)), seats(containers)
     before = {task.name: str(shuffle.randrange(9)) for task in tasks}

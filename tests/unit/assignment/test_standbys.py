@@ -29,7 +29,7 @@ def questions(draw: st.DrawFn) -> Question:
     return lanes, processes, draw(st.integers(0, 3)), former
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(questions())
 def test_as_many_as_there_are_processes_for_and_never_where_the_lane_runs(question: Question) -> None:
     lanes, processes, copies, former = question
@@ -40,7 +40,7 @@ def test_as_many_as_there_are_processes_for_and_never_where_the_lane_runs(questi
         assert {*keepers} <= processes.keys() - {lanes[lane]}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(questions())
 def test_a_lane_is_in_as_many_racks_as_there_are_for_it(question: Question) -> None:
     lanes, processes, copies, former = question
@@ -51,7 +51,7 @@ def test_a_lane_is_in_as_many_racks_as_there_are_for_it(question: Question) -> N
         assert len(racks) == min(1 + len(keepers), len(set(processes.values())))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(questions())
 def test_without_racks_copies_are_shared_as_far_as_the_lanes_processes_allow(question: Question) -> None:
     lanes, processes, _, former = question
@@ -62,7 +62,7 @@ def test_without_racks_copies_are_shared_as_far_as_the_lanes_processes_allow(que
             assert all(loads[keeper] <= loads[other] + 1 for other in processes if other != lanes[lane])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(questions(), st.randoms())
 def test_on_its_own_result_nothing_moves_whatever_the_order(question: Question, order: random.Random) -> None:
     lanes, processes, copies, former = question
@@ -76,7 +76,7 @@ def test_on_its_own_result_nothing_moves_whatever_the_order(question: Question, 
     assert {lane: set(keepers) for lane, keepers in then.items()} == {lane: set(k) for lane, k in found.items()}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.sampled_from("abcdef"), unique=True), st.dictionaries(st.sampled_from("abcdefg"), st.integers(0, 7)))
 def test_a_copy_keeps_its_number_if_it_can(keepers: list[str], former: dict[str, int]) -> None:
     found = standbys.numbered(keepers, former)

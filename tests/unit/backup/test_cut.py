@@ -106,7 +106,7 @@ def lanes_of_two_stages() -> list[Running]:
     ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.randoms(use_true_random=False), st.booleans())
 def test_what_is_copied_is_what_one_crash_would_have_left(dice: Random, is_fixed: bool) -> None:
     log: dict[Place, list[Publication]] = defaultdict(list)

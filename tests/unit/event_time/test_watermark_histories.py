@@ -61,7 +61,7 @@ def counted(windows: Mapping[Window, Sequence[Row]]) -> dict[Window, Counter[Row
     return {window: Counter(rows) for window, rows in windows.items()}
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(shapes(), HISTORIES)
 def test_a_watermark_never_goes_backwards(shape: Shape, history: list[Action]) -> None:
     before: dict[str, float] = {}
@@ -71,7 +71,7 @@ def test_a_watermark_never_goes_backwards(shape: Shape, history: list[Action]) -
         before[told.lane.id] = now
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(shapes(), HISTORIES)
 def test_a_watermark_never_overtakes_a_row(shape: Shape, history: list[Action]) -> None:
     for told in ran(shape, history).told:
@@ -79,7 +79,7 @@ def test_a_watermark_never_overtakes_a_row(shape: Shape, history: list[Action]) 
             assert min(told.unread, default=told.watermark) >= told.watermark, told
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(shapes(), HISTORIES)
 def test_windows_hold_the_same_rows_whatever_the_lanes_have_gone_through(shape: Shape, history: list[Action]) -> None:
     site = ran(shape, history)
@@ -89,7 +89,7 @@ def test_windows_hold_the_same_rows_whatever_the_lanes_have_gone_through(shape: 
     assert counted(site.drained()) == expected
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(shapes(), HISTORIES)
 def test_the_watermark_gets_as_far_as_the_slowest_source(shape: Shape, history: list[Action]) -> None:
     site = ran(shape, history)

@@ -142,7 +142,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     rules=st.lists(st.none() | st.binary(max_size=2), max_size=20),
     partitions=st.integers(1, 4),

@@ -141,7 +141,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(grouper=st.sampled_from(["partition", "ssp", "cogroup"]), begin=st.integers(1, 4), steps=STEPS)
 def test_a_key_stays_where_it_is_whatever_comes(grouper: str, begin: int, steps: list[tuple[str, str, int]]) -> None:
     """Keys' tasks never change, and the assignment is a function of its history."""

@@ -7,7 +7,7 @@ import math
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.errors import ConfigError, ConflictError, GraphError
@@ -123,7 +123,6 @@ def test_a_factor_cuts_every_task(grouper: str, expected: dict[str, list[str]]) 
 
 
 @given(CUTTING, COUNTS, st.sampled_from(FACTORS[:6]), st.integers(0, 3))
-@settings(deadline=None)
 def test_every_ssp_is_in_one_task_and_broadcast_in_all(
     grouper: str, counts: list[int], factor: int, broadcast: int
 ) -> None:
@@ -144,7 +143,6 @@ def test_every_ssp_is_in_one_task_and_broadcast_in_all(
 
 
 @given(st.lists(st.integers(1, 48), min_size=2, max_size=3), st.lists(st.binary(max_size=12), min_size=1))
-@settings(deadline=None)
 def test_cogroup_puts_a_key_of_all_streams_into_one_task(counts: list[int], messages: list[bytes]) -> None:
     tasks = groupers.named("cogroup")(request(*counts, factor=4))
     owner = {part: task.name for task in tasks for part in task.ssps}
@@ -184,7 +182,6 @@ def test_which_groupers_keep_keys_together(grouper: str, counts: tuple[int, ...]
 
 
 @given(CUTTING, st.lists(st.integers(1, 12), min_size=2, max_size=3))
-@settings(deadline=None)
 def test_keys_are_together_exactly_when_no_key_is_torn(grouper: str, counts: list[int]) -> None:
     asked = request(*counts)
     tasks = groupers.named(grouper)(asked)

@@ -22,7 +22,7 @@ NAMES = st.builds(lambda parts, end: "/".join(parts) + end, st.lists(PART, min_s
 
 
 @given(st.dictionaries(NAMES, st.binary(max_size=200), min_size=1, max_size=8))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_what_is_packed_comes_out_again(files: dict[str, bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         home, again = Path(folder, "home"), Path(folder, "again")
@@ -209,7 +209,7 @@ SOUND = zipped(("job.py", b"print()" * 20), ("lib/a.py", b"x"), method=zipfile.Z
 
 
 @given(st.lists(st.tuples(st.integers(0, len(SOUND) - 1), st.integers(0, 255)), min_size=1, max_size=4))
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_a_damaged_archive_is_refused_or_harmless(changes: list[tuple[int, int]]) -> None:
     damaged = bytearray(SOUND)
     for at, byte in changes:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.errors import UnsupportedFormatError
@@ -106,7 +106,6 @@ GRAPHS = st.builds(Graph, job=WORDS, nodes=few(NODES), extra=UNKNOWN)
 
 
 @given(LANES | JOB_MODELS | GRAPHS)
-@settings(deadline=None)
 def test_a_document_is_read_as_it_was_written(document: Document) -> None:
     raw = encode(document)
     again = decode(raw, type(document))
@@ -189,7 +188,6 @@ def test_what_cannot_be_understood_is_refused(raw: bytes, why: str) -> None:
 @given(
     SSPS.map(lambda ssp: SSP(system=ssp.system, stream=ssp.stream, partition=ssp.partition, key_bucket=ssp.key_bucket))
 )
-@settings(deadline=None)
 def test_an_ssp_is_read_as_it_is_shown(ssp: SSP) -> None:
     assert SSP.parse(str(ssp)) == ssp
     assert SSP.parse(str(ssp.whole)) == ssp.whole

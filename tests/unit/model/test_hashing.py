@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.errors import ConfigError
@@ -33,7 +33,6 @@ def test_murmur2_is_kafkas(key: bytes, expected: int) -> None:
 
 
 @given(KEYS, st.integers(1, 1000), st.sampled_from([pa.binary(), pa.large_binary()]))
-@settings(deadline=None)
 def test_many_keys_go_where_each_goes(keys: list[bytes | None], count: int, kind: pa.DataType) -> None:
     expected = [-1 if key is None else hashing.partition_for(key, count) for key in keys]
     array = pa.array(keys, kind)
@@ -72,7 +71,6 @@ def test_a_bucket_is_sparks(key: bytes, expected: int) -> None:
 
 
 @given(st.none() | st.binary(), st.integers(0, 2**62), st.sampled_from(FACTORS), st.sampled_from(FACTORS))
-@settings(deadline=None)
 def test_buckets_nest(key: bytes | None, offset: int, one: int, other: int) -> None:
     small, large = sorted((one, other))
     assert 0 <= hashing.bucket(key, offset, large) < large

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.errors import UsageError
@@ -51,13 +51,11 @@ def test_each_form(name: TaskName, text: str) -> None:
 
 
 @given(task_names())
-@settings(deadline=None)
 def test_a_name_parses_back_exactly(name: TaskName) -> None:
     assert names.parse(str(name)) == name
 
 
 @given(st.text(st.sampled_from("PartionGuTaskSyemP_/-0123456789 \n")) | st.from_regex(r"Partition_[0-9-]+\s?"))
-@settings(deadline=None)
 def test_what_is_accepted_is_written_back_letter_for_letter(text: str) -> None:
     try:
         name = names.parse(text)

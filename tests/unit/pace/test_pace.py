@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.pace.controller import BatchRun, BatchTarget, Pace
@@ -154,7 +154,6 @@ def test_a_slow_first_batch_is_that_of_a_process_which_begins() -> None:
     assert next(at for at, rows, _ in run if rows > 20_000) < 7.5 + 6
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([1.0, 100.0]), st.floats(0.1, 1.0)), min_size=50, max_size=120))
 def test_records_that_are_a_hundred_times_slower_than_others_neither_stop_it_nor_let_it_swing(
     speeds: list[tuple[float, float]],
@@ -170,7 +169,6 @@ def test_records_that_are_a_hundred_times_slower_than_others_neither_stop_it_nor
         assert pace.limit <= 10 * max([rows, *(ran.rows for ran in pace.ran)])
 
 
-@settings(deadline=None)
 @given(st.integers(1, 10**6), st.floats(0.01, 3.9), st.integers(1, 10**6))
 def test_a_batch_that_read_all_there_was_in_no_time_changes_nothing(rows: int, seconds: float, limit: int) -> None:
     pace = Pace(AIM, max(2, limit))
@@ -194,7 +192,6 @@ def test_a_batch_without_records_says_nothing() -> None:
 ANY_RAN = st.builds(BatchRun, st.integers(0, 2 * 10**6), st.floats(0.0, 1e4), st.booleans())
 
 
-@settings(deadline=None)
 @given(st.lists(ANY_RAN, max_size=40), st.integers(1, 1000), st.integers(1000, 10**7))
 def test_a_limit_stays_in_its_bounds_and_grows_by_ten_at_most(several: list[BatchRun], least: int, most: int) -> None:
     pace = Pace(BatchTarget(4.0, least, most, 120.0), least)
@@ -207,7 +204,6 @@ def test_a_limit_stays_in_its_bounds_and_grows_by_ten_at_most(several: list[Batc
         assert pace.target <= max(30.0, 1.25 * pace.fixed)
 
 
-@settings(deadline=None)
 @given(st.lists(ANY_RAN, max_size=20), st.sampled_from([1e-5, 1e-3, 0.02]))
 def test_whatever_was_is_forgotten_within_some_batches(several: list[BatchRun], each: float) -> None:
     pace = Pace(AIM, FIRST)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.pace import sharing
@@ -37,7 +37,6 @@ TAKEN = st.dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(st.integers(1, 10**6), st.integers(1, 10**6), TAKEN)
 def test_all_shares_together_are_the_limit_and_each_has_one(
     limit: int, most: int, taken: dict[str, SourceShare]
@@ -50,7 +49,6 @@ def test_all_shares_together_are_the_limit_and_each_has_one(
         assert sum(found.values()) == max(limit, len(taken))
 
 
-@settings(deadline=None)
 @given(st.integers(8, 10**6), TAKEN)
 def test_a_small_source_does_not_starve_beside_a_large_one(limit: int, taken: dict[str, SourceShare]) -> None:
     found = sharing.shares(limit, 10**6, {**taken, "small": SourceShare(0, 1)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.pace import speeds
@@ -33,7 +33,6 @@ def test_a_lane_begins_with_what_lanes_like_it_had(
     assert speeds.first(known, factor, partitions, quick=quick) == expected
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.integers(1, 1024), st.builds(Speed, st.integers(1, 10**7), st.integers(1, 10**4))))
 def test_what_is_stored_is_read(known: dict[int, Speed]) -> None:
     assert speeds.from_builtins(speeds.to_builtins(known)) == known

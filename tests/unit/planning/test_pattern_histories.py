@@ -149,7 +149,7 @@ def lived(base: int, grouper: str, steps: list[tuple[str, Any, Any]]) -> World:
     return world
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(base=st.integers(1, 3), grouper=st.sampled_from(["partition", "cogroup"]), steps=STEPS)
 def test_a_key_stays_in_its_task_and_each_message_is_taken_once_whatever_comes(
     base: int, grouper: str, steps: list[tuple[str, Any, Any]]

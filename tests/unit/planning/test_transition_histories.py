@@ -222,14 +222,14 @@ HISTORIES = given(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @HISTORIES
 def test_each_message_is_taken_once_and_state_is_whole(**history: Any) -> None:
     _holds(**history)
 
 
 @pytest.mark.long
-@settings(max_examples=5000, deadline=None)
+@settings(max_examples=5000)
 @HISTORIES
 def test_each_message_is_taken_once_in_many_histories(**history: Any) -> None:
     _holds(**history)

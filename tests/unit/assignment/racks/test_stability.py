@@ -82,7 +82,7 @@ def test_nothing_moves_on_its_own_output(name: str) -> None:
     containers=st.integers(1, 8),
     strategy=st.sampled_from(["none", "min_traffic"]),
 )
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_one_container_more_moves_what_balance_demands_or_what_pays(
     seed: int, tasks: int, containers: int, strategy: str
 ) -> None:
@@ -110,7 +110,7 @@ def test_one_container_more_moves_what_balance_demands_or_what_pays(
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_what_further_moves_save_is_the_difference_to_the_best_plan_without_them(seed: int) -> None:
     rng = random.Random(seed)
     asked = referee.problem(rng, rng.randint(1, 5), rng.randint(1, 4))

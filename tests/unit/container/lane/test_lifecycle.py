@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.container.lane import lifecycle
@@ -314,7 +314,6 @@ class Performer:
                 return []
 
 
-@settings(deadline=None)
 @given(st.lists(st.one_of(ORDERS, st.tuples(st.booleans(), st.booleans())), max_size=60), st.booleans())
 def test_whatever_is_ordered_and_fails(moves: list[Event | tuple[bool, bool]], way: bool) -> None:
     performer = Performer()

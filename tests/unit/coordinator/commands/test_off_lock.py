@@ -111,7 +111,7 @@ def test_one_that_fails_while_it_is_planned_is_not_changed(
     assert coordinator.status(JOB).generation == 1
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     start=st.tuples(st.sampled_from([1, 2, 4]), st.integers(1, 3)),
     changes=st.lists(st.tuples(st.sampled_from([1, 2, 4, 8]), st.integers(1, 3)), max_size=3),

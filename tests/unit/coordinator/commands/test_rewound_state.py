@@ -16,7 +16,7 @@ from tests.unit.planning.factory import new_id
 __all__ = ["coordinator", "systems"]  # fixtures
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(seed=st.integers(0, 2**32), containers=st.integers(1, 2), clears=st.lists(st.booleans(), max_size=4))
 def test_state_holds_what_was_read_since_it_was_cleared(seed: int, containers: int, clears: list[bool]) -> None:
     """Exactly that: nothing of what lay between the stages from before, and all that has come there since."""

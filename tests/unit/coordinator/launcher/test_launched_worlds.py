@@ -143,7 +143,7 @@ class World:
 
 
 @given(st.data(), st.integers(1, 3), st.integers(0, 2))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_whatever_happens_no_doubles_are_started_and_it_settles(data: st.DataObject, seats: int, warm: int) -> None:
     world = World(seats, warm)
     for _ in range(data.draw(st.integers(0, 12), "faults")):
@@ -182,7 +182,7 @@ def test_whatever_happens_no_doubles_are_started_and_it_settles(data: st.DataObj
 
 
 @given(st.lists(st.floats(0.1, 50.0), min_size=LIMIT, max_size=3 * LIMIT), st.integers(1, 4))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_where_nothing_can_run_it_gives_up_after_a_bounded_number_of_starts(lives: list[float], wanted: int) -> None:
     job = Job(wanted=wanted)
     ends: dict[str, float] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.config import AutoscaleSettings
@@ -249,7 +249,6 @@ def ranges(draw: st.DrawFn) -> AutoscaleSettings:
     )
 
 
-@settings(deadline=None)
 @given(
     ranges(),
     factors,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.coordinator.coordinator import Coordinator
@@ -17,7 +17,6 @@ from tests.unit.coordinator.helpers import Clock
 from tests.unit.coordinator.workers import JOB
 
 
-@settings(deadline=None)
 @given(
     size=st.integers(1, 8),
     puts=st.lists(st.tuples(st.integers(0, 30), st.floats(0, 9)), max_size=12),

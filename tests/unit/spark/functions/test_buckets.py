@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.model.hashing import bucket
@@ -63,7 +63,6 @@ def found(given: Iterator[pa.RecordBatch], work: buckets.Work, crew: Crew, **mor
     return [n for rows in buckets.worked(given, work, crew, {}, **more) for n in numbers(rows)]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.sampled_from(KEYS), max_size=60),
     st.sampled_from([1, 2, 4, 16]),

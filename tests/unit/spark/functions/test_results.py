@@ -387,7 +387,7 @@ _scalars = st.one_of(
 _any = _scalars | st.lists(_scalars, max_size=3) | st.lists(st.integers(-5, 5), max_size=3)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.sampled_from([INT, LONG, DOUBLE, BOOL, TEXT, BYTES, DAY, NTZ, MONEY, INTS]), st.lists(_any, max_size=8))
 def test_what_comes_of_values_is_what_the_oracle_says(type_: pa.DataType, values: list[Any]) -> None:
     made, errors = Results(pa.schema([("c", type_)])).batch([{"c": value} for value in values])

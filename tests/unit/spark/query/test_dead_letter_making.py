@@ -128,7 +128,7 @@ def letters(said: Said, values: list[bytes | None]) -> Iterator[pa.RecordBatch]:
 
 
 @pytest.mark.filterwarnings("ignore:coroutine 'sleep' was never awaited")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(st.tuples(st.binary(max_size=30) | st.none(), st.integers(0, GOOD + 5)), max_size=12),
     st.sampled_from(["map", "flat_map", "filter", "map_arrow"]),

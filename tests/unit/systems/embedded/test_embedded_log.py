@@ -200,7 +200,7 @@ def test_a_cold_search_reads_few_entries(log: Log, monkeypatch: pytest.MonkeyPat
     assert contents(cold, "s", 0) == [b"%d" % n for n in range(300)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     batches=st.lists(st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=3), max_size=8),
     cuts=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=8),
