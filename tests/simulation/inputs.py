@@ -189,8 +189,15 @@ def _keys(cells: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
 class Source:
     """The stream of all jobs, as a coordinator sees it."""
 
+    @property
+    def all(self) -> tuple[Source]:
+        return (self,)
+
     def named(self, system: str) -> Source:
         return self
+
+    def readers(self) -> None:
+        """The stream keeps all of its records."""
 
     def starts(self, stream: str) -> dict[int, int]:
         return dict.fromkeys(range(len(PARTITIONS)), 0)

@@ -154,11 +154,11 @@ class ReaderPositions:
         """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)
-            systems = None if served is None else self.systems_of(served)
-        if systems is None:
+            seen = None if served is None else served.snapshot()
+        if seen is None:
             return False
         try:
-            places = _places(systems, job)  # before the positions are looked up
+            places = _places(self.systems_of(seen), job)  # before the positions are looked up
             with self.registry.locked_as_seen():
                 served = self.registry.jobs.get(job)
                 found = None if served is None else still_to_read(served.lanes, served.known, served.reports)

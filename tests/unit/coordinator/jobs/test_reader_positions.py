@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from anabranch.config import Settings
 from anabranch.coordinator.coordinator import Coordinator
@@ -22,7 +23,8 @@ from anabranch.systems.systems import Systems
 from tests.support.reports import lane_report
 from tests.unit.coordinator import workers
 from tests.unit.coordinator.helpers import Clock
-from tests.unit.coordinator.workers import JOB
+from tests.unit.coordinator.programs import PROGRAM
+from tests.unit.coordinator.workers import JOB, start
 
 IN = ("embedded", "in")
 ZERO, ONE = SSP.parse("embedded/in/0"), SSP.parse("embedded/in/1")
@@ -204,6 +206,16 @@ def test_a_damaged_file_does_not_stop_the_coordinator(store: Store, clock: Clock
     clock.at += 60
     coordinator.reader_positions.look()
     assert coordinator.status(JOB).state == "running"
+
+
+def test_settings_that_are_not_known_keep_no_other_job_from_its_turn(store: Store, clock: Clock) -> None:
+    coordinator = Coordinator(store, clock=clock)
+    program = msgspec.structs.replace(PROGRAM, settings={"job": {"cores": 1}})
+    coordinator.start(msgspec.structs.replace(start(), program=program))
+    with capture_logs() as lines:
+        coordinator.reader_positions.look()
+    (line,) = lines
+    assert (line["job"], "unknown setting 'job.cores'" in line["error"]) == (JOB, True)
 
 
 def test_where_a_job_is_rewound_to_is_kept_from_before_it_is_looked_up(systems: Systems, log: Log) -> None:
