@@ -1,4 +1,5 @@
-"""A producer that holds a transactional id. Whoever initializes an id permanently stops its previous holder."""
+"""A producer that holds a transactional id. When a producer initializes an id, the previous holder is stopped for
+good."""
 
 from __future__ import annotations
 
