@@ -302,7 +302,8 @@ class IcebergTable:
 
     @staticmethod
     def _kind(column: pa.Field, table: Table) -> Any:
-        """The Iceberg type of a column that the job writes; None if Iceberg has no such type."""
+        """The Iceberg type of a column that the job writes, with the field ids of the table's column of that name. None
+        if it can't be converted."""
         try:
             return io.pyarrow_to_schema(pa.schema([column]), table.schema().name_mapping).fields[0].field_type
         except (ValueError, UnsupportedPyArrowTypeException):
