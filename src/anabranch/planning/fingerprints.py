@@ -1,4 +1,4 @@
-"""Prefixes of the fingerprint's entries for streams. The stream's name follows the prefix."""
+"""Prefixes of the fingerprint's entries for streams and tables, whose names follow the prefix."""
 
 from __future__ import annotations
 

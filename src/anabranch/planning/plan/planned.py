@@ -14,6 +14,8 @@ class PlannedLane(Document, frozen=True, kw_only=True):
     """A lane before it has an id. Fields that aren't explained here are those of :class:`anabranch.model.lane.Lane`.
 
     Attributes:
+        operators: the names of the operators that the lane runs.
+        streams: the streams that it reads.
         upstream: the indexes of the lanes that write this lane's inputs.
         rejecting: the operators that may write dead letters.
     """
