@@ -22,8 +22,8 @@ class Record:
         partition: the partition's number.
         offset: the record's offset in the partition.
         key: the message key, or None.
-        value: the value, decoded by the stream's format: JSON is parsed, ``string`` becomes str, and other formats stay
-            bytes.
+        value: the value, decoded by the stream's format: JSON is parsed (fields that are null are missing), ``string``
+            becomes str, and other formats stay bytes.
         headers: pairs of name and value.
         timestamp: the record's timestamp, in UTC.
     """
