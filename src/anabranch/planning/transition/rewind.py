@@ -80,8 +80,8 @@ def rewound(
 
 
 def undone(model: JobModel, lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> Change:
-    """The generation that undoes a rewind, of which ``model`` is the generation. All lanes continue where they were
-    before the rewind."""
+    """The generation after a rewind that undoes the rewind: all lanes continue where they were before it. ``model``:
+    the generation of the rewind."""
     present = follow.heads(lanes.values())
     closing = [lane for lane in present if lane.id in model.rewound]
     return Change(
