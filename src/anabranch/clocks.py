@@ -1,4 +1,4 @@
-"""The clock on which leases are measured."""
+"""The clock that measures leases."""
 
 from __future__ import annotations
 

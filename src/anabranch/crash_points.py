@@ -1,4 +1,5 @@
-"""The steps of a lane's batch, by name, and hooks for them, at which crash tests kill a process or abort its lanes."""
+"""The crash points: named steps of a lane's batch, and of other procedures, at which tests kill a process or abort its
+lanes."""
 
 from __future__ import annotations
 
@@ -25,29 +26,45 @@ ENDED = "ended"
 DRAINED = "drained"
 AHEAD = "ahead"
 ADOPTED = "adopted"
-"""Steps of a lane that continues from others. ``AHEAD``: its first batch is planned while its predecessors write their
-last ones, and waits. ``ADOPTED``: a standby has become its folder, and nothing newer has been copied to it yet.
+"""Steps of a lane that continues from others.
+
+- ``AHEAD``: its first batch is planned and waits, while its predecessors write their last batches.
+- ``ADOPTED``: a standby has become the lane's folder, and nothing newer has been copied to the folder yet.
 """
 BROKEN = "broken"
 WITHDRAWN = "withdrawn"
 TAKEN_BACK = "taken-back"
 NAMES = (PLANNING, PLANNED, PUBLISHED, COMMITTED)
 OF_SLOTS = (OPENING, PRODUCED, MARKED, TRANSACTED)
-"""Steps of a slot's output to Kafka: its producer is being opened; its records have been sent; its marker has been
-sent, too, and nothing is committed; its transaction is committed.
+"""Steps of a slot's output to Kafka.
+
+- ``OPENING``: the slot's producer is being opened.
+- ``PRODUCED``: the records have been sent.
+- ``MARKED``: the marker has been sent, too; nothing is committed.
+- ``TRANSACTED``: the transaction is committed.
 """
 OF_DRAINS = (HALTED, ENDING, ENDED, DRAINED)
-"""Steps of a lane that drains: it has reported that it has read everything that it should so far; the batch in which
-time ends is planned; that batch is published; it is committed, but not reported.
+"""Steps of a lane that drains.
+
+- ``HALTED``: it has reported that it has stopped where it must wait for the other lanes.
+- ``ENDING``: the batch in which time ends is planned.
+- ``ENDED``: that batch is published.
+- ``DRAINED``: that batch is committed, but the lane hasn't reported it.
 """
 OF_BREAKS = (BROKEN, WITHDRAWN, TAKEN_BACK)
-"""Steps of a batch that is broken off in a closing lane: its query was stopped; nothing can write the batch any more;
-it is no longer in the lane's folder.
+"""Steps of a batch that is broken off in a closing lane.
+
+- ``BROKEN``: the query has been stopped.
+- ``WITHDRAWN``: nothing can write the batch any more.
+- ``TAKEN_BACK``: the batch is no longer in the lane's folder.
 """
 OF_TABLES = (STAGED, NAMED)
-"""Steps of an output into a table: the tasks have written its rows, and nothing is committed; it is committed, but
-perhaps not visible to readers yet. ``REWRITTEN``, above: the state of a lane was rewritten after that batch, next to
-the old state.
+"""Steps of an output to a table.
+
+- ``STAGED``: the Spark tasks have written the rows; nothing is committed.
+- ``NAMED``: the batch is committed, but readers may not see it yet.
+
+``REWRITTEN`` concerns no output: after that batch, the lane's state has been rewritten next to the old state.
 """
 
 NOTED = "noted"
@@ -58,18 +75,27 @@ PLACED = "placed"
 FOLDERS_PLACED = "folders-placed"
 STORED = "stored"
 OF_BACKUPS = (NOTED, COPIED, LISTED)
-"""Steps of a job's backup, whose name stands for the lane's: there is only a note; everything is copied, but nothing
-says that the backup is complete; it is complete."""
-OF_RESTORES = (FOUND_WHOLE, PLACED, FOLDERS_PLACED, STORED)
-"""Steps of a restore: the backup was verified, and nothing was written; the streams are in place; the folders of lanes
-are, too; the store knows the job."""
+"""Steps of a job's backup. The job's name stands for a lane's.
 
-# "<lane prefix>:<step>:<batch>", as in "1-:published:3": the lane of stage 1, after batch 3 was published; with "3+",
-# after that or any later one, for steps that not every batch comes to.
+- ``NOTED``: only the note that a backup is being made exists.
+- ``COPIED``: everything is copied, but the backup isn't marked as complete.
+- ``LISTED``: the backup is complete.
+"""
+OF_RESTORES = (FOUND_WHOLE, PLACED, FOLDERS_PLACED, STORED)
+"""Steps of a restore.
+
+- ``FOUND_WHOLE``: the backup has been verified; nothing is written.
+- ``PLACED``: the streams are in place.
+- ``FOLDERS_PLACED``: the folders of lanes are in place, too.
+- ``STORED``: the store has the job.
+"""
+
+# "<lane prefix>:<step>:<batch>". For example, "1-:published:3" is the lane of stage 1 after batch 3 was published, and
+# "1-:published:3+" the same after batch 3 or any later one, for steps that not every batch reaches.
 _HOLD = os.environ.get("ANABRANCH_HOLD_AT", "")
 _NOTE = os.environ.get("ANABRANCH_HOLD_NOTE", "")
 RELEASED = ".released"
-"""A suffix. If a file exists that has the note's name with this suffix, nothing is held any more."""
+"""A suffix. As soon as a file exists whose name is the note's with this suffix, no lane is held any more."""
 ACTIVE = bool(_HOLD)
 
 Watcher = Callable[[str, str, int], None]
@@ -78,10 +104,10 @@ _watchers: list[Watcher] = []
 
 @contextmanager
 def watched(watcher: Watcher) -> Iterator[None]:
-    """Call ``watcher(step, lane, batch)`` at the steps that this process reaches. If it raises an exception, the lane
-    fails.
+    """Call ``watcher(step, lane, batch)`` at each step that this process reaches. If the watcher raises an exception,
+    the lane fails.
 
-    ``planning`` is reached in a process of Spark's, so it is never seen here.
+    The watcher never sees ``planning``, because one of Spark's own processes reaches that step.
     """
     _watchers.append(watcher)
     try:
@@ -91,10 +117,8 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 
 def reach(step: str, lane: str, batch: int) -> None:
-    """Report that a lane is at a step. If it is the one at which to stop, write the note and sleep until killed or
-    released.
-
-    Python workers of a killed driver end, too.
+    """Report that a lane has reached a step. If ANABRANCH_HOLD_AT names this step, write the note, and sleep until the
+    process is killed or the lane is released. A sleeping Python worker ends if its driver is killed.
     """
     for watcher in tuple(_watchers):
         watcher(step, lane, batch)
@@ -113,6 +137,6 @@ def reach(step: str, lane: str, batch: int) -> None:
 
 
 def next_batch(commits: str) -> int:
-    """The number of the batch that would be planned next, according to a local folder of commits."""
+    """The number of the next batch, according to the files in a local commit folder."""
     done = [int(name) for name in os.listdir(commits) if name.isdigit()] if os.path.isdir(commits) else []
     return max(done, default=-1) + 1

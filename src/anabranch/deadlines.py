@@ -1,4 +1,4 @@
-"""Waiting for something that others bring about: one loop, with a deadline."""
+"""Waits for a condition until a deadline."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ def wait_until(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
 ) -> T:
-    """The result of ``look``, once it isn't None. ``look`` is called at least once, and once more after the deadline.
+    """Call ``look`` until it returns something other than None, and return that. It is called at least once, and once
+    more after the deadline.
 
     Args:
-        within: seconds.
-        late: returns the error to raise after that.
-        every: seconds between two calls.
+        look: checks the condition.
+        within: the time until the deadline, in seconds.
+        late: returns the error to raise if the condition isn't met by then.
+        every: the time between two calls, in seconds.
+        clock: returns seconds.
+        sleep: waits for a number of seconds.
     """
     deadline = clock() + within
     while True:

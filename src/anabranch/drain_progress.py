@@ -1,4 +1,5 @@
-"""What is left to do in a drain and how long that takes, for ``status``, the terminal and metrics. Pure."""
+"""What is left to do in a drain, and how long that will take, for ``status``, the terminal and metrics. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -12,23 +13,25 @@ from anabranch.protocol.status import JobStatus, LaneStatus
 __all__ = ["DrainRemainder", "foretold", "functions_part", "left", "seconds_left"]
 
 _HALTING = 0.5
-"""The seconds until all lanes have stopped where they are, reported it, and got the order where to stop."""
+"""How many seconds it takes until all lanes have stopped at their positions, have reported this, and know up to where
+to read."""
 _STAGE = 0.3
-"""The seconds of a stage in which nothing is left to do, besides the batch in which time ends. Lanes without state and
-event time have no such batch."""
+"""How many seconds a stage takes to end, in addition to the batch in which time ends. (Lanes without state and event
+time have no such batch, and take no time.)"""
 _OF_A_BATCH = 0.5
-"""The time of a batch without records, as a share of the time of other batches without that of functions."""
+"""The time of a batch without records, as a share of the time that other batches spend outside functions."""
 _WINDOWS = 60_000
-"""The rows of state per second that a lane emits."""
+"""How many windows (per key) a lane emits per second."""
 _TOLD_BY_ITSELF = 1.0
-"""The seconds after which a batch's own progress shows where its time goes; before that, the figures of the last half
-minute do.
+"""After this number of seconds, a batch's own progress shows where its time goes. Before that, the figures of the last
+half minute are used.
 """
 
 
 @dataclass(frozen=True)
 class DrainRemainder:
-    """Stages and lanes that haven't drained, records that are still to be read, and open windows (per key)."""
+    """The numbers of stages and lanes that haven't drained, of records that are still to be read, and of open windows
+    (per key)."""
 
     stages: int
     lanes: int
@@ -51,12 +54,13 @@ def left(status: JobStatus) -> DrainRemainder:
 def foretold(
     stages: Mapping[str, Iterable[str]], reports: Mapping[str, LaneReport], until: Mapping[str, int] | None = None
 ) -> float:
-    """Seconds until a job is drained: planned batches are finished, the remaining records are read, and then one stage
-    after another ends with its windows.
+    """The predicted seconds until a job is drained: planned batches are finished, the remaining records are read, and
+    then one stage after another emits its windows and ends.
 
     Args:
-        stages: the open lanes of each stage, in the order in which they drain.
-        until: the position of each SSP when everything has been read; None: only what is planned is read.
+        stages: the open lanes of each stage, in the order in which stages drain.
+        reports: the last report of each lane.
+        until: the position of each SSP at the end of the drain. None: no more batches are planned.
     """
     lanes = {stage: [reports[name] for name in names if name in reports] for stage, names in stages.items()}
     seconds = max((_taking_in(each, until or {}) for its in lanes.values() for each in its), default=0.0)
@@ -80,7 +84,7 @@ def seconds_left(status: JobStatus) -> float:
 
 
 def functions_part(report: LaneReport) -> float:
-    """The share of a batch that is spent in functions of the job."""
+    """The share of a batch's time that is spent in the job's functions."""
     spent = report.load.spent if report.progress.batch_progress is None else report.progress.batch_progress.spent
     total = sum(spent.values())
     if total > _TOLD_BY_ITSELF:
@@ -89,7 +93,7 @@ def functions_part(report: LaneReport) -> float:
 
 
 def _taking_in(report: LaneReport, until: Mapping[str, int]) -> float:
-    """Seconds until a lane has read everything that it should: its present batch, and those after it."""
+    """The predicted seconds until a lane has read everything that it should, in its current batch and later ones."""
     at = report.progress.batch_progress
     batch, planned = 0.0, 0
     if at is not None:
@@ -102,7 +106,7 @@ def _taking_in(report: LaneReport, until: Mapping[str, int]) -> float:
 
 
 def _ending(report: LaneReport) -> float:
-    """Seconds of a lane's last batch. It has no records, so functions have nothing to do in it."""
+    """The predicted seconds of a lane's last batch, which has no records, so that no function is called."""
     if not report.progress.state_bytes and not report.drain.windows and report.event_time.watermark is None:
         return 0.0
     return (
@@ -113,8 +117,8 @@ def _ending(report: LaneReport) -> float:
 
 
 def _records(lane: LaneStatus, until: Mapping[str, int]) -> int:
-    """How many offsets a lane still has to read: for a stream that the job doesn't write, up to where the lane stops,
-    otherwise up to the end.
+    """How many offsets a lane still has to read: up to where it must stop in an input stream, and up to the current end
+    of an intermediate stream.
     """
     if lane.report is None:
         return 0

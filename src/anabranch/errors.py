@@ -1,4 +1,4 @@
-"""Every error, with the exit code of a command that ends with it. A message says what happened, why, and what to do
+"""All errors, each with the exit code of a command that it ends. A message says what happened, why, and what to do
 next.
 """
 
@@ -32,10 +32,10 @@ class AnabranchError(Exception):
 
     Args:
         what: what happened, and where (stream, partition, lane or file).
-        cure: what to do next; printed on a line of its own.
+        cure: what to do next; printed on a separate line.
 
     Attributes:
-        exit_code: what a command that ends with this error exits with.
+        exit_code: the exit code of a command that ends with this error.
     """
 
     exit_code = 1
@@ -56,7 +56,8 @@ class UsageError(AnabranchError):
 
 
 class ConfigError(UsageError):
-    """A setting has an unknown name or a value that is not allowed. The message names the nearest known one."""
+    """A setting has an unknown name or a value that is not allowed. For an unknown name, the message suggests a similar
+    one."""
 
 
 class GraphError(UsageError):
@@ -70,7 +71,7 @@ class UnsupportedSparkError(UsageError):
 
 
 class JobFailedError(AnabranchError):
-    """A lane failed, and with it the job. The message is the lane's; fix its cause and run the job again."""
+    """A lane failed, and with it the job. The message is the lane's. Fix the cause and run the job again."""
 
 
 class NotFoundError(AnabranchError):
@@ -84,15 +85,15 @@ class UnreachableError(NotFoundError):
 
 
 class ConflictError(AnabranchError):
-    """The request conflicts with the present state: another process owns the lane or job, or it already exists in
-    another form."""
+    """The request conflicts with the current state: another process owns the lane or the job, or what was to be created
+    already exists in another form."""
 
     exit_code = 4
 
 
 class NotLeadingError(AnabranchError):
-    """This coordinator does not lead, so it changes nothing. Ask the one that leads; the message has its address if it
-    is known.
+    """This coordinator does not lead, so it changes nothing. Ask the coordinator that leads; if its address is known,
+    the message contains it.
     """
 
 
@@ -104,11 +105,12 @@ class StoreUnavailableError(AnabranchError):
 
 
 class FencedError(ConflictError):
-    """A newer process has taken over this process's lane. This one must stop, and can write nothing more."""
+    """A newer process has taken over this process's lane. This process can't write any more, and must stop."""
 
 
 class LogError(AnabranchError):
-    """A stream's files are missing, truncated, or do not match their manifest. Restore the file that is named."""
+    """A stream's files are missing, truncated, or do not match their manifest. Restore the file that the message
+    names."""
 
 
 class StalledError(AnabranchError):
@@ -128,7 +130,7 @@ class OperatorError(AnabranchError):
 
 
 class UnsupportedFormatError(AnabranchError):
-    """A newer version of anabranch wrote this. Nothing was changed; run that version."""
+    """A newer version of anabranch wrote a file or a record. Nothing was changed. Run that version."""
 
 
 class TooLongError(AnabranchError):
@@ -136,6 +138,6 @@ class TooLongError(AnabranchError):
 
 
 class OutOfTimeError(AnabranchError):
-    """Something did not end within the time that was allowed. The requested operation may still be under way."""
+    """An operation did not end within the allowed time. It may still be under way."""
 
     exit_code = 5

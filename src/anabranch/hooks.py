@@ -1,5 +1,5 @@
-"""A module for job files from before the first release, which deployments still have: its contents are now in
-:mod:`anabranch.api`.
+"""Keeps job files from before the first release working, which deployments may still have. The contents of this module
+are now in :mod:`anabranch.api`.
 """
 
 from anabranch.api.hooks import DrainedTask

@@ -1,7 +1,8 @@
-"""httpx without its command line, which imports rich and pygments. Importing those takes longer than everything
-else that a verb does.
+"""Imports httpx without its command line, which would import rich and pygments. That takes longer than everything else
+that most verbs do.
 
-httpx does without them if rich isn't installed; here it is made to look that way.
+httpx works without its command line if that can't be imported (usually because rich isn't installed), so this module
+prevents the import.
 """
 
 from __future__ import annotations

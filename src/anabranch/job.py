@@ -1,5 +1,5 @@
-"""For job files from before the first release, which deployments may still have: the contents of this module are now in
-:mod:`anabranch.api`.
+"""Keeps job files from before the first release working, which deployments may still have. The contents of this module
+are now in :mod:`anabranch.api`.
 """
 
 from anabranch.api.job import Job

@@ -2,8 +2,8 @@
 the next one.
 
 A process holds a lock on its folder for as long as it lives. The operating system releases the lock however the process
-ends, so it is certain which folders are unused. The lock is on the folder itself, because systemd-tmpfiles, which
-removes old files from /tmp, doesn't touch the contents of a locked folder.
+ends, so a folder that isn't locked is unused. The lock is on the folder itself, because systemd-tmpfiles, which removes
+old files from /tmp, doesn't touch the contents of a locked folder.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ __all__ = ["folder", "sweep"]
 log = logs.get_logger()
 _making = threading.Lock()
 _mine: dict[int, Path] = {}
-"""The folders by process, because a forked process makes its own folder."""
+"""Process id → folder. A forked process inherits this, but makes its own folder."""
 
 
 def folder(name: str) -> Path:
-    """A new folder for temporary files, with this prefix. It is removed when this process ends, or later."""
+    """A new folder for temporary files, whose name begins with ``name``. It is removed when this process ends, or
+    later."""
     with _making:
         process = os.getpid()
         if process not in _mine:
@@ -60,7 +61,7 @@ def _prefix() -> str:
 
 
 def _made(place: Path) -> Path:
-    """A folder that this process has locked, before it gets a name for which other processes look."""
+    """A new folder for this process. It is locked before it gets a name that other processes look for."""
     made = Path(tempfile.mkdtemp(prefix="anabranch-new-", dir=place))
     _locked(made)  # until the process ends
     return made.rename(made.with_name(f"{_prefix()}{made.name.removeprefix('anabranch-new-')}"))
@@ -78,5 +79,5 @@ def _locked(folder: Path) -> int:
 
 
 def _end(made: Path, process: int) -> None:
-    if os.getpid() == process:  # not a fork of it
+    if os.getpid() == process:  # otherwise this is a fork of the process
         shutil.rmtree(made, ignore_errors=True)

@@ -1,1 +1,1 @@
-"""Assignment: which container seat each task gets."""
+"""Assignment: which seat each task gets."""

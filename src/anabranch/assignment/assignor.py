@@ -1,6 +1,7 @@
-"""Assigns the tasks of all stages of a job to its seats: by the racks of the partitions that they read, if racks count.
+"""Assigns the tasks of all stages of a job to its seats. If racks count, the racks of the partitions that a task reads
+help to choose its seat.
 
-The solver for problems with racks is imported on demand: importing it takes half a second, and few jobs have racks.
+The solver for problems with racks is imported on demand: importing it takes half a second, and few jobs use racks.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from anabranch.model.task import Task
 __all__ = ["Placed", "Placing", "Rules", "Seating", "Where", "explained", "plain", "seat"]
 
 Placed = Mapping[str, Mapping[str, str]]
-"""The seats of tasks, by stage and by the tasks' names."""
+"""Stage → name of a task → seat."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """The criteria for a placement, once it is balanced: see :class:`anabranch.config.AssignmentSettings`."""
+    """The criteria by which one of the balanced placements is chosen; see
+    :class:`anabranch.config.AssignmentSettings`."""
 
     strategy: Literal["none", "min_traffic", "balance_subtopology"] = "none"
     first: Literal["containers", "traffic"] = "containers"
@@ -42,10 +44,10 @@ class Where:
 
     Attributes:
         seats: the rack of each seat; None if it isn't known.
-        partitions: by ``system/stream`` and partition, the racks of the replicas, the leader's first; None for a broker
-            without a rack. Streams of systems without racks don't count.
-        coming: streams that don't exist yet, because the job will create them. They don't count.
-        lanes: by stage and ``system/stream``, how many lanes of a container read it separately; one if not named.
+        partitions: ``system/stream`` → partition → the racks of the replicas, the leader's first; None stands for a
+            broker without a rack. Streams of systems without racks are ignored.
+        coming: streams that don't exist yet, because the job will create them. They are ignored.
+        lanes: stage → ``system/stream`` → how many lanes of a container read the stream separately. Default: one.
     """
 
     seats: Mapping[str, str | None]
@@ -65,19 +67,23 @@ class Where:
         return tuple(found)
 
     def counts(self, stream: str) -> bool:
-        """Whether it matters in which rack a stream is read: the stream exists, in a system with racks."""
+        """Whether it matters in which rack a stream is read: only if the stream exists, in a system with racks."""
         system, _, _ = stream.partition("/")
         return stream not in self.coming and any(name.startswith(f"{system}/") for name in self.partitions)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seating:
-    """The seats of tasks. ``racks``: the racks of the seats, if they count. ``why_not``: why they don't; empty if they
-    aren't requested.
+    """The seats of tasks.
 
-    ``cost``: ``traffic_cost`` for each partition that a container reads from another rack, plus ``non_overlap_cost``
-    for each task that moves. ``lower_bound``: a lower bound on the cost of all placements that are equally balanced
-    and, with containers first, read each partition in no more containers. Both are 0 without racks.
+    Attributes:
+        seats: stage → name of a task → seat.
+        racks: the racks of the seats, if racks count.
+        why_not: why racks don't count although the rules ask for them; otherwise empty.
+        cost: ``traffic_cost`` for each partition that a container reads from another rack, plus ``non_overlap_cost``
+            for each task that moves; 0 without racks.
+        lower_bound: no placement that is equally balanced and (with containers first) reads each partition in no more
+            containers costs less; 0 without racks.
     """
 
     seats: Mapping[str, Mapping[str, str]]
@@ -92,22 +98,28 @@ class Seating:
 
 
 Placing = Callable[[Sequence[StageModel], Placed], Seating]
-"""Gives the tasks of stages their seats, given where the tasks were."""
+"""Assigns the tasks of stages to seats. The second argument is the tasks' former seats."""
 
 
 def plain(containers: int) -> Placing:
-    """Places tasks in this many seats, ignoring racks."""
+    """A placing that ignores racks. ``containers``: the number of seats."""
     where = Where(seats={str(number): None for number in range(containers)})
     return lambda stages, former: seat(stages, former, where, Rules())
 
 
 def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rules) -> Seating:
-    """The seat of each task. ``former``: the former seats of tasks, by the tasks' present names or those at another
-    factor.
+    """The seat of each task.
 
-    Balance comes first: floor or ceiling of tasks per seat. Then, with racks, as few containers for each partition as
-    balance allows, then the least cost; or the least cost first. The result doesn't depend on the order of anything,
-    and applied to its own result, nothing moves.
+    Balance comes first: each seat gets the floor or the ceiling of the average number of tasks. Then each partition is
+    read in as few containers as balance allows. With racks, the cost decides among these placements, or, with traffic
+    first, before the number of containers. The result doesn't depend on the order of the arguments' elements. If it is
+    passed as ``former``, no task moves.
+
+    Args:
+        stages: the stages with their tasks.
+        former: the former seats of tasks, which may have had their names at another factor.
+        where: the racks of seats and partitions.
+        rules: the criteria.
 
     Raises:
         ConfigError: there are no seats.
@@ -132,7 +144,7 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
 
 
 def explained(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rules) -> dict[str, dict[str, str]]:
-    """For each task, by stage, why :func:`seat` puts it there."""
+    """Stage → name of a task → why :func:`seat` chooses its seat."""
     found = seat(stages, former, where, rules)
     problem = _problem(stages, former, where, rules)
     if rules.strategy == "none" or found.why_not or None in where.seats.values() or any(map(_shares, stages)):
@@ -148,7 +160,8 @@ def _without_racks(stages: Sequence[StageModel], former: Placed, where: Where) -
 
 
 def _name(task: Task) -> str:
-    """The solver's name for a task. It sorts by index, because neighbouring tasks often read the same partitions."""
+    """The solver's name for a task. These names sort by the tasks' indexes, because tasks with neighbouring indexes
+    often read the same partitions."""
     return f"{task.stage}/{task.index:08}/{task.name}"
 
 
@@ -213,8 +226,8 @@ def _containers_first(stages: Sequence[StageModel], problem: Problem, where: Whe
 
 
 def _bound(problem: Problem) -> float:
-    """A lower bound on the cost of placements that balance each stage. Of what a partition's tasks read together, each
-    task reads at least its share, wherever the others are.
+    """A lower bound on the cost of placements that balance each stage. If several tasks read the same partition, each
+    of them accounts for at least an equal share of that partition's traffic, wherever the others are.
     """
     from anabranch.assignment.racks import solver
 
@@ -232,7 +245,8 @@ def _bound(problem: Problem) -> float:
 
 
 def _traffic_first(stages: Sequence[StageModel], problem: Problem, where: Where) -> Seating:
-    """The solver's placement, with tasks of the same partition together within each rack, as far as possible."""
+    """The solver's placement. Within each rack, tasks that read the same partition are in the same seats as far as
+    possible."""
     from anabranch.assignment.racks import solver
 
     answer = solver.solve(problem)

@@ -1,4 +1,4 @@
-"""Places tasks that read the same partitions in few seats and with little traffic across racks."""
+"""Places tasks that read the same partitions in few seats, with little traffic across racks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from anabranch.model.task import Task
 __all__ = ["Member", "place"]
 
 _Piece = tuple[tuple[str, int], ...]
-"""Some seats, and how many tasks of one group each of them takes."""
+"""Pairs of a seat and the number of tasks of one group that it takes."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,17 @@ def place(
 ) -> tuple[dict[str, str], float]:
     """The seat of each member, by name, and the total cost.
 
-    The placement is balanced, and each partition is read in the fewest seats, as found by :func:`placement.place`. Cost
-    then decides which group of tasks takes which of these places: a seat that has any task of a group reads everything
-    that the group reads. Two ways of dividing the groups are tried: one that moves few tasks, and one in which seats
-    with parts of the same group are in one rack, as far as possible.
+    The placement is balanced, and each partition is read in the fewest seats that :func:`placement.place` finds. Among
+    the parts of seats that groups of tasks take, groups are then exchanged so that the cost is least: a seat that has
+    any task of a group reads everything that the group reads. Two ways of dividing groups among seats are tried: one
+    that moves few tasks, and one that keeps seats with parts of the same group in one rack as far as possible.
 
     Args:
+        members: the tasks.
         racks: the rack of each seat.
         load: how many tasks of other stages each seat has.
+        traffic_cost: the cost of a partition that is read from another rack.
+        move_cost: the cost of a task that moves.
     """
     tasks = [member.task for member in members]
     homes = {member.task.name: member.home for member in members if member.home is not None}
@@ -70,7 +73,7 @@ def place(
 def _permuted(
     members: Sequence[Member], way: Mapping[str, str], racks: Mapping[str, str | None], traffic_cost: int, moves: int
 ) -> tuple[dict[str, str], float]:
-    """The groups of tasks, permuted at the least cost."""
+    """A placement like ``way``, but with groups of the same size exchanged so that the cost is least; and that cost."""
     groups: dict[tuple[tuple[str, int], ...], list[Member]] = defaultdict(list)
     for member in sorted(members, key=lambda each: each.name):
         key = sorted((f"{ssp.system}/{ssp.stream}", ssp.partition) for ssp in member.task.ssps)
@@ -99,10 +102,11 @@ def _matched(
     traffic_cost: int,
     move_cost: int,
 ) -> list[tuple[list[Member], _Piece, int]]:
-    """Each group with a piece, at the least total cost.
+    """Each group with the piece that it gets, and the cost of that, such that the total cost is least.
 
-    Pieces in the same racks differ only for the groups that were there. So a group needs only an arc to each set of
-    racks, and one to each piece with a seat that it was in; the least cost is the same as with all arcs.
+    Pieces in the same racks cost the same, except for groups that had one of their seats before. So a group needs only
+    an arc to each set of racks, and an arc to each piece with a seat in which it was; the least cost is the same as
+    with all arcs.
     """
     kinds = sorted(pieces)
     sets = sorted({_racks_of(kind, racks) for kind in kinds})
@@ -149,12 +153,12 @@ def _racks_of(piece: _Piece, racks: Mapping[str, str | None]) -> tuple[str, ...]
 
 
 def _far(group: Sequence[Member], rack: str) -> int:
-    """How much a seat in a rack reads from other racks if it has any task of a group."""
+    """How much a seat in this rack reads from other racks if it has any task of the group."""
     return int(sum(each.weight for each in group[0].reads if rack not in each.racks))
 
 
 def _filled(group: Sequence[Member], piece: _Piece) -> dict[str, str]:
-    """A seat of the piece for each task of a group: its former one, if there is room."""
+    """A seat of the piece for each task of a group: its former seat, if it is one of them and has room."""
     room = dict(piece)
     placed = {}
     for member in group:

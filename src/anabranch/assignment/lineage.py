@@ -1,4 +1,5 @@
-"""Where a task was before, found by its name or, if the factor has changed, by the names of its parts."""
+"""The seat in which a task was before, found by the task's name or, if the factor has changed, by the names of its
+parts."""
 
 from __future__ import annotations
 
@@ -12,12 +13,12 @@ from anabranch.model.names import TaskName
 __all__ = ["Lineage"]
 
 _Base = tuple[str, str, str, int]
-"""The common part of the names of tasks that are buckets of the same task."""
+"""The common part of the names of virtual tasks that are parts of the same task."""
 
 
 class Lineage:
-    """The former seats of a stage's tasks. Buckets are nested, so the parts of a split or merged task are found by
-    number."""
+    """The former seats of a stage's tasks. Buckets of different factors are nested, so the parts of a split or merged
+    task are found by number."""
 
     def __init__(self, previous: Mapping[str, str]) -> None:
         self._seats = previous
@@ -42,7 +43,7 @@ class Lineage:
             for bucket in range(name.bucket % shared, factor, shared):
                 if bucket in its:
                     seats[its[bucket]] = seats.get(its[bucket], 0) + 1
-        if len(seats) == 1:  # as nearly always
+        if len(seats) == 1:  # nearly always
             return next(iter(seats))
         return min(seats, key=lambda seat: (-seats[seat], len(seat), seat), default=None)
 
@@ -52,7 +53,7 @@ def _base(name: TaskName) -> _Base:
 
 
 def _parsed(text: str) -> TaskName | None:
-    """The parts of a task's name; None for names of a user's own grouper, which may have any form."""
+    """The parts of a task's name; None if a user's own grouper has given it, which may use any form."""
     try:
         return names.parse(text)
     except UsageError:

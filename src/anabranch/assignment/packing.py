@@ -1,4 +1,5 @@
-"""Assigns tasks to seats in the fewest pieces: the groups are put in a line, which is cut at the seats' ends."""
+"""Assigns groups of tasks to seats in the fewest pieces: the groups are put in a line, which is cut where a seat is
+full."""
 
 from __future__ import annotations
 
@@ -12,9 +13,10 @@ __all__ = ["Line"]
 class Line:
     """The groups in a line, cut where one seat ends and the next begins.
 
-    G groups in C seats make G + C pieces minus the cuts that fall between two groups. No placement has fewer pieces
-    than the line with the most such cuts. If groups are equally large, that number depends only on the order of the
-    seats' sizes. Which seat of a size and which group come next is chosen so that few tasks move.
+    The number of pieces is the number of groups plus the number of seats, minus the cuts that fall between two groups
+    (clean cuts). No placement has fewer pieces than the line with the most clean cuts. If all groups are equally large,
+    their number depends only on the order of the seats' sizes. Among the seats of a size, and among groups, the next
+    one is chosen so that few tasks move.
     """
 
     def __init__(self, sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: Mapping[str, str]) -> None:
@@ -36,8 +38,8 @@ class Line:
         self.clean = _clean_cuts(Counter(self.room.values()), self.floor, {len(group) for group in groups})
 
     def fill(self) -> dict[str, str]:
-        """Fill one seat after another: first with the rest of the group that was begun, then with whole groups, then
-        with a part of one.
+        """Fill one seat after another: first with the rest of the partly placed group, then with whole groups, then
+        with a part of another group.
         """
         while self.room:
             seat = self._next_seat()
@@ -54,8 +56,8 @@ class Line:
         return self.placed
 
     def _by_gain(self, seat: str, left: int) -> Iterable[int]:
-        """The waiting groups, those with the largest gain first. Groups of the same size that have equally many new
-        tasks, and no task that was in the seat, are equivalent: only as many of them are examined as are requested.
+        """The waiting groups, those with the largest gain first. Groups of the same size that have the same number of
+        new tasks, and no task that was in this seat, are equivalent, so they aren't sorted.
         """
         if not self.homes:  # nothing is gained anywhere
             return list(self.groups)
@@ -75,8 +77,8 @@ class Line:
         self.begun = self.groups.pop(number)
 
     def _take(self, seat: str, room: int) -> int:
-        """Fill ``room`` from the group that was begun, beginning with tasks that were here or are new. Returns the room
-        that is left."""
+        """Fill ``room`` from the partly placed group, beginning with tasks that were in this seat, then new ones.
+        Returns the room that is left."""
         rank = {seat: 0, None: 1}
         here = sorted(self.begun, key=lambda task: rank.get(self.homes.get(task), 2)) if self.homes else self.begun
         taken, self.begun = here[:room], here[room:]
@@ -84,8 +86,8 @@ class Line:
         return room - len(taken)
 
     def _next_seat(self) -> str:
-        """Of the seats whose size leads to the most clean cuts, the one that loses least to the group that is partly
-        placed.
+        """The next seat: of those whose size leads to the most clean cuts, the seat that can keep the most of its
+        former tasks although it first takes the rest of the partly placed group.
         """
         counts = Counter(self.room.values())
         small, large = counts[self.floor], counts[self.floor + 1]
@@ -107,7 +109,8 @@ class Line:
         return min(best, key=lost)
 
     def _gain(self, number: int, seat: str, left: int) -> tuple[int, int, int]:
-        """The number of tasks that stay, minus what others lose, when ``seat`` takes as much of a group as it can."""
+        """The gain if ``seat`` takes as much of a group as it can: the number of tasks that stay, and that number minus
+        the tasks that other seats lose."""
         held = self.held[number]
         taken = min(left, len(self.groups[number]))
         stays = min(taken, held[seat])
@@ -115,8 +118,8 @@ class Line:
 
 
 def _clean_cuts(seats: Counter[int], floor: int, group_sizes: set[int]) -> dict[tuple[int, int], int]:
-    """How many cuts can fall between two groups if this many seats of the floor and of the ceiling size have to be
-    filled."""
+    """How many cuts can fall between two groups, by how many seats of the floor size and of the ceiling size are still
+    to be filled."""
     unit = group_sizes.pop() if len(group_sizes) == 1 else 1
     clean: dict[tuple[int, int], int] = {}
     for small in range(seats[floor] + 1):

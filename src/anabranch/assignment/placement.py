@@ -1,5 +1,4 @@
-"""Assigns tasks to seats without racks: balanced, with each SSP in few containers, and with as few moves as that
-allows."""
+"""Assigns tasks to seats without racks: balanced, with each SSP read in few containers, and with few moves."""
 
 from __future__ import annotations
 
@@ -26,10 +25,10 @@ def place(
 ) -> dict[str, str]:
     """The seat of each task of one stage, by name, in the order of the tasks' indexes.
 
-    Every seat gets the floor or the ceiling of tasks per seat. Among such placements, one is chosen in which SSPs are
-    read in the fewest containers and, among those, one that moves few tasks from their ``previous`` seats. It moves the
-    fewest possible if no two tasks read the same SSP, as with factor 1. ``load`` counts tasks of other stages: a
-    remainder goes to the seats with the fewest. The order of the arguments makes no difference.
+    Every seat gets the floor or the ceiling of the average number of tasks. Among such placements, SSPs are read in the
+    fewest containers; among these, few tasks move from their ``previous`` seats: the fewest possible if no two tasks
+    read the same SSP, as with factor 1. The seats with the fewest tasks of other stages (``load``) get the remainder.
+    The order of the arguments' elements makes no difference.
 
     Raises:
         ConfigError: there are no seats.
@@ -44,9 +43,9 @@ def place(
     pieces = list(groups.values())
     staying = _staying(sizes, pieces, homes)
     if len(staying) == len(ordered) and _consumption(groups, staying) == 1.0:
-        return {task.name: staying[task.name] for task in ordered}  # nothing is better, and nothing else as good
+        return {task.name: staying[task.name] for task in ordered}  # this is the only optimum
     if homes and len(pieces) == len(ordered) and _is_uniform(groups):
-        # Each partition is read in one container wherever its task is, so only the moves count.
+        # Each partition is read in a single container wherever its task is, so only moves count.
         best = _filled(sizes, [group[0] for group in pieces], staying)
         return {task.name: best[task.name] for task in ordered}
 
@@ -61,8 +60,8 @@ def place(
 
 
 def place_exactly(tasks: Iterable[Task], sizes: Mapping[str, int], homes: Mapping[str, str]) -> dict[str, str]:
-    """Place this many tasks of one stage in each seat, as few as possible away from their ``homes``, and with tasks
-    that read the same SSPs together if there is room.
+    """Place tasks of one stage, with as few moves as possible, and with tasks that read the same SSPs in the same seat
+    if it has room. ``sizes``: how many tasks each seat gets. ``homes``: the former seats of tasks.
     """
     groups = list(_groups(sorted(tasks, key=attrgetter("index", "name"))).values())
     ordered = dict(sorted(sizes.items(), key=lambda item: (len(item[0]), item[0])))
@@ -90,14 +89,14 @@ def _consumption(groups: _Groups, placement: Mapping[str, str]) -> float:
 
 
 def _is_uniform(groups: _Groups) -> bool:
-    """Whether groups are alike and share no SSP. If so, a line has the fewest pieces, and every piece costs the
-    same."""
+    """Whether all groups have the same size and the same number of SSPs, and share no SSP. If so, a line
+    (:mod:`anabranch.assignment.packing`) has the fewest pieces, and every piece costs the same."""
     shapes = {(len(partitions), len(names)) for partitions, names in groups.items()}
     return len(shapes) <= 1 and len(set().union(*groups)) == sum(map(len, groups))
 
 
 def _sizes(count: int, seats: Sequence[str], homes: Mapping[str, str]) -> dict[str, int]:
-    """Tasks per seat. The seats that had most get the ceiling."""
+    """The number of tasks for each seat. The seats that had the most tasks get the ceiling."""
     floor, ceilings = divmod(count, len(seats))
     held = Counter(homes.values())
     fullest = sorted(seats, key=lambda seat: -held[seat])[:ceilings]
@@ -105,7 +104,7 @@ def _sizes(count: int, seats: Sequence[str], homes: Mapping[str, str]) -> dict[s
 
 
 def _groups(tasks: Iterable[Task]) -> _Groups:
-    """The tasks that read the same partitions, which should be kept together."""
+    """The groups of tasks that read the same partitions, which should be in the same seat."""
     groups: _Groups = defaultdict(list)
     for task in tasks:
         groups[frozenset([(ssp.system, ssp.stream, ssp.partition) for ssp in task.ssps])].append(task.name)
@@ -113,7 +112,8 @@ def _groups(tasks: Iterable[Task]) -> _Groups:
 
 
 def _staying(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: Mapping[str, str]) -> dict[str, str]:
-    """The tasks that may stay. A seat that had too many gives up its smallest pieces first."""
+    """The tasks that may stay, with their seats. A seat that had too many tasks loses those of its smallest pieces of
+    groups first."""
     pieces: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
     for number, group in enumerate(groups if homes else ()):
         for task in group:
@@ -129,7 +129,7 @@ def _staying(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: M
 
 
 def _filled(sizes: Mapping[str, int], tasks: Iterable[str], staying: Mapping[str, str]) -> dict[str, str]:
-    """Fill the seats. No task that may stay moves; others fill the gaps, the narrowest first."""
+    """Fill the seats. Tasks that may stay don't move; the others fill the gaps, the smallest first."""
     room = Counter(sizes)
     room.subtract(staying.values())
     gaps = (seat for seat in sorted(sizes, key=room.__getitem__) for _ in range(room[seat]))
@@ -137,8 +137,8 @@ def _filled(sizes: Mapping[str, int], tasks: Iterable[str], staying: Mapping[str
 
 
 def _patched(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], staying: Mapping[str, str]) -> dict[str, str]:
-    """Fill the seats. No task that may stay moves; others fill the gaps, with a group kept together if a gap is wide
-    enough."""
+    """Fill the seats. Tasks that may stay don't move; the others fill the gaps, and a group stays together if a gap is
+    large enough."""
     placed = dict(staying)
     room = Counter(sizes)
     room.subtract(staying.values())

@@ -1,4 +1,5 @@
-"""Which processes maintain copies of which lanes' folders, by the rules for standbys, with lanes in place of tasks.
+"""Assigns the standbys of lanes' folders to processes, by the same rules as the standbys of tasks in
+:mod:`anabranch.assignment.racks`.
 
 The solver is imported on demand: importing it takes half a second, and few jobs have standbys.
 """
@@ -15,18 +16,18 @@ __all__ = ["numbered", "place"]
 def place(
     lanes: Mapping[str, str], processes: Mapping[str, str | None], copies: int, former: Mapping[str, Collection[str]]
 ) -> dict[str, tuple[str, ...]]:
-    """The processes that maintain the copies of each lane: never the one that runs it, and at most as many as there
-    are.
+    """The processes that maintain the standbys of each lane. The process that runs a lane is never among them, so with
+    few processes there may be fewer standbys than requested.
 
-    First the lanes and their copies are in as many racks as possible, then each process has its share of copies, then
-    few copies move. If the rack of any process isn't known, racks don't count. Applied to its own result, nothing
-    moves, and the order of the arguments makes no difference.
+    Lanes and their standbys are in as many racks as possible; then each process has its share of standbys; then few
+    standbys move. If the rack of any process isn't known, racks don't count. The order of the arguments' elements makes
+    no difference. If the result is passed as ``former``, no standby moves.
 
     Args:
-        lanes: the process that runs each lane.
-        processes: the rack of each process.
-        copies: the number of copies of each lane.
-        former: the processes that already maintain copies of a lane.
+        lanes: lane → the process that runs it.
+        processes: process → its rack.
+        copies: the number of standbys of each lane.
+        former: lane → the processes that already maintain a standby of it.
     """
     if not lanes or not copies or len(processes) < 2:
         return dict.fromkeys(sorted(lanes), ())
@@ -51,7 +52,8 @@ def place(
 
 
 def numbered(keepers: Sequence[str], former: Mapping[str, int]) -> dict[int, str]:
-    """A number for the copy of each process, from 0 on: its former number (``former``), if it can keep it."""
+    """Number a lane's standbys from 0 on. A process keeps the number that it has in ``former``, if that number is low
+    enough and no other process has it."""
     found: dict[int, str] = {}
     for keeper in sorted(keepers):
         if former.get(keeper, -1) in range(len(keepers)):

@@ -1,4 +1,4 @@
-"""The settings of a job that determine how its tasks get their seats."""
+"""The settings of a job that determine how tasks are assigned to seats."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def rules(settings: AssignmentSettings) -> Rules:
 
 
 def as_in(model: JobModel) -> Placing:
-    """Places tasks where they are in another generation with the same tasks."""
+    """A placing in which each task has the seat that it has in another generation with the same tasks."""
     seats, racks = model.seats_of_tasks(), {each.seat: each.rack for each in model.containers}
     return lambda *_: Seating(seats=seats, racks=racks)
 
 
 def lanes_reading(lanes: Iterable[Lane]) -> dict[str, dict[str, int]]:
-    """By stage and ``system/stream``, how many lanes of a container read the stream separately."""
+    """Stage → ``system/stream`` → how many lanes of a container read the stream separately."""
     groups: dict[str, dict[str, set[str]]] = {}
     for lane in lanes:
         for name in {f"{ssp.system}/{ssp.stream}" for ssp in lane.ssps}:

@@ -1,4 +1,5 @@
-"""Whether another version of a job can continue with the state and the positions of the present one. Pure."""
+"""Whether another version of a job can continue with the state and the positions of the running one. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -27,8 +28,12 @@ _OF_STATE = ("state_partitions", "watermark_scope", "trigger")
 
 @dataclass(frozen=True)
 class Version:
-    """A version of a job. ``schemas``: by operator in text form, the columns after it, as Spark's JSON;
-    ``fingerprint``: as in :class:`anabranch.protocol.deployment.StartRequest`.
+    """A version of a job.
+
+    Attributes:
+        graph: the version's graph.
+        schemas: the id of an operator as text → the columns of its rows, in Spark's JSON.
+        fingerprint: as in :class:`anabranch.protocol.deployment.StartRequest`.
     """
 
     graph: Graph
@@ -36,7 +41,7 @@ class Version:
     fingerprint: Mapping[str, str]
 
     def columns(self, node_id: int) -> dict[str, str]:
-        """The columns after an operator, each with its type."""
+        """The columns of an operator's rows: name → type."""
         told = self.schemas.get(str(node_id))
         fields = [] if told is None else msgspec.json.decode(told)["fields"]
         return {each["name"]: _text(each["type"]) for each in fields}
@@ -44,7 +49,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a version can't follow the present one, and what to do."""
+    """Why a version can't follow the running one, and what to do."""
 
     what: str
     cure: str = DRAIN
@@ -52,8 +57,12 @@ class Reason:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``reasons``: if there are none, the new version can follow. ``notes``: what changes for users of its outputs or
-    its state. ``dropped``: the operators whose state is dropped.
+    """The result of comparing two versions.
+
+    Attributes:
+        reasons: why the new version can't follow. Empty if it can.
+        notes: what changes in the job's inputs, outputs and state, for the user.
+        dropped: the operators whose state is dropped.
     """
 
     reasons: tuple[Reason, ...] = ()
@@ -62,7 +71,7 @@ class Comparison:
 
 
 def check(found: Comparison, job: str) -> None:
-    """Raises ConflictError with all reasons, if there are any."""
+    """Raise ConflictError with all reasons, if there are any."""
     if found.reasons:
         raise ConflictError(
             f"the new version of job {job!r} can't continue where the present one is: "
@@ -79,11 +88,14 @@ def compared(
     Function bodies aren't compared: they may change.
 
     Args:
-        factor, containers: the present ones of the running job, whatever its settings were.
+        before: the running version.
+        after: the new version.
+        factor: the current factor of the running job, whatever its settings were.
+        containers: the current number of its containers.
         drop_state: operators of ``before`` whose state may be dropped.
 
     Raises:
-        UsageError: one of ``drop_state`` keeps no state, or is in ``after``.
+        UsageError: an operator in ``drop_state`` keeps no state, or is also in ``after``.
     """
     state = _Stateful(before, after, drop_state)
     reasons = [
@@ -115,7 +127,7 @@ def _settings(before: Version, after: Version, factor: int, containers: int, sta
 
 
 def _streams(before: Version, after: Version) -> Iterator[Reason]:
-    """Streams of both versions that are bound, delivered or encoded differently."""
+    """A reason for each stream that the two versions bind, deliver or encode differently."""
     old, new = _homes(before), _homes(after)
     for stream in sorted(old.keys() & new.keys()):
         if old[stream] != new[stream]:
@@ -130,7 +142,7 @@ def _streams(before: Version, after: Version) -> Iterator[Reason]:
 
 
 def _homes(version: Version) -> dict[str, str]:
-    """The system of each stream that is read."""
+    """Stream → system, for the streams that a version reads."""
     named = [name.removeprefix(PARTITIONS) for name in version.fingerprint if name.startswith(PARTITIONS)]
     return {stream: system for system, stream in (each.split("/", 1) for each in named)}
 
@@ -140,7 +152,8 @@ def _named(graph: Graph) -> set[str]:
 
 
 def _boundaries(before: Version, after: Version) -> Iterator[Reason]:
-    """The next version reads the records between two stages, so they must be as it would write them."""
+    """A reason for each intermediate stream that differs. The next version reads records that the running one wrote, so
+    they must be as the next one would write them."""
     old = {node.name: node for node in before.graph.nodes if is_boundary(node)}
     new = {node.name: node for node in after.graph.nodes if is_boundary(node)}
     for name, node in old.items():
@@ -177,7 +190,7 @@ def _boundaries(before: Version, after: Version) -> Iterator[Reason]:
 
 
 def _feeding(graph: Graph, node: Node) -> set[str]:
-    """The stateful operators that precede a boundary in its stage."""
+    """The names of the stateful operators that precede a boundary in its stage."""
     stage = next(s for s in stages.cut(graph) if node in s.sinks)
     return {n.name for n in stages.upstream(graph, stage, node) if rule(n).stateful}
 
@@ -247,7 +260,7 @@ class _Stateful:
         return tuple((name, columns.get(name, "")) for name in names)
 
     def _used(self, version: Version, node: Node) -> dict[str, str]:
-        """The columns that an operator's expressions name, with their types."""
+        """The columns that occur in an operator's arguments, with their types."""
         text = msgspec.json.encode(node.args).decode().lower()
         words = {*_NAME.findall(text), stages.event_times(version.graph)[node.inputs[0]].column.lower()}
         columns = {name: kind for i in node.inputs for name, kind in version.columns(i).items()}
@@ -270,8 +283,8 @@ def _stage_of(graph: Graph, node: Node) -> Stage:
 
 
 def _sources(stage: Stage) -> list[tuple[str, bool, str, object]]:
-    """The sources of a stage, in the order in which offsets are stored: stream or boundary, whether it is broadcast,
-    and its event time.
+    """The sources of a stage, in the order in which the offset log has them: the stream or boundary, whether it is
+    broadcast, its event time, and its watermark delay.
     """
     return [
         (
@@ -294,7 +307,7 @@ def _sourced(sources: Sequence[tuple[str, bool, str, object]]) -> str:
 
 
 def _moved(before: Version, after: Version) -> Iterator[str]:
-    """Inputs and outputs that are added or removed."""
+    """A note for each input and output that is added or removed."""
     for kind, verb in (("read", "read"), ("write", "written")):
         old, new = ({str(n.args["stream"]) for n in v.graph.nodes if n.kind == kind} for v in (before, after))
         for stream in sorted(new - old):
@@ -304,7 +317,7 @@ def _moved(before: Version, after: Version) -> Iterator[str]:
 
 
 def _changes(old: Mapping[str, str], new: Mapping[str, str], common: bool = False) -> str:
-    """The differences in columns; ``common``: only in the columns that both versions have."""
+    """The columns that differ, as text. ``common``: whether to compare only columns that both versions have."""
     names = [name for name in {**old, **new} if not common or (name in old and name in new)]
     return ", ".join(
         f"{name} {old.get(name, 'none')} → {new.get(name, 'none')}" for name in names if old.get(name) != new.get(name)

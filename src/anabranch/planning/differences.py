@@ -1,4 +1,4 @@
-"""The differences between two versions of a job, in the terms of its file. Pure."""
+"""The differences between two versions of a job, in the terms of the job file. Pure functions."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ def described(
     before: Graph, after: Graph, fingerprint: Mapping[str, str], following: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Each difference that prevents ``after`` from continuing with the positions and the state of ``before``, as part
-    of a sentence; empty if it can continue. Inputs may have other partition counts, because a running job adapts to
-    them.
+    of a sentence; empty if ``after`` can continue. Partition counts of inputs may differ, because a running job adapts
+    to them.
 
     Args:
-        fingerprint: the fingerprint of ``before``; ``following``: the fingerprint of ``after``; see
-            :mod:`anabranch.planning.fingerprints`.
+        before: the first version.
+        after: the second version.
+        fingerprint: the fingerprint of ``before``; see :mod:`anabranch.planning.fingerprints`.
+        following: the fingerprint of ``after``.
     """
     differing = [name for name in {**fingerprint, **following} if fingerprint.get(name) != following.get(name)]
     names = [name for name in differing if not (name.startswith(PARTITIONS) and name in fingerprint.keys() & following)]
@@ -60,12 +62,12 @@ def _operator(name: str, old: Node | None, new: Node | None, before: Graph, afte
     read = [[graph[i].name for i in node.inputs] for graph, node in ((before, old), (after, new))]
     if read[0] != read[1]:
         changes.append(f"comes after {_listed(read[1])}, and came after {_listed(read[0])}")
-    if changes:  # else only its number is another one
+    if changes:  # otherwise only the operator's number has changed
         yield f"{label}: {'; '.join(changes)}"
 
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any], under: str = "") -> Iterator[str]:
-    """Arguments that differ; for mappings, the entries that differ."""
+    """The arguments that differ, as text; of mappings, the entries that differ."""
     for name in dict.fromkeys((*old, *new)):
         was, is_now = old.get(name), new.get(name)
         label = f"{under}{name}"
@@ -82,7 +84,7 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any], under: str = "") ->
 
 
 def _other(name: str, old: str | None, new: str | None) -> str:
-    """A difference that isn't in operators."""
+    """The text for a difference that doesn't concern operators."""
     for begin in (OUTPUT, TABLE):
         if name.startswith(begin) and old and new:
             return f"{name} was deleted and made again"

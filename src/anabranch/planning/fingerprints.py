@@ -1,4 +1,4 @@
-"""The names of facts about streams in a job's fingerprint; each is followed by the stream's name."""
+"""Prefixes of the fingerprint's entries for streams and tables, whose names follow the prefix."""
 
 from __future__ import annotations
 

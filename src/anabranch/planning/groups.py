@@ -20,8 +20,8 @@ OUTPUTS = "outputs"
 
 @dataclass(frozen=True)
 class Group:
-    """The operators that one lane runs: first sources, then others, then sinks. ``stateful``: the operator that owns
-    the lane's state."""
+    """The operators that one lane runs: first sources, then others, then sinks. ``stateful``: the operator to which the
+    lane's state belongs."""
 
     name: str
     stage: str
@@ -53,11 +53,11 @@ class Group:
 
     @property
     def branches(self) -> bool:
-        """Whether the rows of some operator take several paths."""
+        """Whether several operators read the rows of the same operator."""
         return any(len(self.readers(node)) > 1 for node in self.nodes)
 
     def rejoins(self, node: Node) -> bool:
-        """Whether rows of one source reach this operator on several paths."""
+        """Whether rows of the same source reach this operator on several paths."""
         ways = [self._sources_of(i) for i in node.inputs] if node not in self.sources else []
         return len(set().union(*ways)) < sum(map(len, ways))
 
@@ -72,10 +72,16 @@ class Group:
 
 
 def cut(graph: Graph, stage: Stage, kinds: Mapping[str, str]) -> tuple[Group, ...]:
-    """The stage's groups. ``kinds``: for each stream that it writes, what all outputs of a group must have in common.
+    """The stage's groups.
+
+    Args:
+        graph: the job's graph.
+        stage: the stage.
+        kinds: for each stream that the stage writes, its kind: outputs of different kinds can't be in one group.
 
     Raises:
-        GraphError: a stateful operator lacks its key, comes after another one, or is merged with other rows.
+        GraphError: a stateful operator lacks its key, comes after another stateful operator, or its rows are merged
+            with others.
     """
     keys = stages.key_columns(graph, stage)
     for node in stage.stateful:
@@ -153,8 +159,8 @@ def _check_stateful(graph: Graph, stage: Stage, node: Node, keys: dict[int, KeyC
 
 
 def _check_key(graph: Graph, sink: Node, keys: dict[int, KeyColumns]) -> None:
-    """If a function may change the number of rows, check that the rows have a key that can be computed from their
-    columns."""
+    """Check that an output has a key that can be computed from columns, if a function before it may change the number
+    of rows."""
     if sink.kind != "write" or "key" in sink.args:
         return
     node = graph[sink.inputs[0]]

@@ -14,7 +14,8 @@ __all__ = ["check"]
 
 
 def check(graph: Graph, stage: Stage, join: Node, keys: Mapping[int, KeyColumns]) -> None:
-    """Raises GraphError if the sides have different keys, a broadcast, or a stream in common."""
+    """Raise GraphError if the sides of a join have different keys, if one of them has a broadcast, or if both read the
+    same stream."""
     where = f"join {join.name!r} ({join.where})"
     left, right = (keys[i].columns for i in join.inputs)
     if left != right:

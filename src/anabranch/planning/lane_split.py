@@ -1,4 +1,4 @@
-"""``lanes = n``: divides the tasks of a stateless stage in one container among this many lanes."""
+"""Divides a container's tasks of a stateless stage among several lanes, according to ``[job] lanes``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ __all__ = ["spread"]
 
 
 def spread(tasks: Sequence[Task], lanes: int, factor: int) -> list[list[Task]]:
-    """The tasks of each lane: divided evenly among up to ``lanes`` lanes, with each partition in as few lanes as
-    possible. A broadcast record goes only once to all tasks of a partition, so these tasks stay together.
+    """The tasks of each lane: they are divided evenly among at most ``lanes`` lanes, with each partition in as few
+    lanes as possible. If the tasks have a broadcast input, all tasks of a partition stay in one lane, because a lane
+    reads a broadcast record only once for all of them.
     """
     if lanes == 1 or len(tasks) < 2:
         return [list(tasks)] if tasks else []

@@ -1,4 +1,5 @@
-"""Inputs that are bound to patterns: the streams of each of them, and streams that appear later. Pure."""
+"""Inputs that are bound to patterns: the streams that match, and matching streams that appear later. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ __all__ = ["check", "coming", "found", "of_model", "own", "widened"]
 
 
 def own(graph: Graph) -> frozenset[str]:
-    """The streams that a job writes or creates for itself, which it never reads through a pattern."""
+    """The streams that a job writes or creates for itself. The job never reads them through a pattern."""
     written = {stages.stream_of(graph, node) for node in graph.nodes if node.kind == "write" or is_boundary(node)}
     aside = {stages.dead_letters_of(stages.stream_of(graph, node)) for node in graph.nodes if node.kind == "read"}
     return frozenset({*written, *aside, f"{graph.job}-markers", f"{graph.job}-controls"})
@@ -30,17 +31,18 @@ def found(
     known: JobModel | None = None,
     new: bool = True,
 ) -> dict[str, Matched]:
-    """The streams of each input that is bound to a pattern, by the job's name for it.
+    """The streams of each input that is bound to a pattern, by the job's name for the input.
 
     Args:
-        patterns: the patterns of all names that are bound to one.
+        graph: the job's graph.
+        patterns: name → pattern, for all names that settings bind to a pattern.
         systems: the systems of the job's streams, by name.
         there: the existing streams of each system.
-        known: the job's present streams, which come first, in their order.
+        known: the job's current model, whose streams come first, in their order.
         new: whether to include streams that the job doesn't have yet.
 
     Raises:
-        NotFoundError: no stream's name matches; or a stream of the job is gone, or its name doesn't match.
+        NotFoundError: no stream's name matches; or a stream of the job is gone, or doesn't match any more.
     """
     named = {str(node.args["stream"]) for node in graph.nodes if node.kind == "read"} - patterns.keys()
     before = {} if known is None else of_model(known)
@@ -71,12 +73,12 @@ def found(
 
 
 def of_model(model: JobModel) -> dict[str, Matched]:
-    """The streams that match patterns in all stages, by the job's name for the input."""
+    """The streams of the inputs that are bound to patterns, in all stages, by the job's name for the input."""
     return {name: matched for stage in model.stages for name, matched in stage.patterns.items()}
 
 
 def coming(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> list[str]:
-    """The streams, as ``system/stream``, that match a pattern and that the job doesn't have yet."""
+    """The streams, as ``system/stream``, that match a pattern and that the job doesn't read yet."""
     patterns = of_model(model).values()
     if not patterns:
         return []
@@ -89,10 +91,11 @@ def coming(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> list[str
 
 
 def widened(stage: StageModel, new: Collection[str]) -> StageModel:
-    """A stage with new streams, ``system/stream``, in its inputs; they come last.
+    """A stage with those of the new streams, ``system/stream``, that match its inputs. They come after its other
+    inputs.
 
     Raises:
-        ConflictError: a stream matches two inputs.
+        ConflictError: a stream matches the patterns of two inputs.
     """
     patterns = dict(stage.patterns)
     its = []
@@ -111,7 +114,7 @@ def widened(stage: StageModel, new: Collection[str]) -> StageModel:
 
 
 def check(graph: Graph, patterns: Mapping[str, str]) -> None:
-    """Raises GraphError if a broadcast, a table or an output is bound to a pattern. Each of these can be only one
+    """Raise GraphError if a broadcast, a table or an output is bound to a pattern. Each of these must be a single
     stream."""
     for node in graph.nodes:
         stream = node.args.get("of", node.args).get("stream")

@@ -1,4 +1,5 @@
-"""What a job in Spark's real-time mode may contain: JVM operators, on records that arrive one by one."""
+"""What a job in Spark's real-time mode may contain: operators that run in the JVM, on systems whose records arrive one
+by one."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _CURE = 'set [job] trigger = "micro-batch"'
 
 @dataclass(frozen=True)
 class RealTime:
-    """The relevant settings, and the abilities of systems."""
+    """The settings and the abilities of systems that determine whether a job can run in real-time mode."""
 
     on_error: str
     on_null_key: str

@@ -1,4 +1,4 @@
-"""Divides a graph into stages: the parts between two ``partition_by``s through intermediate streams."""
+"""Divides a graph into stages: the parts before, between and after ``partition_by``s through intermediate streams."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ LAYOUT_VERSION = 1
 
 @dataclass(frozen=True)
 class Stage:
-    """``nodes`` are in the graph's order. A boundary is a sink of one stage and a source of the next."""
+    """A stage of a graph. ``nodes`` are in the graph's order. A boundary, a ``partition_by`` through a stream, is a
+    sink of one stage and a source of the next."""
 
     id: str
     nodes: tuple[Node, ...]
@@ -30,12 +31,13 @@ class Stage:
 
     @property
     def shuffled(self) -> Node | None:
-        """The shuffle inside the query, if there is one. A stage with a shuffle can't be scaled or spread."""
+        """The shuffle inside the query, if there is one. A stage with a shuffle can't have a factor above 1 or several
+        containers."""
         return next((node for node in self.nodes if is_shuffle(node)), None)
 
     @property
     def keyed(self) -> bool:
-        """Whether null keys are refused, because the stage has a stateful operator or was made by ``partition_by``."""
+        """Whether null keys are refused, because the stage has a stateful operator or reads an intermediate stream."""
         return bool(self.stateful) or any(is_boundary(node) for node in self.sources)
 
     @property
@@ -58,9 +60,13 @@ def dead_letters_of(stream: str) -> str:
 
 
 def systems(graph: Graph, bound: Mapping[str, str], default: str) -> dict[str, str]:
-    """The system of every stream of the job. ``bound``: the streams that settings bind; ``default``: the system of the
-    user's other streams. A stream that the job creates for itself is in the system that its records come from, or in
-    the default system if they come from several.
+    """The system of every stream of the job. A stream that the job creates for itself is in the system that its records
+    come from, or in the default system if they come from several.
+
+    Args:
+        graph: the job's graph.
+        bound: the systems of the streams that settings bind.
+        default: the system of the user's other streams.
     """
     found: dict[str, str] = {}
     origins: dict[int, set[str]] = {}
@@ -78,10 +84,11 @@ def systems(graph: Graph, bound: Mapping[str, str], default: str) -> dict[str, s
 
 
 def cut(graph: Graph) -> tuple[Stage, ...]:
-    """The stages, each after those from which it reads.
+    """The stages. Each comes after the stages from which it reads.
 
     Raises:
-        GraphError: there are no operators or no output, an operator leads nowhere, or a stage feeds itself.
+        GraphError: there are no operators or no outputs, an operator leads to no output, or a stage reads what it
+            writes.
     """
     _check(graph)
     groups = _components(graph)
@@ -101,7 +108,7 @@ def _check(graph: Graph) -> None:
             )
 
 
-# A boundary plays two parts: (id, False) ends the stage before it, (id, True) begins the one after it.
+# A boundary has two roles: (id, False) ends the stage before it, (id, True) begins the stage after it.
 _Role = tuple[int, bool]
 
 
@@ -152,7 +159,7 @@ def _stage(graph: Graph, stage_id: str, members: set[_Role]) -> Stage:
 
 
 def key_columns(graph: Graph, stage: Stage) -> dict[int, KeyColumns]:
-    """For every node of the stage, the columns that contain the stage key in its rows, or why none do."""
+    """For every node of the stage, the columns of its rows that contain the stage key, or why no columns do."""
     found: dict[int, KeyColumns] = {}
     for source in stage.sources:
         found[source.id] = rule(source).key(source, KeyColumns())
@@ -170,7 +177,7 @@ def key_columns(graph: Graph, stage: Stage) -> dict[int, KeyColumns]:
 
 
 def event_times(graph: Graph) -> dict[int, EventTime]:
-    """For every node, the event-time column in its rows, or why there is none. Event time passes through boundaries."""
+    """For every node, the event-time column of its rows, or why there is none. Event time passes through boundaries."""
     found: dict[int, EventTime] = {}
     for node in graph.nodes:
         before = [found[i] for i in node.inputs] or [EventTime()]
@@ -195,7 +202,7 @@ def changed(graph: Graph, stage: Stage) -> set[int]:
 
 
 def timed(graph: Graph) -> set[int]:
-    """The boundaries whose readers need a watermark: those that lead to an operator that uses it."""
+    """The boundaries whose readers need a watermark, because they lead to an operator that uses event time."""
     needing = {node.id for node in graph.nodes if is_timed(node)}
     for node in reversed(graph.nodes):
         if any(reader.id in needing for reader in graph.readers(node.id)):
@@ -204,7 +211,7 @@ def timed(graph: Graph) -> set[int]:
 
 
 def upstream(graph: Graph, stage: Stage, node: Node) -> Iterator[Node]:
-    """The nodes of the stage that lead to ``node``, itself included, in the graph's order."""
+    """The nodes of the stage that lead to ``node``, and ``node`` itself, in the graph's order."""
     wanted, queue = {node.id}, [node]
     while queue:
         current = queue.pop()
@@ -218,17 +225,17 @@ def upstream(graph: Graph, stage: Stage, node: Node) -> Iterator[Node]:
 
 
 def read_streams(graph: Graph) -> list[str]:
-    """The streams that a job reads, without those between its stages; streams that it uses as tables come last."""
+    """The streams that a job reads, without its intermediate streams. Streams that it joins as tables come last."""
     return [*_streams(graph, "read"), *table_streams(graph)]
 
 
 def written_streams(graph: Graph) -> list[str]:
-    """The streams that a job writes, without those between its stages."""
+    """The streams that a job writes, without its intermediate streams."""
     return _streams(graph, "write")
 
 
 def table_streams(graph: Graph) -> list[str]:
-    """The streams that a job uses as tables."""
+    """The streams that a job joins as tables."""
     return [node.args["of"]["stream"] for node in graph.nodes if "of" in node.args]
 
 

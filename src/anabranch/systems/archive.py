@@ -1,5 +1,5 @@
-"""How streams of a system become part of a job's backup, and how they are restored. Only a system whose streams are
-files has an archive; the streams of other systems stay where they are."""
+"""How the streams of a system become part of a job's backup, and how they are restored. Only a system whose streams are
+files has an archive; the streams of other systems aren't part of backups."""
 
 from __future__ import annotations
 
@@ -14,12 +14,17 @@ __all__ = ["Archive", "Publication", "StreamCut"]
 
 
 class StreamCut(Document, frozen=True, kw_only=True):
-    """The part of a stream that belongs to a backup: for each partition, all entries that it has, up to a certain one.
+    """The part of a stream that belongs to a backup: in each partition, all existing entries up to a certain one.
 
-    ``id`` distinguishes the stream from another one of its name. ``last``: the number of each partition's last entry.
-    ``ends``: the offset after that entry. ``starts``: the offset of its first record. ``begins``: where it begins, in
-    the form in which the system stores it. All are in the order of the partitions; the last two are empty in backups of
-    streams from which nothing was deleted.
+    All tuples are in the order of the partitions. ``starts`` and ``begins`` are empty for a stream from which nothing
+    was deleted.
+
+    Attributes:
+        id: distinguishes the stream from other streams of the same name.
+        last: the number of the partition's last entry in the backup.
+        ends: the offset after the records of that entry.
+        starts: the offset of the partition's oldest record.
+        begins: where the partition begins, in the form in which the system stores this.
     """
 
     id: str
@@ -31,8 +36,14 @@ class StreamCut(Document, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Publication:
-    """An entry of a partition. ``number``: its number. ``end``: the offset after its records. ``lane`` and ``batch``:
-    who published it; '' if it isn't a lane's batch."""
+    """An entry of a partition.
+
+    Attributes:
+        number: the entry's number in the partition.
+        end: the offset after its records.
+        lane: the lane that published it; '' if it isn't a lane's batch.
+        batch: the number of that batch; -1 if it isn't a lane's batch.
+    """
 
     number: int
     end: int
@@ -41,38 +52,39 @@ class Publication:
 
 
 class Archive(Protocol):
-    """The files of a system's streams. Entries, and the files that they name, never change, so they can be copied while
-    the stream is being written."""
+    """The files of a system's streams. Entries, and the files that they name, never change, so files can be copied
+    while the stream is being written."""
 
     folder: Path
-    """The folder of the streams, to which names of files are relative."""
+    """The folder of the streams. File names are relative to this folder."""
 
     def cut(self, stream: str) -> StreamCut:
         """Everything that a stream contains now."""
         ...
 
     def batches(self, stream: str, cut: StreamCut) -> Sequence[Mapping[str, int]]:
-        """For each partition, the last batch that each lane has published within a cut."""
+        """For each partition, lane → the last batch that the lane published there within a cut."""
         ...
 
     def later(self, stream: str, cut: StreamCut) -> Sequence[Sequence[Publication]]:
-        """For each partition, what was published after a cut, up to now, in order."""
+        """For each partition, the entries that have been published since a cut, in order."""
         ...
 
     def files(self, stream: str, cut: StreamCut) -> Iterator[str]:
-        """The names of the files of a cut, except for those that :meth:`descriptions` has."""
+        """The names of the files of a cut, except for those that :meth:`descriptions` returns."""
         ...
 
     def descriptions(self, stream: str, cut: StreamCut) -> Mapping[str, str]:
-        """The files that turn the other files into a stream: their texts by their names."""
+        """The small files that turn the other files into a stream: file name → content."""
         ...
 
     def last_entries(self, stream: str, cut: StreamCut) -> Sequence[str]:
-        """The names of the files of a cut's last entries, by partition."""
+        """For each partition, the name of the file with the cut's last entry."""
         ...
 
     def is_there(self, stream: str, cut: StreamCut, last_entries: Sequence[bytes]) -> bool:
-        """Whether the stream exists and contains all of a cut. ``last_entries``: the content of those files.
+        """Whether the stream exists and contains all of a cut. ``last_entries``: the contents of the files that
+        :meth:`last_entries` names.
 
         Raises:
             ConflictError: there is another stream of that name, or an older copy of this one.
@@ -80,6 +92,6 @@ class Archive(Protocol):
         ...
 
     def adopt(self, stream: str, folder: Path) -> None:
-        """Turn the files that were copied to ``folder``, beside the streams, into a stream: completely, or not at
-        all."""
+        """Turn the files in ``folder``, which is next to the folders of the streams, into a stream: completely, or not
+        at all."""
         ...

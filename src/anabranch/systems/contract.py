@@ -1,6 +1,7 @@
-"""What every system provides: its streams, a lane's output into it, and what sessions and users need.
+"""What every system provides: access to its streams, a lane's output to them, and what sessions and users need.
 
-Nothing outside ``anabranch.systems`` asks which system it has: all differences between systems are described here.
+No code outside ``anabranch.systems`` asks for the name of a system: this contract expresses all differences between
+systems.
 """
 
 from __future__ import annotations
@@ -23,26 +24,27 @@ from anabranch.systems.readers import Readers
 from anabranch.systems.retention import Retention
 
 if TYPE_CHECKING:
-    from anabranch.config import Settings  # slow to import, and a lane's clock is a process of its own
+    from anabranch.config import Settings  # slow to import, and needless in the process of a lane's clock
 
 __all__ = ["Appender", "Folder", "Offsets", "Range", "Records", "SessionNeeds", "StreamFault", "System"]
 
 Offsets = npt.NDArray[np.int64]
 
 Records = tuple[Offsets, pa.RecordBatch]
-"""The rising offsets of some records of one partition, and the records in the columns of ``RECORD_SCHEMA``."""
+"""The ascending offsets of some records of one partition, and the records in the columns of ``RECORD_SCHEMA``."""
 
 Range = tuple[int, int]
-"""The first offset, and the one after the last."""
+"""The first offset, and the offset after the last."""
 
 
 class Appender(Protocol):
-    """Adds records to one stream from outside any job. For one thread."""
+    """Adds records to one stream from outside any job. Not thread-safe."""
 
     def append(self, batch: pa.RecordBatch) -> int:
-        """Add a batch in the columns of ``RECORD_SCHEMA``, each record to the partition given by murmur2 of its key;
-        records with null keys go to any partition. The batch is durable when this returns. Returns the number of
-        records.
+        """Add a batch in the columns of ``RECORD_SCHEMA``, and return its number of records. The batch is durable when
+        this returns.
+
+        The murmur2 hash of its key determines a record's partition; a record with a null key may go to any partition.
         """
         ...
 
@@ -51,13 +53,14 @@ class Appender(Protocol):
 
 @dataclass(frozen=True)
 class SessionNeeds:
-    """What a Spark session needs when it starts. ``conf``: Spark's settings; those for jars and packages are merged
-    with the ones that others need.
+    """What a Spark session needs when it starts.
 
-    ``jars``: a set of :data:`anabranch.jars.pinned.SETS` that could be used instead of packages, if it were fetched.
-
-    For messages: ``origin``: where these needs come from; ``summary``: what the packages are; ``cure``: what to do if
-    no Maven repository has them.
+    Attributes:
+        conf: Spark's settings. Those for jars and packages are merged with the needs of other systems and tables.
+        origin: where these needs come from, for messages.
+        summary: what the packages are, for messages.
+        cure: what to do if no Maven repository has the packages.
+        jars: the set of :data:`anabranch.jars.pinned.SETS` that would replace the packages, if it were fetched.
     """
 
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -69,7 +72,7 @@ class SessionNeeds:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder that every process of a job must see. ``cure``: what to do if one doesn't."""
+    """A folder to which every process of a job must have access. ``cure``: what to do if a process has none."""
 
     label: str
     path: Path
@@ -78,8 +81,12 @@ class Folder:
 
 @dataclass(frozen=True)
 class StreamFault:
-    """``path``: the damaged file or folder; ``problem``: the rest of a sentence that begins with the path; ``lost``:
-    what can't be read without the file.
+    """A problem of a stream's files.
+
+    Attributes:
+        path: the damaged file or folder.
+        problem: what is wrong with it: the rest of a sentence that begins with the path.
+        lost: what can't be read because of it.
     """
 
     path: str
@@ -88,18 +95,17 @@ class StreamFault:
 
 
 class System(Protocol):
-    """A place for named, partitioned, ordered logs. Its answers are always up to date, because others may create
-    streams, too.
+    """A place for named, partitioned, ordered logs. Inherit from this class; methods that aren't abstract have defaults
+    for a system that has nothing to do for them.
 
-    Inherit from it: methods that aren't abstract have defaults for a system that has nothing to do for them.
-
-    All methods that take a stream raise NotFoundError if there is none of that name. Threads may share an object. It
-    can be pickled, because it is sent to Python workers. It doesn't connect before it is used.
+    What a method returns must be up to date, because other programs may create streams, too. Methods that take a stream
+    raise NotFoundError if no stream has that name. An object must be thread-safe and picklable (it is sent to Python
+    workers), and must not connect before it is used.
     """
 
     spark: ClassVar[str] = "anabranch.systems.reading.spark"
-    """The module that is its :class:`anabranch.systems.reading.spark.SparkSide`. No other module of the system may
-    import PySpark. The default module reads any system that has ``ends`` and ``read``.
+    """The module that is the system's :class:`anabranch.systems.reading.spark.SparkSide`. No other module of the system
+    may import PySpark. The default module can read any system, through ``ends`` and ``read``.
     """
 
     stream_settings: ClassVar[tuple[str, ...]] = ()
@@ -109,24 +115,26 @@ class System(Protocol):
     """Whether records arrive one by one in Spark's real-time mode."""
 
     gapless: ClassVar[bool] = True
-    """Whether every offset is a record. If not, never count records by subtraction."""
+    """Whether every offset is a record. If not, don't count records by subtracting offsets."""
 
     foreign_producers: ClassVar[bool] = False
-    """Whether other programs may write its streams, and may assign keys to partitions differently."""
+    """Whether other programs may write the system's streams, and may assign keys to partitions differently."""
 
     connector: ClassVar[bool] = False
-    """Whether Spark needs jars to read and write it, which :meth:`session_needs` names."""
+    """Whether Spark needs jars, which :meth:`session_needs` names, to read and write the system."""
 
     begins_in_folder: ClassVar[bool] = False
-    """Whether Spark's source finds its start offsets in its checkpoint folder, whatever its options said before. If so,
-    its query can be analyzed before they are known.
+    """Whether start offsets in the checkpoint folder of Spark's source override the source's options. If so, a query
+    can be analyzed before its start offsets are known.
     """
 
     remote: ClassVar[bool] = True
-    """Whether it is reached over a network, so that it isn't asked for the ends of its streams at every batch."""
+    """Whether the system is reached over a network. If so, it isn't asked for the ends of its streams at every
+    batch."""
 
     error_cures: ClassVar[Sequence[tuple[str, str]]] = ()
-    """Cures for errors of clients and of Java: regular expressions for ``kind: message``, with the cures."""
+    """Cures for errors of the system's clients, in Python or Java: pairs of a regular expression for ``kind: message``
+    and a cure."""
 
     name: str
     """The system's name in SSPs and in settings."""
@@ -134,7 +142,7 @@ class System(Protocol):
     @classmethod
     @abstractmethod
     def opened(cls, name: str, settings: Settings, job: str) -> Self:
-        """The system configured by ``settings.systems.sections[name]``. ``job`` may be ''.
+        """The system that ``settings.systems.sections[name]`` configures. ``job`` may be ''.
 
         Raises:
             ConfigError: a setting isn't allowed.
@@ -142,8 +150,8 @@ class System(Protocol):
         ...
 
     def dataset(self, stream: str) -> tuple[str, str]:
-        """The namespace and the name by which other programs know a stream, which needn't exist:
-        https://openlineage.io/docs/spec/naming/
+        """The namespace and the name by which other programs know a stream (see
+        https://openlineage.io/docs/spec/naming/). The stream needn't exist.
         """
         return self.name, stream
 
@@ -166,13 +174,12 @@ class System(Protocol):
 
     @abstractmethod
     def id(self, stream: str) -> str:
-        """What distinguishes a stream from one of the same name that was created after it was deleted."""
+        """An id that distinguishes a stream from a later one of the same name, created after this one was deleted."""
         ...
 
     @abstractmethod
     def create(self, stream: str, partitions: int, internal: bool = False) -> None:
-        """Create a stream. An existing one with that count is left as it is. ``internal``: whether it is between two
-        stages.
+        """Create a stream, unless it exists with that count. ``internal``: whether it is an intermediate stream.
 
         Raises:
             ConflictError: the stream exists with another count.
@@ -181,40 +188,41 @@ class System(Protocol):
 
     @abstractmethod
     def expand(self, stream: str, partitions: int) -> None:
-        """Raise a stream's partition count to a multiple of the present one. It can't be lowered again."""
+        """Raise a stream's partition count to a multiple of the current one. The count can't be lowered again."""
         ...
 
     @abstractmethod
     def starts(self, stream: str) -> dict[int, int]:
-        """Partition → offset of the oldest existing record."""
+        """Partition → the offset of the oldest existing record."""
         ...
 
     @abstractmethod
     def ends(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
-        """Partition → the offset that the next record will get: one past the last that a reader may see.
+        """Partition → the end offset: one past the last record that a reader may see.
 
-        Offsets may have gaps (Kafka's transactions take up some), so never count records by subtraction.
+        Offsets may have gaps (Kafka's transactions take up some), so don't count records by subtracting offsets.
         """
         ...
 
     @abstractmethod
     def high_watermarks(self, stream: str) -> dict[int, int]:
-        """Partition → the end, including records that readers can't see yet, and may never see: those of open
-        transactions."""
+        """Partition → the end including the records of open transactions, which readers can't see yet and may never
+        see."""
         ...
 
     def known_ends(self, stream: str) -> dict[int, int]:
-        """Like :meth:`high_watermarks`, for a stream that this object asks for repeatedly."""
+        """Like :meth:`high_watermarks`, for a caller that asks for the same stream again and again, so that a system
+        can continue from its last answer."""
         return self.high_watermarks(stream)
 
     @abstractmethod
     def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
-        """Partition → the first offset whose record has this timestamp or a later one; the end if there is none."""
+        """Partition → the offset of the first record with this timestamp or a later one; the end if there is none."""
         ...
 
     @abstractmethod
     def read(self, stream: str, partition: int, ranges: Sequence[Range]) -> Iterator[Records]:
-        """All records in these ranges, which rise and don't overlap, in order.
+        """All records in these ranges, in order. The ranges are ascending and don't overlap.
 
         Raises:
             LogError: part of a range doesn't exist any more.
@@ -223,15 +231,14 @@ class System(Protocol):
 
     @abstractmethod
     def appender(self, stream: str) -> Appender:
-        """Adds records to a stream."""
+        """An appender that adds records to a stream."""
         ...
 
     @abstractmethod
     def controls(self, stream: str, partition: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
-        """The control records of an intermediate stream that apply to a reader at ``position`` of a partition.
-
-        They are the ones after ``cursor`` whose preceding records have all been read. Also returns the new cursor (-1:
-        none).
+        """The control records of an intermediate stream that apply to a reader at ``position`` of a partition: those
+        after ``cursor`` whose preceding records have all been read. Also returns the new cursor, which is -1 before the
+        first control record.
         """
         ...
 
@@ -243,28 +250,32 @@ class System(Protocol):
         return {"stream": stream, "id": id, "positions": {str(p): at for p, at in sorted(positions.items())}}
 
     def racks(self, stream: str) -> Mapping[int, tuple[str | None, ...]]:
-        """Partition → the racks of its replicas, the leader's first; None for a broker without a rack. Empty: the
-        system has no racks.
+        """Partition → the racks of its replicas, the leader's first; None stands for a broker without a rack. Empty if
+        the system has no racks.
         """
         return {}
 
     def commit_positions(self, group: str, positions: Mapping[str, Mapping[int, int]]) -> None:
-        """Report how far a group has read (stream → partition → offset), for tools that show lag. Nothing else reads
-        this.
+        """Report how far a consumer group has read (stream → partition → offset), for tools that show lag. Nothing else
+        reads these offsets.
         """
         return
 
     def purge(self, stream: str, before: Mapping[int, int]) -> None:
-        """Delete the records of an intermediate stream before these offsets, by partition, because no lane will read
-        them again."""
+        """Delete records of an intermediate stream that no lane will read again. ``before``: partition → the offset
+        before which records are deleted."""
         return
 
     def retain(self, stream: str, retention: Retention | None, *, past_readers: bool = False) -> int:
-        """Set how long a stream keeps its records, unless ``retention`` is None, and delete those that it no longer
-        keeps; those that jobs have still to read only with ``past_readers``. Returns how many records were deleted.
+        """Delete the records that a stream's retention doesn't keep, and return how many were deleted.
+
+        Args:
+            stream: the stream's name.
+            retention: how long the stream keeps its records from now on; None: as long as before.
+            past_readers: whether to delete records that jobs have still to read, too.
 
         Raises:
-            UsageError: retention is up to the system itself, or its own tools.
+            UsageError: the system doesn't let anabranch decide about retention.
         """
         raise UsageError(
             f"{stream} is in {self.name}, which decides itself how long it keeps records",
@@ -272,26 +283,26 @@ class System(Protocol):
         )
 
     def retention(self, stream: str) -> Retention | None:
-        """How long a stream keeps its records; None: the system itself decides."""
+        """How long a stream keeps its records; None: only the system itself decides."""
         return None
 
     def readers(self) -> Readers | None:
-        """The jobs that read its streams, for which its own retention keeps what they have still to read; None: it
-        doesn't keep account of them.
+        """The jobs that read the system's streams; its retention keeps the records that they have still to read. None
+        if the system doesn't know which jobs read its streams.
         """
         return None
 
-    # A lane's output. A lane may write to streams of several systems; these are asked of each of them.
+    # A lane's output. If a lane writes streams of several systems, each method is called for every one of them.
 
     @abstractmethod
     def publisher(self, lane: Lane, epoch: int) -> Publisher:
-        """A publisher that writes for one incarnation of a lane, exactly once."""
+        """A publisher that writes exactly once for one incarnation of a lane."""
         ...
 
     @abstractmethod
     def fence(self, lane: Lane, epoch: int, new: bool | None) -> None:
         """Stop every incarnation of a lane below ``epoch``: once this returns, none of them can publish any more.
-        Idempotent; after an error, it is called again. It is called by the coordinator, which has no Spark.
+        Called by the coordinator, which has no Spark. Must be idempotent; after an error, it is called again.
 
         ``new``: whether no batch of the lane was ever planned; None: unknown.
 
@@ -301,56 +312,56 @@ class System(Protocol):
         ...
 
     def recover(self, lane: Lane, epoch: int, new: bool | None) -> None:
-        """End what a former process of the lane left open, before the outputs are asked for their contents. Called by
-        the lane's new process, which has the lane under ``epoch``.
+        """End what an earlier process of the lane left open at the outputs, before :meth:`published` is called. Called
+        by the lane's new process, which has the lane under ``epoch``.
         """
         return
 
     def withdraw(self, lane: Lane, epoch: int, new: bool | None) -> int:
-        """Withdraw the right to write for a lane whose query has ended here, until it takes its outputs again. Returns
-        the last batch that is then in an output, at least in part, or -1 if that isn't known (:meth:`published` is
-        asked as well).
+        """Withdraw the right to write of a lane whose query has ended in this process, until the lane takes its outputs
+        again. Returns the last batch that is then in an output, at least in part, or -1 if this method doesn't know
+        (the caller calls :meth:`published` as well).
         """
         return -1
 
     @abstractmethod
     def published(self, lane: Lane) -> int:
-        """The last batch of a lane that is in any output here, at least in part, -1 if none."""
+        """The last batch of a lane that is in any output in this system, at least in part; -1 if none."""
         ...
 
     def seen(self, lane: Lane) -> int:
-        """Like :meth:`published`, for a running lane and outputs whose writers make rows visible before the driver
-        publishes a batch; -1 if there are no such outputs. There may be later batches by now.
+        """Like :meth:`published`, for a running lane, but only for outputs whose writers make rows visible before the
+        driver publishes the batch; -1 if there are no such outputs. Later batches may have become visible meanwhile.
         """
         return -1
 
     @abstractmethod
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that are recorded as writers of any of these streams, each with the place, for a message.
-        Streams that don't exist are skipped.
+        """The lanes of a job that are recorded as writers of any of these streams, each with the place of that record,
+        for messages. Streams that don't exist are skipped.
         """
         ...
 
     # What else a job and its user need
 
     def session_needs(self) -> SessionNeeds:
-        """What a session needs when it starts, in order to read and write here."""
+        """What a session needs when it starts, to read and write the system."""
         return SessionNeeds()
 
     def faults(self, stream: str) -> Sequence[StreamFault]:
-        """The problems of a stream's files, for ``anabranch check``. If streams are stored by another program, checking
-        them is up to that program.
+        """The problems of a stream's files, for ``anabranch check``. Empty for a system whose streams another program
+        stores: that program checks them.
         """
         return ()
 
     def archive(self) -> Archive | None:
-        """How its streams become part of a job's backup; None: they stay where they are."""
+        """The archive that makes the system's streams part of a job's backup; None: they aren't part of backups."""
         return None
 
     def folders(self) -> Sequence[Folder]:
-        """The folders that it needs, which are created if they don't exist."""
+        """The folders that the system needs. They are created if they don't exist."""
         return ()
 
     def checks(self) -> Mapping[str, Callable[[], str]]:
-        """The checks of ``anabranch doctor``, by name. Each returns its finding, or raises AnabranchError."""
+        """The system's checks for ``anabranch doctor``, by name. Each returns its finding, or raises AnabranchError."""
         return {}

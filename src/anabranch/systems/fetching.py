@@ -1,4 +1,4 @@
-"""Reads single records by their offsets, to look at them again, such as records that could not be processed."""
+"""Reads individual records by their offsets, for example to look again at those that could not be processed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEAR = 1000
 
 
 def fetch(system: System, stream: str, partition: int, offsets: Sequence[int]) -> Iterator[Records]:
-    """The records at these rising offsets.
+    """The records at these offsets, which are in ascending order.
 
     Raises:
         LogError: some of them don't exist.

@@ -11,7 +11,11 @@ __all__ = ["writable"]
 
 
 def writable(folder: Path, what: str) -> None:
-    """Raises AnabranchError if the folder can't be created or written to."""
+    """Create the folder if necessary, and check that it can be written. ``what``: the kind of folder, for the message.
+
+    Raises:
+        AnabranchError: the folder can't be created or written.
+    """
     try:
         own_files.make_folder(folder)
         probe = folder / ".anabranch-writable"

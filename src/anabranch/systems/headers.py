@@ -1,7 +1,7 @@
-"""Headers as one JSON string per record on their way through Spark.
+"""Packs a record's headers into one JSON string while the record goes through Spark.
 
-When a batch goes to Python, Spark measures it row by row, and measures a list of structs anew each time. With headers
-in the form in which they are in the log, this was 5 to 20 times slower.
+When a batch goes to Python, Spark measures its size after every row, and measures a list of structs from the start each
+time. With headers in the form in which they are stored, this was 5 to 20 times slower.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TYPE = RECORD_SCHEMA.field("headers").type
 
 
 def pack(headers: pa.Array) -> pa.Array:
-    """``list<struct<key, value>>`` to strings: ``[[key, base64 value or null], ...]``; null stays null."""
+    """Convert ``list<struct<key, value>>`` to strings: ``[[key, base64 value or null], ...]``; null stays null."""
     if headers.null_count == len(headers):
         return pa.nulls(len(headers), pa.string())
     return pa.array([None if row is None else _packed(row) for row in headers.to_pylist()], pa.string())

@@ -1,4 +1,5 @@
-"""How a lane's rows get into a system: what Spark's workers do with them, and what the driver does for each batch."""
+"""How a lane's rows get into a system: what Spark's workers do with the rows, and what the driver does with each
+batch."""
 
 from __future__ import annotations
 
@@ -20,17 +21,23 @@ Numbers = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Target:
-    """A stream to which a lane writes. ``partitions``: the count that the lane uses for its whole life."""
+    """A stream to which a lane writes. ``partitions``: the stream's partition count as the lane uses it for its whole
+    life."""
 
     stream: str
     partitions: int
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a batch that a worker has made durable. ``ref``: what the driver publishes ('': it is already
-    published).
+    """The part of a batch that a worker has written durably to one partition for one slot.
 
-    ``total``: how many records the slot has ever written (if the system counts them by slot).
+    Attributes:
+        stream: the stream's name.
+        partition: the partition's number.
+        slot: the slot's number.
+        rows: the number of records.
+        ref: what the driver must publish; empty if the worker has published it.
+        total: how many records the slot has ever written, if the system counts them by slot.
     """
 
     stream: str
@@ -42,18 +49,19 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
 
 read_written = msgspec.msgpack.Decoder(Written).decode
-"""The inverse of ``msgspec.msgpack.encode``. It is made only once: see :data:`anabranch.model.document.first_use`."""
+"""Decodes what ``msgspec.msgpack.encode`` returns. There is only one decoder, for the reason in
+:data:`anabranch.model.document.first_use`."""
 
 
 class Writer(Protocol):
-    """Accepts one Spark task's part of a batch. It isn't used after :meth:`close` or :meth:`abort`."""
+    """Accepts one Spark task's part of a batch. A writer isn't used after :meth:`close` or :meth:`abort`."""
 
     def write(self, target: Target, slot: int, partitions: Numbers, records: pa.RecordBatch) -> None:
-        """Write records in the columns of ``RECORD_SCHEMA``, with the partition of each."""
+        """Write records in the columns of ``RECORD_SCHEMA``. ``partitions``: the partition of each record."""
         ...
 
     def close(self) -> list[Written]:
-        """Make the records durable."""
+        """Make the records durable, and return what was written."""
         ...
 
     def abort(self) -> None: ...
@@ -67,12 +75,12 @@ class Output(Protocol):
         ...
 
     def limit(self, stream: str) -> float:
-        """The size limit of a record of a stream, in bytes, with a margin for what is sent along with it."""
+        """The size limit of a stream's records in bytes, less a margin for what is sent along with a record."""
         ...
 
 
 class Publisher(Protocol):
-    """A lane's output into one system, exactly once, in the driver."""
+    """The driver's part of a lane's exactly-once output to one system."""
 
     @property
     def output(self) -> Output:
@@ -81,12 +89,12 @@ class Publisher(Protocol):
 
     @property
     def slotted(self) -> bool:
-        """Whether a slot's rows must all be in one Spark task, with the slot's number."""
+        """Whether rows must have the number of their slot, and all rows of a slot must be in one Spark task."""
         ...
 
     @property
     def plannable(self) -> bool:
-        """Whether Spark can plan the write of a batch in advance, with everything that :attr:`output` needs."""
+        """Whether :attr:`output` is complete before the batch, so that Spark can plan the write in advance."""
         ...
 
     @property
@@ -108,16 +116,17 @@ class Publisher(Protocol):
         ...
 
     def publish(self, batch: int, written: Sequence[Written], controls: Mapping[Target, Control]) -> None:
-        """Make visible what workers have written of a batch. A replay changes nothing.
+        """Make visible what workers have written of a batch. Publishing the same batch again changes nothing.
 
-        ``controls``: the control records for the readers of intermediate streams, in all of their partitions.
+        ``controls``: for each intermediate stream, the control record for the readers of all its partitions.
         """
         ...
 
     def settle(self) -> None:
-        """Wait a moment until readers can see what was published. (Some systems complete this later.)"""
+        """Wait a short time until readers can see what was published. (In some systems, this happens after
+        :meth:`publish` has returned.)"""
         ...
 
     def put_aside(self, streams: Sequence[str]) -> int:
-        """How many records this lane has ever written to these streams."""
+        """How many records this lane has ever written to these streams, which are for dead letters."""
         ...

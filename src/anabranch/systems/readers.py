@@ -1,4 +1,4 @@
-"""Which jobs read the streams of a system that deletes old records itself, and what each of them has still to read."""
+"""Which jobs read the streams of a system whose retention anabranch applies, and what each job has still to read."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ __all__ = ["Reader", "ReaderLag", "Readers"]
 class Reader(msgspec.Struct, frozen=True, kw_only=True):
     """What a job has still to read of one stream.
 
-    ``positions``: partition → the lowest offset that any lane of the job has still to read. A partition that isn't in
-    it counts as 0. ``revision`` changes whenever a position may become lower, but not when one is raised.
+    Attributes:
+        job: the job's name.
+        revision: an id that changes whenever a position may have been lowered, but not when a position is raised.
+        positions: partition → the lowest offset that any lane of the job has still to read; 0 for other partitions.
     """
 
     job: str
@@ -27,10 +29,13 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReaderLag(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job keeps a stream from deleting.
+    """The records of a stream that can't be deleted yet because a job has still to read them.
 
-    ``unread``: how many records the job has still to read. ``overdue``: how many records the retention would delete if
-    this job didn't have to read them. ``changed_at``: when the job's positions were last stored, in seconds since 1970.
+    Attributes:
+        job: the job's name.
+        unread: how many records the job has still to read.
+        overdue: how many records the retention would delete if this job didn't have to read them.
+        changed_at: when the job's positions were last stored, in seconds since 1970.
     """
 
     job: str
@@ -43,35 +48,36 @@ class Readers(Protocol):
     """The readers of a system's streams. A retention deletes nothing at or after a reader's position."""
 
     def of(self, stream: str) -> Mapping[str, Reader]:
-        """The readers of a stream, by job. Raises LogError if a file that says so is damaged."""
+        """The readers of a stream, by job. Raises LogError if a reader's file is damaged."""
         ...
 
     def hold_all(self, stream: str, job: str) -> None:
-        """Keep all that exists for a job that is about to choose where it begins: make it a reader with the position 0
-        in all partitions, under a new revision. Durable and ordered like :meth:`hold`, with the same errors.
+        """Keep all existing records for a job that is about to choose its start offsets: make the job a reader with the
+        position 0 in all partitions, under a new revision. Guarantees and errors are those of :meth:`hold`.
         """
         ...
 
     def hold(self, stream: str, job: str, positions: Mapping[int, int]) -> None:
-        """Make a job a reader of a stream, with these positions or lower ones. Once this returns, that is durable, and
-        no deletion that began earlier is still going on: what exists then at these positions stays.
+        """Make a job a reader of a stream, with these positions or lower ones. Once this returns, the reader is durable
+        and no earlier deletion is still under way: records that then exist at or after these positions stay.
 
         Raises:
-            LogError: it can't be stored.
+            LogError: the reader can't be stored.
         """
         ...
 
     def advance(self, stream: str, job: str, positions: Mapping[int, int], revision: str) -> bool:
         """Raise a job's positions, because it won't read earlier records again. Positions of other partitions, and
-        higher ones, stay. Returns False, without a change, if a position was lowered since ``revision``, or if the job
-        isn't a reader any more.
+        positions that are already higher, stay. Returns False and changes nothing if a position was lowered since
+        ``revision``, or if the job isn't a reader any more.
         """
         ...
 
     def forget(self, stream: str, job: str, revision: str | None = None) -> None:
-        """Forget that a job reads a stream; with a ``revision``, unless a position was lowered since. Idempotent."""
+        """Forget that a job reads a stream. If ``revision`` is given, do nothing if a position was lowered since then.
+        Idempotent."""
         ...
 
     def lags(self, stream: str) -> list[ReaderLag]:
-        """What the readers of a stream keep from being deleted, by job. Raises LogError."""
+        """For each reader of a stream, the records that can't be deleted because of it. Raises LogError."""
         ...

@@ -1,5 +1,4 @@
-"""The class of a system: those that anabranch includes by name, and any other that settings name as
-``module:Class``."""
+"""Finds the class of a system: anabranch's own systems by name, any other as ``module:Class`` in the settings."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ def class_of(name: str, settings: Settings) -> type[System]:
     """The class of a system.
 
     Raises:
-        ConfigError: there is no such system, in which case the message lists those that exist; or its class can't be
-            imported, or isn't a system.
+        ConfigError: there is no system of that name (the message lists the existing ones), or its class can't be
+            imported or isn't a :class:`System`.
     """
     section = settings.systems.sections.get(name)
     if section is None:
@@ -38,9 +37,7 @@ def class_of(name: str, settings: Settings) -> type[System]:
 
 
 def error_cures() -> Iterator[tuple[str, str]]:
-    """Cures for errors of the clients of all systems that this process has used, and of those that anabranch includes;
-    see ``System.error_cures``.
-    """
+    """The ``error_cures`` of anabranch's own systems, and of all other systems that this process has used."""
     for name, where in SHIPPED.items():
         yield from _class(name, where).error_cures
     for where, each in list(_loaded.items()):
@@ -57,9 +54,9 @@ def _class(name: str, where: str) -> type[System]:
         )
         try:
             found = getattr(importlib.import_module(module), kind)
-        except ConfigError:  # it says itself what it lacks
+        except ConfigError:  # its own message says what is missing
             raise
-        except Exception as error:  # a module of anybody's may raise anything
+        except Exception as error:  # a user's module may raise anything
             why = str(error) if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
             raise ConfigError(
                 f"systems.{name} has the class {where!r}, which can't be imported: {why}", cure

@@ -10,7 +10,9 @@ __all__ = ["Retention"]
 class Retention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How long each partition keeps the records that all known readers have read. None means no limit.
 
-    ``ms``: how long after they were written. ``bytes``: as long as newer records have fewer bytes.
+    Attributes:
+        ms: how many milliseconds after they were written.
+        bytes: as long as the newer records of the partition have fewer bytes in total.
     """
 
     ms: int | None = None

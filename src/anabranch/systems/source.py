@@ -1,4 +1,5 @@
-"""The parts that the Spark sources of all systems share: columns, limits, and how a batch is divided."""
+"""The parts that the Spark sources of all systems share: columns, limits, and the division of a batch among
+partitions."""
 
 from __future__ import annotations
 
@@ -15,17 +16,20 @@ __all__ = ["BARE", "SCHEMA", "Limits", "Reading", "columns", "share"]
 
 SCHEMA = "key binary, value binary, headers string, timestamp timestamp, partition int, offset bigint"
 BARE = "key binary, value binary, partition int, offset bigint"
-"""The columns without headers and timestamps, which cost several percent and which some readers don't need."""
+"""The columns without headers and timestamps, which cost several percent of the throughput and aren't always needed."""
 
 
 @dataclass(frozen=True)
 class Limits:
     """The limits of a lane's source.
 
-    ``max_rows``: for a first batch, 0 in real time; later batches follow the query's read limits. ``nothing``: nothing
-    is read, as if there were no records. ``fail_on_loss``: fail if records are gone that haven't been read yet.
-    ``lane`` and ``commits`` (a lane's id and commit folder) are for tests that stop at a step. ``line``: where Python
-    workers report their progress.
+    Attributes:
+        max_rows: the limit of the first batch, 0 in real time. Later batches follow the query's read limits.
+        fail_on_loss: whether to fail if records that haven't been read yet are gone.
+        lane: the lane's id, for tests that kill a process at a crash point.
+        commits: the lane's commit folder, for the same tests.
+        nothing: whether to read nothing, as if there were no records.
+        line: where Python workers report their progress.
     """
 
     max_rows: int
@@ -38,10 +42,14 @@ class Limits:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a lane reads from a stream: all records of the partitions that ``starting`` names, from these offsets on.
+    """What a lane reads from a stream.
 
-    ``until``: the offsets beyond which nothing is read, if the system can stop there. ``bare``: use the columns of
-    ``BARE``.
+    Attributes:
+        stream: the stream's name.
+        starting: the lane's partitions → the offsets at which it begins to read.
+        until: partition → the offset before which reading stops, if the system supports this.
+        limits: the limits of the source.
+        bare: whether to use the columns of ``BARE`` instead of ``SCHEMA``.
     """
 
     stream: str
@@ -52,8 +60,8 @@ class Reading:
 
 
 def share(start: Mapping[int, int], ends: Mapping[int, int], most: int) -> dict[int, int]:
-    """End positions of a batch of at most ``most`` rows, divided evenly. If one partition can't use its share, the rest
-    goes to the others.
+    """The end positions of a batch of at most ``most`` rows, which are divided evenly among the partitions. What a
+    partition can't use of its share goes to the others.
     """
     taken: dict[int, int] = {}
     left = most

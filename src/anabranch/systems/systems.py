@@ -21,7 +21,7 @@ __all__ = ["Systems"]
 
 
 class Systems:
-    """All systems that settings name. None of them connects before it is used. ``job`` may be ''.
+    """All systems that settings name. A system doesn't connect before it is used. ``job`` may be ''.
 
     Raises:
         ConfigError: two streams are bound to one topic, or a stream has a setting that its system doesn't support.
@@ -37,7 +37,7 @@ class Systems:
         return Systems, (self._settings, self._job)
 
     def named(self, name: str) -> System:
-        """A system by its name. Raises ConfigError if there is none."""
+        """The system of that name. Raises ConfigError if there is none."""
         if name in self._opened:
             return self._opened[name]
         output = next((output for output, each in self._settings.outputs.items() if each.to == name), None)
@@ -52,12 +52,12 @@ class Systems:
 
     @property
     def all(self) -> list[System]:
-        """The systems that anabranch includes, and those that settings name."""
+        """anabranch's own systems, and those that settings name."""
         return [self.named(name) for name in self._settings.systems.sections]
 
     def racks(self, streams: Iterable[str]) -> dict[str, dict[int, tuple[str | None, ...]]]:
-        """The racks of the partitions of streams, by ``system/stream``, as :meth:`System.racks` returns them; streams
-        that are in no racks, or don't exist, are left out.
+        """What :meth:`System.racks` returns for each of these streams, by ``system/stream``. Streams that have no racks
+        or don't exist are left out.
         """
         found = {}
         for name in streams:
@@ -69,7 +69,7 @@ class Systems:
         return found
 
     def fence(self, lane: Lane, epoch: int, *, new: bool | None) -> None:
-        """Stop every incarnation of a lane below ``epoch`` at the streams that it writes exactly once.
+        """Stop every incarnation of a lane below ``epoch`` at the streams that the lane writes exactly once.
 
         Raises:
             ConflictError, FencedError: a process with a higher epoch has the lane.
@@ -78,23 +78,23 @@ class Systems:
             system.fence(lane, epoch, new)
 
     def recover(self, lane: Lane, epoch: int, *, new: bool | None) -> None:
-        """End what a former process of a lane left open; see :meth:`System.recover`."""
+        """End what an earlier process of a lane left open; see :meth:`System.recover`."""
         for system in self._exact(lane):
             system.recover(lane, epoch, new)
 
     def withdraw(self, lane: Lane, epoch: int, *, new: bool | None) -> int:
-        """Withdraw the right to write for a lane; see :meth:`System.withdraw`. Returns the last batch that is then in
-        an output, at least in part, -1 if none.
+        """Withdraw a lane's right to write; see :meth:`System.withdraw`. Returns the last batch that is then in an
+        output, at least in part; -1 if none.
         """
         held = max((system.withdraw(lane, epoch, new) for system in self._exact(lane)), default=-1)
         return max(held, self.published(lane))
 
     def seen(self, lane: Lane) -> int:
-        """The last batch that is known to be in an output of a running lane, at least in part."""
+        """The last batch that is known to be in an output of a running lane, at least in part; -1 if none."""
         return max((system.seen(lane) for system in self._exact(lane)), default=-1)
 
     def published(self, lane: Lane) -> int:
-        """The last batch that is in an output of a lane, at least in part, -1 if none."""
+        """The last batch that is in an output of a lane, at least in part; -1 if none."""
         written = sorted({lane.system(stream) for stream in lane.outputs if not self.is_table(stream)})
         found = [self.named(name).published(lane) for name in written]
         return max([*found, self.in_tables(lane)])
@@ -106,7 +106,7 @@ class Systems:
         return [self.named(name) for name in sorted({lane.system(s) for s in exact if not self.is_table(s)})]
 
     def is_table(self, output: str) -> bool:
-        """Whether an output with this name goes to a table, and not to a stream."""
+        """Whether an output of this name goes to a table rather than to a stream."""
         return output in self._settings.outputs
 
     def table(self, output: str) -> Table:
@@ -118,8 +118,8 @@ class Systems:
         return {output: self.table(output) for output in sorted(lane.outputs) if self.is_table(output)}
 
     def fence_tables(self, lane: Lane, epoch: int, *, new: bool | None, foreign: bool) -> None:
-        """Stop every incarnation of a lane below ``epoch`` at its tables. ``foreign``: including tables with a user's
-        class.
+        """Stop every incarnation of a lane below ``epoch`` at its tables. ``foreign``: whether to include tables with a
+        user's class.
 
         Raises:
             FencedError: a process with a higher epoch has the lane.
@@ -130,7 +130,7 @@ class Systems:
                 self.table(output).fence(Owner(lane.job, lane.id, epoch), new)
 
     def in_tables(self, lane: Lane) -> int:
-        """The last batch that a lane has committed to any table, -1 if none."""
+        """The last batch that a lane has committed to any table; -1 if none."""
         return max((table.last(lane.job, lane.id) for table in self.tables(lane).values()), default=-1)
 
     def bound(self) -> dict[str, str]:
@@ -141,7 +141,7 @@ class Systems:
 
     @property
     def streams_by_topic(self) -> dict[str, str]:
-        """The streams of topics that have other names."""
+        """Topic → stream, for streams whose topic has another name."""
         return {topic: stream for stream, topic in _topics(self._settings).items()}
 
     @property
@@ -154,8 +154,8 @@ class Systems:
         return self.named(self.bound().get(stream, self.default))
 
     def writers(self, name: str, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that are recorded as writers in a system, or in the tables of a kind, each with the place
-        where it was found.
+        """The lanes of a job that are recorded as writers of these outputs, each with the place of that record, for
+        messages. ``name``: the outputs' system, or the kind of their tables.
         """
         tables = [output for output in streams if self.is_table(output)]
         if not tables:
@@ -175,7 +175,7 @@ class Systems:
         return "fail" if bound is None else bound.on_data_loss
 
     def bound_as(self, stream: str) -> str:
-        """The name under which settings bind a stream, which may be that of a pattern."""
+        """The name under which settings bind a stream: its own, or the name of a pattern that matches it."""
         taking = (name for name, pattern in self._settings.patterns.items() if re.fullmatch(pattern, stream))
         return stream if stream in self._settings.streams else next(taking, stream)
 

@@ -18,7 +18,7 @@ class Owner:
     Attributes:
         job: the job's name.
         lane: the lane's id.
-        epoch: a number that is higher for each process that takes over a lane of the job.
+        epoch: a number that rises whenever a process takes over a lane of the job.
     """
 
     job: str
@@ -30,9 +30,9 @@ class Owner:
 
 
 class RowWriter(Protocol):
-    """Takes the rows of one Spark task, in a Python worker. It is not used after :meth:`close` or :meth:`abort`.
+    """Takes the rows of one Spark task, in a Python worker. A writer is not used after :meth:`close` or :meth:`abort`.
 
-    Spark may run a task twice, even at the same time, so each writer must write under its own names.
+    Spark may run a task twice, even at the same time, so each writer must choose unique names for what it writes.
     """
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -43,7 +43,7 @@ class RowWriter(Protocol):
         """Make the rows durable, but not yet visible to readers.
 
         Returns:
-            Bytes by which :meth:`Table.commit` finds the rows.
+            References by which :meth:`Table.commit` finds the rows.
         """
         ...
 
@@ -53,19 +53,18 @@ class RowWriter(Protocol):
 
 
 class Table(Protocol):
-    """A table that one output writes to: a class that is created with the output's name and settings, ``Class("orders",
+    """A table to which one output writes. Your class is called with the output's name and settings: ``Class("orders",
     settings)``.
 
-    The constructor raises ConfigError for a setting that is not allowed, and doesn't connect to anything. An instance
-    must support pickling, because it is sent to Python workers.
+    The constructor raises ConfigError for a setting that is not allowed, and must not connect to anything. An instance
+    must be picklable, because it is sent to Python workers.
 
-    The heart of a table is a *marker* for each lane (:class:`Mark`): the highest epoch that has owned the lane, and its
-    last committed batch. The marker is kept in the table itself, is read and changed atomically with the rows, and
-    outlives any process.
+    A table keeps a *marker* for each lane (:class:`Mark`): the highest epoch that has owned the lane, and the lane's
+    last committed batch. The marker is stored in the table itself, and is read and changed atomically with the rows.
     """
 
     def id(self) -> str:
-        """What distinguishes this table from one of the same name that was created after this one was deleted.
+        """An id that distinguishes this table from a later one of the same name, created after this one was deleted.
 
         Raises:
             NotFoundError: the table does not exist.
@@ -77,10 +76,10 @@ class Table(Protocol):
 
         Args:
             schema: the columns of the rows.
-            create: the job is new: create the table if it does not exist.
+            create: whether to create the table if it does not exist, because the job is new.
 
         Raises:
-            NotFoundError: the table does not exist and is not to be created.
+            NotFoundError: the table does not exist, and ``create`` is False.
             ConflictError: the table has other columns.
         """
         ...
@@ -89,8 +88,8 @@ class Table(Protocol):
         """Put the owner's epoch into the lane's marker. When this returns, no process with a lower epoch can commit any
         more.
 
-        This is idempotent, and called again after an error. Everything that a former owner has committed must be
-        complete afterwards. Processes other than the owner call it, too, at any time.
+        Must be idempotent; after an error, it is called again. Afterwards, everything that a former owner has committed
+        must be complete. Processes other than the owner may call this at any time.
 
         Args:
             owner: the new owner of the lane.
@@ -103,11 +102,11 @@ class Table(Protocol):
         ...
 
     def last(self, job: str, lane: str) -> int:
-        """The number of a lane's last committed batch, -1 if there is none.
+        """The number of a lane's last committed batch; -1 if there is none.
 
         Args:
             job: the job's name.
-            lane: the lane's id, which is part of the marker.
+            lane: the lane's id.
         """
         ...
 
@@ -120,19 +119,19 @@ class Table(Protocol):
 
         Args:
             owner: the lane, and the epoch in which it writes.
-            schema: the columns of the rows, as :meth:`prepare` got them.
+            schema: the columns of the rows, the same as for :meth:`prepare`.
         """
         ...
 
     def commit(self, owner: Owner, batch: int, parts: Sequence[bytes]) -> None:
-        """Add what the tasks wrote to the table, in this order, and record the batch as the lane's last one. Either
-        both happen or neither does.
+        """Add the rows that Spark tasks have written to the table, in the order of ``parts``, and make ``batch`` the
+        lane's last committed batch. Either both happen or neither does.
 
-        If the batch has the number of the last committed one, or a lower one, it is a replay: change nothing. Its parts
-        may differ from those of the first time.
+        A batch whose number is not higher than the last committed one's is a replay: change nothing. Its parts may
+        differ from those of the first attempt.
 
         Args:
-            owner: who commits.
+            owner: the incarnation that commits.
             batch: the batch's number.
             parts: what the writers' ``close`` returned.
 
@@ -142,8 +141,8 @@ class Table(Protocol):
         ...
 
     def leave(self, owner: Owner) -> None:
-        """Remove what only this owner needed, including what a failed batch left. Keep the marker.
+        """Remove temporary data of this owner, including what a failed batch left. Keep the marker.
 
-        Called when none of the owner's tasks is running.
+        Called when none of the owner's Spark tasks is running.
         """
         ...

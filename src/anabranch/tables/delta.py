@@ -29,8 +29,8 @@ except ModuleNotFoundError as error:
 __all__ = ["DeltaFolder"]
 
 _ATTEMPTS = 20
-"""How many times a commit is tried when other programs commit at the same time. Commits of other lanes don't conflict,
-and don't count."""
+"""How many times a commit is tried if it conflicts with commits of other programs. Commits of other lanes don't
+conflict."""
 
 
 class DeltaOptions(options.FolderOptions):
@@ -38,8 +38,10 @@ class DeltaOptions(options.FolderOptions):
 
 
 class DeltaFolder:
-    """A lane has two application ids: the version of the first is its last batch, the version of the second its epoch.
-    Each commit and each fence names the second one. Of two concurrent commits that name the same id, the protocol
+    """A Delta Lake table in a folder.
+
+    A lane has two application ids: the version of the first is its last batch, the version of the second its epoch.
+    Each commit and each fence names the second id. Of two concurrent commits that name the same id, the protocol
     accepts only one, so a commit that hasn't seen a fence fails.
     """
 
@@ -79,7 +81,7 @@ class DeltaFolder:
         return NOTHING if mark is None else mark.batch
 
     def writers(self, job: str) -> list[str]:
-        """Always empty: a Delta table can only be asked about application ids that are known."""
+        """Always empty: the application ids of a Delta table can't be listed, only looked up."""
         return []
 
     def writer(self, owner: Owner, schema: pa.Schema) -> Rows:
@@ -98,7 +100,7 @@ class DeltaFolder:
                 with files.told(str(self)):
                     joined = files.merged(self._store, refs, self._target)
             for ref in joined[:1]:
-                self._check(table, files.columns(self._store, ref))  # others may have changed it since
+                self._check(table, files.columns(self._store, ref))  # other programs may have changed its columns
             if self._committed(table, owner, Mark(owner.epoch, batch), joined):
                 break
         else:
@@ -107,7 +109,7 @@ class DeltaFolder:
         self._drop([ref for ref in refs if ref not in joined])
 
     def leave(self, owner: Owner) -> None:
-        """Nothing to do: a full vacuum of the table removes files that no commit names."""
+        """Does nothing: a full vacuum of the table removes files that no commit names."""
 
     def _table(self) -> Any:
         try:
@@ -154,7 +156,7 @@ class DeltaFolder:
         return None if epoch is None else Mark(epoch, NOTHING if batch is None else batch)
 
     def _committed(self, table: Any, owner: Owner, mark: Mark, refs: Sequence[FileRef]) -> bool:
-        """Whether a commit on top of the version that was read succeeded; if not, another commit came first."""
+        """Commit on top of the version that was read. Returns False if another commit came first."""
         of_batch, of_epoch = _ids(owner.job, owner.lane)
         named = [Transaction(of_epoch, mark.epoch), *([Transaction(of_batch, mark.batch)] if mark.batch >= 0 else [])]
         now = time.time_ns() // 1_000_000

@@ -1,4 +1,4 @@
-"""Parquet files of a target size, written by one task."""
+"""Parquet files of a target size, written by one Spark task."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ GROUP_ROWS = 1 << 20
 
 
 class FileRef(msgspec.Struct, frozen=True):
-    """A durable file. ``name`` is relative to its place."""
+    """A durable file. ``name`` is its name in its :class:`FileStore`."""
 
     name: str
     rows: int
@@ -50,7 +50,7 @@ class FileStore(Protocol):
     """A store for files, each of which is written only once."""
 
     def new(self) -> str:
-        """A name that nobody else uses."""
+        """A unique name for a new file."""
         ...
 
     def make(self, name: str) -> pa.NativeFile: ...
@@ -166,7 +166,7 @@ class FileWriter:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of one task, in files that readers don't see until a commit names them."""
+    """Writes the rows of one Spark task to files that readers don't see until a commit names them."""
 
     files: FileWriter
 
@@ -181,7 +181,7 @@ class Rows:
 
 
 def named(parts: Sequence[bytes]) -> list[FileRef]:
-    """The files that tasks have written, from what their writers returned."""
+    """The files that Spark tasks have written. ``parts``: what their writers' ``close`` returned."""
     return [_read(part) for part in parts]
 
 
@@ -192,10 +192,10 @@ def columns(store: FileStore, ref: FileRef) -> pa.Schema:
 
 
 def merged(store: FileStore, refs: Sequence[FileRef], target: int) -> list[FileRef]:
-    """The files of many tasks, with small neighbours merged into files of about ``target`` bytes.
+    """The files of several Spark tasks, with consecutive small files merged into files of about ``target`` bytes.
 
-    At most ``target`` bytes are rewritten, however many files there are. The merged files stay where they are. All
-    files have the same columns.
+    At most ``target`` bytes are rewritten, however many files there are. The files that were merged aren't deleted. All
+    files must have the same columns.
     """
     found: list[FileRef] = []
     run: list[FileRef] = []
@@ -240,7 +240,7 @@ def _joined(store: FileStore, refs: Sequence[FileRef], target: int) -> list[File
 
 @contextmanager
 def told(where: str) -> Iterator[None]:
-    """Raises disk errors as an AnabranchError."""
+    """Raise a disk error as an AnabranchError. ``where``: the place of the files, for the message."""
     try:
         yield
     except OSError as error:
@@ -251,7 +251,7 @@ def told(where: str) -> Iterator[None]:
 
 
 def sync(path: Path) -> None:
-    """Make a file, or the names in a folder, durable."""
+    """Make the content of a file, or the names in a folder, durable."""
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)

@@ -44,18 +44,23 @@ __all__ = ["LONGEST_WAIT", "IcebergTable"]
 
 _ATTEMPTS = 20
 _FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
-"""In seconds. Any two commits conflict, so the one that loses waits: longer each time, and for a random time."""
+"""Limits of the wait before a commit is tried again, in seconds. Any two commits conflict, so the loser waits for a
+random time, which may be longer after each attempt."""
 _MADE = {
     "commit.manifest-merge.enabled": "true",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
 }
-"""The properties of tables that a job creates. They suit a stream, which makes many small commits."""
+"""The properties of tables that a job creates. They suit many small commits."""
 
 
 class IcebergOptions(options.Options):
-    """``table``: with its namespace. ``catalog``: pyiceberg's properties of the catalog, optionally with its
-    ``name``.
+    """The settings of an Iceberg table.
+
+    Attributes:
+        table: the table's name with its namespace.
+        catalog: pyiceberg's properties of the catalog, optionally with its ``name``.
+        target_file_mb: the approximate size of large files.
     """
 
     table: str
@@ -80,14 +85,14 @@ class IcebergOptions(options.Options):
 
 
 class _OneCommit(Transaction):
-    """A commit on top of the version that was read, or none at all. pyiceberg would retry a lost commit on top of a
-    newer version that nobody has examined, and that may contain a fence.
+    """A commit that succeeds only on top of the version that was read. pyiceberg itself would retry a lost commit on
+    top of a newer version, which might contain a fence.
     """
 
     @property
     def table_metadata(self) -> TableMetadata:
-        """The metadata, copied only when there are changes: with a hundred snapshots, copying takes nine tenths of a
-        commit's time."""
+        """The metadata, copied only if there are changes: with a hundred snapshots, copying takes nine tenths of the
+        time of a commit."""
         return super().table_metadata if self._updates else self._table.metadata
 
     def commit_transaction(self) -> Table:
@@ -96,7 +101,7 @@ class _OneCommit(Transaction):
         return self._table
 
     def clear_away(self) -> None:
-        """Remove the manifests of a commit that lost."""
+        """Remove the manifests of a commit that lost against another one."""
         for added in [update.snapshot for update in self._updates if isinstance(update, AddSnapshotUpdate)]:
             io = self._table.io
             for manifest in added.manifests(io):
@@ -138,7 +143,7 @@ class _Data:
 
 @dataclass(frozen=True)
 class _Rows(Rows):
-    """Rows with the types of the table's columns."""
+    """Writes rows after a cast to the types of the table's columns."""
 
     where: str
 
@@ -155,8 +160,11 @@ class _Rows(Rows):
 
 
 class IcebergTable:
-    """Each commit and each fence makes a snapshot on top of the current one and sets the lane's marker, a property, in
-    the same commit. So a commit that hasn't seen a fence fails. A snapshot names its writer, too, but snapshots expire.
+    """An Iceberg table of a catalog.
+
+    Each commit and each fence creates a snapshot on top of the current one and sets the lane's marker, a property of
+    the table, at the same time. So a commit that hasn't seen a fence fails. (Snapshots name their writers, too, but
+    can't replace markers, because snapshots expire.)
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -217,17 +225,17 @@ class IcebergTable:
                 with files.told(str(self)):
                     joined = files.merged(store, refs, self._target)
             for ref in joined[:1]:
-                self._check(table, files.columns(store, ref))  # others may have changed it since
+                self._check(table, files.columns(store, ref))  # other programs may have changed its columns
             if self._committed(table, owner, Mark(owner.epoch, batch), joined):
                 crash_points.reach(crash_points.NAMED, owner.lane, batch)
                 self._drop(store, [ref for ref in refs if ref not in joined])
                 return
 
     def leave(self, owner: Owner) -> None:
-        """Nothing to do: maintenance of the table removes files that no snapshot names."""
+        """Does nothing: maintenance of the table removes files that no snapshot names."""
 
     def _catalog(self) -> Catalog:
-        """The catalog. References are resolved each time; the catalog is reused as long as their values don't
+        """The catalog. References to secrets are resolved at each call; the same catalog is returned until their values
         change."""
         setting = f"outputs.{self._name}.catalog"
         given = {key: resolved(f"{setting}.{key}", text) for key, text in self._given.items()}
@@ -244,7 +252,8 @@ class IcebergTable:
             return self._catalog().load_table(self._table)
 
     def _looks(self) -> Iterator[Table]:
-        """Yields the table as it is now, and again, after a pause, whenever another commit came first."""
+        """Yields the current table: at first, and again for each further attempt, after a pause. Raises AnabranchError
+        after too many attempts."""
         for attempt in range(_ATTEMPTS):
             yield self._loaded()
             time.sleep(random.uniform(0, min(_FIRST_WAIT * 2**attempt, LONGEST_WAIT)))
@@ -293,14 +302,15 @@ class IcebergTable:
 
     @staticmethod
     def _kind(column: pa.Field, table: Table) -> Any:
-        """The type of this column in a table that has a column with this name; None: the types don't match."""
+        """The Iceberg type of a column that the job writes, with the field ids of the table's column of that name. None
+        if it can't be converted."""
         try:
             return io.pyarrow_to_schema(pa.schema([column]), table.schema().name_mapping).fields[0].field_type
         except (ValueError, UnsupportedPyArrowTypeException):
             return None
 
     def _committed(self, table: Table, owner: Owner, mark: Mark, refs: Sequence[FileRef]) -> bool:
-        """Whether a commit on top of the version that was read succeeded; if not, another commit came first."""
+        """Commit on top of the version that was read. Returns False if another commit came first."""
         about = {"job": owner.job, "lane": owner.lane, "epoch": mark.epoch, "batch": mark.batch}
         with self._told():
             commit = _OneCommit(table)
@@ -314,7 +324,7 @@ class IcebergTable:
                 commit.commit_transaction()
             except exceptions.CommitFailedException:
                 if self._loaded().snapshot_by_id(append.snapshot_id) is not None:
-                    return True  # the answer was lost, and it was sent again
+                    return True  # the first response was lost, so the client sent the same commit again
                 commit.clear_away()
                 return False
         return True
@@ -326,7 +336,7 @@ class IcebergTable:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Raises whatever goes wrong as one of anabranch's errors."""
+        """Raise errors of pyiceberg and of the catalog as anabranch's errors."""
         try:
             yield
         except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError):
@@ -338,7 +348,7 @@ class IcebergTable:
                 f"{self}: its catalog doesn't answer as it should: {_line(error)}",
                 f"see whether it runs, and outputs.{self._name}.catalog; the batch is written again, and nothing is "
                 "lost",
-            ) from None  # what it holds may show what references stand for
+            ) from None  # the original error may contain resolved secrets
         except OSError as error:
             raise AnabranchError(
                 f"{self} can't be read or written: {error.strerror or _line(error)}",
@@ -364,5 +374,5 @@ def _mark(table: Table, job: str, lane: str) -> Mark | None:
 
 
 def _line(error: BaseException) -> str:
-    cause = getattr(error, "orig", None) or error  # SQLAlchemy's own text has whole statements
+    cause = getattr(error, "orig", None) or error  # SQLAlchemy's own text contains whole statements
     return (str(cause).strip() or type(cause).__name__).splitlines()[0]

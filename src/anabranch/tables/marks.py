@@ -18,7 +18,7 @@ class Mark:
 
     Attributes:
         epoch: the highest epoch that has owned the lane.
-        batch: the lane's last committed batch, -1 if there is none.
+        batch: the lane's last committed batch; -1 if there is none.
     """
 
     epoch: int
@@ -26,16 +26,16 @@ class Mark:
 
 
 def check(mark: Mark | None, owner: Owner, where: str) -> Mark:
-    """The marker of a lane for which the owner may commit.
+    """Check that the owner may commit, and return the lane's marker.
 
     Args:
         mark: the marker in the table; None if there is none.
-        owner: who wants to commit.
+        owner: the incarnation that wants to commit.
         where: the table, for error messages.
 
     Raises:
         FencedError: the marker has a higher epoch.
-        StateError: there is no marker, although fencing creates one.
+        StateError: there is no marker, although a fence has created one.
     """
     if mark is None:
         raise _unmarked(owner, where)
@@ -48,9 +48,9 @@ def check(mark: Mark | None, owner: Owner, where: str) -> Mark:
 
 
 def fenced(mark: Mark | None, owner: Owner, where: str, new: bool | None) -> Mark | None:
-    """The marker that fencing must leave, or None if it is there already.
+    """The marker that a fence must write; None if the table has this marker already.
 
-    Args and errors are the same as for :meth:`Table.fence`.
+    Args and errors are those of :meth:`Table.fence`; ``mark`` and ``where`` are those of :func:`check`.
     """
     if mark is None:
         if new is False:

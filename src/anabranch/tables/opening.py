@@ -42,9 +42,9 @@ def opened(name: str, settings: OutputSettings) -> Table:
     module, _, kind = where.partition(":")
     try:
         made: Any = getattr(importlib.import_module(module), kind)
-    except ConfigError:  # it says itself what it lacks
+    except ConfigError:  # its own message says what is missing
         raise
-    except Exception as error:  # a module of anybody's may raise anything
+    except Exception as error:  # a user's module may raise anything
         why = str(error) if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
         raise ConfigError(
             f"outputs.{name} goes to {settings.to!r}, which can't be imported: {why}",

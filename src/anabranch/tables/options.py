@@ -1,4 +1,4 @@
-"""The settings of one kind of table, checked."""
+"""Checks the settings of a kind of table."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ class Options(BaseModel):
 
 
 class FolderOptions(Options):
-    """``path``: a folder on a disk that all containers share. ``target_file_mb``: the approximate size of large files.
+    """The settings of a table in a folder.
 
-    ``NOT_LOCAL``: the message for any other path.
+    Attributes:
+        NOT_LOCAL: the message for a path that isn't a folder on a disk.
+        path: a folder on a disk that all containers share.
+        target_file_mb: the approximate size of large files.
     """
 
     NOT_LOCAL: ClassVar[str]
@@ -42,7 +45,7 @@ Kind = TypeVar("Kind", bound=Options)
 
 
 def checked(kind: type[Kind], name: str, given: Mapping[str, Any]) -> Kind:
-    """The settings of an output, checked. Raises ConfigError, which names the first wrong one."""
+    """Check the settings of an output. Raises ConfigError, which names the first wrong setting."""
     try:
         return kind(**given)
     except ValidationError as error:

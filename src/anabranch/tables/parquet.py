@@ -1,5 +1,5 @@
-"""A folder of Parquet files. The files directly in it are committed; each lane's log lists the files that it has
-committed."""
+"""A folder of Parquet files. The files directly in this folder are committed; each lane has a log of the files that it
+has committed."""
 
 from __future__ import annotations
 
@@ -41,8 +41,14 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of a lane's log. ``files``: the files of the batch that it commits. The entry of a fence has none; it is
-    written only when the files of all previous batches are in place.
+    """An entry of a lane's log.
+
+    Attributes:
+        number: the entry's number, counted from the first entry of the log.
+        epoch: the epoch of the lane's owner.
+        batch: the lane's last committed batch.
+        files: the files of this batch. Empty for a fence, whose entry is written only when the files of all earlier
+            batches are in place.
     """
 
     number: int
@@ -60,10 +66,11 @@ _read_entry = msgspec.json.Decoder(Entry).decode
 
 
 class ParquetFolder:
-    """The rows are in ``<path>/*.parquet``. A batch is committed when its entry is in its lane's log; then the lane's
-    owner moves its files from ``_anabranch/staged`` to where readers see them. An entry is a new file with the next
-    number, which only one writer can create. A writer that comes second finds the entry, and in it an epoch that is
-    higher than its own.
+    """A table whose rows are in ``<path>/*.parquet``.
+
+    A batch is committed when its entry is in the lane's log. After that, the lane's owner moves the batch's files from
+    ``_anabranch/staged`` to ``<path>``. An entry is a new file with the next number, which only one writer can create.
+    A writer that comes second finds that entry, with an epoch that is higher than its own.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -188,7 +195,7 @@ class ParquetFolder:
         return self._root / _HIDDEN / "staged" / owner.job / owner.lane / str(owner.epoch)
 
     def _tail(self, job: str, lane: str) -> Entry | None:
-        """The newest entry of a lane's log."""
+        """The last entry of a lane's log; None if the log is empty."""
         log = self._log(job, lane)
         number = self._seen.get((job, lane))
         if number is None:
@@ -201,14 +208,14 @@ class ParquetFolder:
         return _read_entry(_entry(log, number).read_bytes())
 
     def _append(self, owner: Owner, entry: Entry) -> bool:
-        """Whether this call created the entry with that number."""
+        """Add an entry to the lane's log. Returns False if the log has an entry with that number already."""
         log = self._log(owner.job, owner.lane)
         log.mkdir(parents=True, exist_ok=True)
         return self._create(_entry(log, entry.number), msgspec.json.encode(entry))
 
     @staticmethod
     def _create(path: Path, content: bytes) -> bool:
-        """Create a file with its content, durably, unless it exists. Returns whether it was created."""
+        """Create a file durably with its content, unless it exists. Returns whether this call created it."""
         part = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
         try:
             with open(part, "xb") as file:
@@ -224,7 +231,8 @@ class ParquetFolder:
         return True
 
     def _show(self, owner: Owner, entry: Entry) -> None:
-        """Move the files of a committed batch to where readers see them. Another process may have moved them before."""
+        """Move the files of a committed batch to the folder that readers see. Another process may have moved some of
+        them already."""
         lane = self._staged(owner).parent
         for ref in entry.files:
             target = self._root / ref.name
@@ -238,7 +246,7 @@ class ParquetFolder:
             files.sync(self._root)
 
     def _check(self, owner: Owner, refs: Sequence[FileRef]) -> None:
-        """Raises LogError if a file isn't as a task left it."""
+        """Raise LogError if a file isn't as a Spark task left it."""
         for ref in refs:
             path = self._staged(owner) / ref.name
             size = path.stat().st_size if path.exists() else None
@@ -254,7 +262,7 @@ class ParquetFolder:
             (self._staged(owner) / ref.name).unlink(missing_ok=True)
 
     def _forget(self, owner: Owner) -> None:
-        """Remove what former owners have left uncommitted."""
+        """Remove uncommitted files of former owners."""
         lane = self._staged(owner).parent
         for name in _names(lane):
             if int(name) < owner.epoch:
@@ -276,5 +284,5 @@ def _move(source: Path, target: Path) -> None:
     try:
         source.rename(target)
     except FileNotFoundError:
-        if not target.exists():  # else somebody else was faster
+        if not target.exists():  # otherwise another process has moved it
             raise

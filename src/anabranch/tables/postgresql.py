@@ -1,5 +1,5 @@
-"""A table in PostgreSQL. Tasks fill a staging table, and one transaction moves their rows from there and sets the
-lane's marker.
+"""A table in PostgreSQL. Spark tasks fill a staging table; then one transaction moves the rows to the table and sets
+the lane's marker.
 """
 
 from __future__ import annotations
@@ -34,10 +34,13 @@ _CLEARS_WITHIN = "2s"
 
 
 class PostgresqlOptions(options.Options):
-    """``url`` is, for example, ``postgresql://user:${env:PASSWORD}@host:5432/database``. ``table`` may include its
-    schema.
+    """The settings of a table in PostgreSQL.
 
-    ``mode``: ``append``, or ``upsert`` by the columns ``key``, which keeps the last row of each key.
+    Attributes:
+        url: for example, ``postgresql://user:${env:PASSWORD}@host:5432/database``.
+        table: the table's name, optionally with its schema.
+        mode: ``append``, or ``upsert`` to keep only the last row of each key.
+        key: the columns of the key, for ``upsert``.
     """
 
     url: str
@@ -60,7 +63,7 @@ class PostgresqlOptions(options.Options):
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """The rows that one task wrote."""
+    """The rows that one Spark task wrote."""
 
     attempt: str
     rows: int
@@ -72,7 +75,7 @@ _read = msgspec.msgpack.Decoder(_Part).decode
 
 @dataclass
 class _Rows:
-    """Copies the rows of a task into the staging table, under the name of this attempt."""
+    """Copies the rows of a Spark task into the staging table, under the name of this attempt."""
 
     connection: psycopg.Connection[Any]
     stage: sql.Identifier
@@ -107,11 +110,13 @@ class _Rows:
 
 
 class PostgresqlTable:
-    """The markers are in the table ``anabranch_marks`` in the same schema, by the table's name. Each commit and fence
-    first locks the row of the lane's marker. So a fence waits for a commit that is under way, and nothing is committed
+    """A table in a PostgreSQL database.
+
+    The markers of all tables in a schema are in the table ``anabranch_marks`` of that schema. Each commit and each
+    fence first locks the lane's marker. So a fence waits for a commit that is under way, and former owners can't commit
     after the fence.
 
-    Rows are staged in an unlogged table of each incarnation.
+    Each incarnation of a lane has its own staging table, which is unlogged.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -169,7 +174,7 @@ class PostgresqlTable:
     def writer(self, owner: Owner, schema: pa.Schema) -> _Rows:
         stage = self._stage(owner)
         with self._connected() as connection:
-            # Tasks of a batch make it at once: "if not exists" alone isn't safe for that.
+            # Several Spark tasks create the staging table at the same time; "if not exists" alone isn't safe then.
             connection.execute("select pg_advisory_xact_lock(%s)", [_number(stage)])
             columns = [
                 sql.SQL("{} {}").format(_column(each.name), postgresql_columns.type_of(each, str(self)))
@@ -197,7 +202,7 @@ class PostgresqlTable:
         self._clear("drop table if exists {}", self._stage(owner))
 
     def _take_in(self, connection: psycopg.Connection[Any], owner: Owner, wrote: Sequence[_Part]) -> None:
-        """Move rows from the staging table into the table itself."""
+        """Move the rows of these parts from the staging table to the table itself."""
         attempts, stage = [part.attempt for part in wrote], self._at(self._stage(owner))
         named = sql.SQL("attempt = any(%(attempts)s)")
         query = sql.SQL("select count(*) from {} where {}").format(stage, named)
@@ -221,7 +226,7 @@ class PostgresqlTable:
         key = sql.SQL(", ").join(map(_column, self._given.key))
         others = [sql.SQL("{0} = excluded.{0}").format(sql.Identifier(n)) for n in names if n not in self._given.key]
         action = sql.SQL("update set {}").format(sql.SQL(", ").join(others)) if others else sql.SQL("nothing")
-        # In the order of the key, so that lanes that share keys wait for each other in one order.
+        # Rows are inserted in the order of the key, so that lanes with common keys can't deadlock.
         text = (
             "insert into {} ({}) select {} from "
             "(select distinct on ({}) * from {} where {} order by {}, {} desc, n desc) as newest "
@@ -292,7 +297,7 @@ class PostgresqlTable:
         connection.execute(query.format(self._at(_MARKS)), [self._table, owner.job, owner.lane, mark.epoch, mark.batch])
 
     def _lock(self, connection: psycopg.Connection[Any], owner: Owner) -> None:
-        """Until the transaction ends, no other transaction can read the lane's marker, even if there is none yet."""
+        """Lock the lane's marker, even if there is none yet, until the transaction ends."""
         name = f"{self._given.table} {owner.job} {owner.lane}"
         connection.execute("select pg_advisory_xact_lock(%s)", [_number(name)])
 
@@ -304,7 +309,7 @@ class PostgresqlTable:
         return f"anabranch_{hashlib.sha256(f'{self._table} {owner.job} {owner.lane}'.encode()).hexdigest()[:16]}_"
 
     def _forget(self, owner: Owner) -> None:
-        """Remove what former owners have left behind."""
+        """Remove the staging tables of former owners."""
         begins = self._stages(owner)
         with self._connected() as connection:
             query = "select relname from pg_class where relkind = 'r' and starts_with(relname, %s)"
@@ -314,8 +319,8 @@ class PostgresqlTable:
                 self._clear("drop table if exists {}", name)
 
     def _clear(self, statement: str, stage: str) -> None:
-        """Delete rows that are no longer needed. They may also stay, because only rows of named attempts are ever
-        moved. If the lane was fenced meanwhile, its new owner has removed them.
+        """Delete staged rows that are no longer needed, if possible. Rows that stay do no harm, because a commit moves
+        only rows of the attempts that it names. If the lane was fenced meanwhile, its new owner has removed the table.
         """
         with (
             session.told(str(self)),
@@ -339,17 +344,18 @@ class PostgresqlTable:
 
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection[Any]]:
-        """A connection with one transaction."""
+        """A connection for one transaction."""
         with session.told(str(self)), self._connect() as connection:
             yield connection
 
     def _connect(self, autocommit: bool = False) -> psycopg.Connection[Any]:
-        """A connection. References are resolved for every connection."""
+        """A new connection. References to secrets are resolved each time."""
         return session.connect(f"outputs.{self._name}.url", self._given.url, str(self), autocommit)
 
 
 def _column(name: str) -> sql.Identifier:
-    """The name of a column in the staging table, which also has its own columns."""
+    """The name of a table's column in the staging table. The prefix avoids conflicts with the staging table's own
+    columns."""
     return sql.Identifier(f"c_{name}")
 
 

@@ -1,4 +1,5 @@
-"""The columns of a table in PostgreSQL: their types, whether a job's rows fit them, and values as COPY reads them."""
+"""The columns of a table in PostgreSQL: their types, whether a job's rows fit them, and values in the form that COPY
+accepts."""
 
 from __future__ import annotations
 
@@ -35,12 +36,13 @@ _ALSO = {
     "text": ("character", "uuid"),
     "jsonb": ("json",),
 }
-"""Further type names, or their beginnings, that can hold what we write, besides the type that we would create."""
+"""The type with which a column would be created → the beginnings of other types that a column may have instead."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table. ``needed``: whether it must be written, because it may not be null and has no default."""
+    """A column of the table. ``needed``: whether the job must write it, because it has no default and can't be
+    null."""
 
     type: str
     needed: bool
@@ -50,7 +52,7 @@ def check(held: Mapping[str, Column], wanted: Mapping[str, sql.SQL], shown: str,
     """Check that a table, called ``shown`` in messages, accepts rows with the wanted columns.
 
     Raises:
-        ConflictError: names the first column that doesn't fit, and how to fix it.
+        ConflictError: a column doesn't fit. The message names the first one, and how to fix it.
     """
     for name, written in wanted.items():
         kind = written.as_string()
@@ -74,8 +76,8 @@ def check(held: Mapping[str, Column], wanted: Mapping[str, sql.SQL], shown: str,
 
 
 def type_of(column: pa.Field, shown: str) -> sql.SQL:
-    """The type with which a column is created. Raises ConflictError if there is none; ``shown`` is the table's name in
-    messages.
+    """The type with which a column is created. Raises ConflictError if PostgreSQL has no such type. ``shown``: the
+    table's name in messages.
     """
     kind = column.type
     if pa.types.is_decimal(kind):
@@ -90,7 +92,7 @@ def type_of(column: pa.Field, shown: str) -> sql.SQL:
 
 
 def text(column: pa.Array) -> pa.Array:
-    """A column as text, as COPY reads it."""
+    """A column as text in the form that COPY accepts."""
     if pa.types.is_binary(column.type):
         return pa.array([None if each is None else f"\\x{each.hex()}" for each in column.to_pylist()], pa.string())
     if pa.types.is_nested(column.type):

@@ -1,4 +1,4 @@
-"""Whether a table has the columns that a job writes."""
+"""Checks whether a table has the columns that a job writes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,17 @@ __all__ = ["check"]
 
 
 def check(held: pa.Schema, written: pa.Schema, where: str, cure: str) -> None:
-    """Raises ConflictError, which names the first difference: a column with another type, or one that only one side
-    has.
+    """Check that a table's columns are those that the job writes. Order and nullability don't matter.
 
-    Order and nullability don't matter.
+    Args:
+        held: the table's columns.
+        written: the columns that the job writes.
+        where: the table, for the message.
+        cure: the error's cure.
+
+    Raises:
+        ConflictError: a column has another type, or only one of the two has it. The message names the first such
+            column.
     """
     has, wants = ({field.name: field.type for field in schema} for schema in (held, written))
     for name, kind in wants.items():

@@ -1,4 +1,4 @@
-"""Connections to a PostgreSQL server for tables, and the meaning of its errors."""
+"""Connections to a PostgreSQL server for tables, and anabranch's errors for those of the server."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["LIMITS", "connect", "told"]
 
 _CONNECTS_WITHIN = 5
 _PATIENCE, _STEP = 60.0, 0.5
-"""Seconds for which a connection is retried, and seconds between two attempts."""
+"""For how many seconds a connection is tried, and the seconds between two attempts."""
 LIMITS = {
     "lock_timeout": "30s",
-    "idle_in_transaction_session_timeout": "10s",  # a process that froze while it wrote holds up nobody for longer
+    "idle_in_transaction_session_timeout": "10s",  # the longest that a frozen process keeps its locks
     "statement_timeout": "600s",
     "timezone": "UTC",
 }
 
 
 def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psycopg.Connection[Any]:
-    """A new connection, retried for a minute. ``setting`` names the setting that ``url`` comes from.
+    """A new connection, tried for a minute. ``setting``: the setting that contains ``url``, for messages.
 
     Raises:
         AnabranchError: no connection could be made.
@@ -55,7 +55,7 @@ def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psy
         except psycopg.OperationalError as error:
             why = _first_line(error)
             if any(sign in str(error) for sign in ("authentication", "does not exist", "no pg_hba")):
-                raise late() from None  # what it holds may show what references stand for
+                raise late() from None  # the original error may contain resolved secrets
             return None
 
     return wait_until(look, _PATIENCE, late, _STEP)
@@ -63,7 +63,7 @@ def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psy
 
 @contextmanager
 def told(where: str) -> Iterator[None]:
-    """Raises PostgreSQL's errors as anabranch's."""
+    """Raise PostgreSQL's errors as anabranch's."""
     try:
         yield
     except psycopg.Error as error:

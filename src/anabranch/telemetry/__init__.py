@@ -1,2 +1,2 @@
-"""Traces and metrics through OpenTelemetry, as its environment variables say. OpenTelemetry isn't imported unless they
-ask for it."""
+"""Traces and metrics through OpenTelemetry, and lineage through OpenLineage, if their environment variables ask for
+them. Otherwise these libraries aren't imported."""

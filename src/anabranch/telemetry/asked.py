@@ -1,4 +1,4 @@
-"""What OpenTelemetry's environment variables ask this process to export, and to which exporters. Pure.
+"""What OpenTelemetry's environment variables ask this process to export, and to which exporters. Pure functions.
 
 The variables are described at https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/.
 """
@@ -24,7 +24,7 @@ def exporters(signal: Signal, environment: Mapping[str, str]) -> tuple[str, ...]
     Unlike OpenTelemetry's own default, nothing is exported unless an exporter or an OTLP endpoint is set.
 
     Raises:
-        ConfigError: a variable asks for something that isn't supported here.
+        ConfigError: a variable asks for something that anabranch doesn't support.
     """
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return ()
@@ -45,7 +45,8 @@ def exporters(signal: Signal, environment: Mapping[str, str]) -> tuple[str, ...]
 
 
 def _set(signal: Signal, what: str, environment: Mapping[str, str]) -> tuple[str, str]:
-    """The variable that applies to a signal, and its value; empty if neither variable is set."""
+    """The variable that applies to a signal, and its value, which is empty if the variable isn't set. A variable for
+    the signal alone precedes the one for all signals."""
     names = f"OTEL_EXPORTER_OTLP_{signal.upper()}_{what}", f"OTEL_EXPORTER_OTLP_{what}"
     values = ((name, environment.get(name, "").strip()) for name in names)
     return next((each for each in values if each[1]), (names[1], ""))

@@ -1,4 +1,4 @@
-"""Where the lanes of this process report their batches, for observers."""
+"""The lanes of this process report their batches here, for an observer."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["Observer", "committed", "failed", "observed_by"]
 
 
 class Observer(Protocol):
-    """Called in the threads of lanes, so it must neither block nor raise."""
+    """An observer of batches. Its methods are called in the threads of lanes, so they must neither block nor raise."""
 
     def committed(self, lane: Lane, report: LaneReport, rows: int) -> None:
-        """A lane has committed a batch with this many records."""
+        """A lane has committed a batch. ``rows``: the number of its records."""
 
     def failed(self, lane: Lane, report: LaneReport) -> None:
         """A lane has failed."""
@@ -24,7 +24,7 @@ _observers: list[Observer] = []
 
 
 def observed_by(observer: Observer | None) -> None:
-    """Set the observer of this process; None: there is none."""
+    """Set the observer of this process, or remove it with None."""
     _observers[:] = [] if observer is None else [observer]
 
 

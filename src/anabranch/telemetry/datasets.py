@@ -28,7 +28,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Datasets:
-    """The inputs and outputs of a job, without the streams between its stages and those for dead letters."""
+    """The inputs and outputs of a job, without its intermediate streams and its dead letters."""
 
     inputs: tuple[Dataset, ...]
     outputs: tuple[Dataset, ...]
@@ -38,7 +38,7 @@ def of_job(graph: Graph, settings: Settings, seen: Iterable[str] = ()) -> Datase
     """The datasets of a job.
 
     Args:
-        seen: streams, as ``system/stream``, that the job is known to read because they match its patterns.
+        seen: streams, as ``system/stream``, that the job is known to read, including those that match its patterns.
     """
     systems = Systems(settings, graph.job)
     of = stages.systems(graph, systems.bound(), settings.systems.default)

@@ -23,7 +23,7 @@ __all__ = ["metrics", "traces"]
 _SERVICE = "anabranch"
 _INSTALL = "pip install 'anabranch[opentelemetry]', or unset OTEL_{}_EXPORTER and OTEL_EXPORTER_OTLP_ENDPOINT"
 _ENDS_WITHIN = 5.0
-"""The seconds within which the last figures must be exported."""
+"""How many seconds the last export may take when the process ends."""
 
 
 @contextmanager
@@ -31,8 +31,8 @@ def traces(service: str, say: Callable[[str], None]) -> Iterator[None]:
     """Export a span of each batch of this process's lanes.
 
     Args:
-        service: the name of the service from which the spans come, unless OTEL_SERVICE_NAME is set.
-        say: called with the reason if nothing is exported although the variables ask for it. The job continues.
+        service: the name of the service that the spans have unless OTEL_SERVICE_NAME is set.
+        say: called with the reason if the variables ask for an export that isn't possible. The job continues.
     """
     with ExitStack() as until:
         _started("traces", say, lambda wanted: _trace(wanted, service, until))
@@ -45,10 +45,12 @@ def metrics(
     collect: Callable[[], Sequence[Metric]],
     say: Callable[[str], None],
 ) -> Iterator[None]:
-    """Export metrics, every OTEL_METRIC_EXPORT_INTERVAL milliseconds. ``service`` and ``say``: as above.
+    """Export metrics every OTEL_METRIC_EXPORT_INTERVAL milliseconds.
 
     Args:
-        collect: computes the present metrics, in the form of :func:`anabranch.metrics.families`.
+        service: as for :func:`traces`.
+        collect: computes the current metrics, in the form of :func:`anabranch.metrics.families`.
+        say: as for :func:`traces`.
     """
     with ExitStack() as until:
         _started("metrics", say, lambda wanted: _measure(wanted, service, collect, until))
@@ -56,7 +58,7 @@ def metrics(
 
 
 class _Troubles(logging.Handler):
-    """Says what keeps OpenTelemetry from exporting, but not at every attempt."""
+    """A log handler that reports what keeps OpenTelemetry from exporting, but not at every attempt."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
@@ -67,8 +69,7 @@ class _Troubles(logging.Handler):
 
 
 def _hear(say: Callable[[str], None]) -> None:
-    """Pass on what OpenTelemetry logs from now on, unless Python's logging has been set up, or its messages are already
-    passed on."""
+    """Pass OpenTelemetry's log messages to ``say`` from now on, unless they already have a handler."""
     logger = logging.getLogger("opentelemetry")
     if not logger.hasHandlers():
         logger.addHandler(_Troubles(say))
@@ -150,7 +151,7 @@ def _resource(service: str) -> Resource:
 
 
 def _end(provider: Any) -> None:
-    """Export what is left. If the collector can't be reached, that is no reason to wait long, or to fail."""
+    """Export what is left. If the collector can't be reached, neither wait long nor fail."""
     ending = threading.Thread(target=provider.shutdown, name="exports the last figures", daemon=True)
     ending.start()
     ending.join(_ENDS_WITHIN)

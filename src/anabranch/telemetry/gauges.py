@@ -12,15 +12,16 @@ from prometheus_client.core import CounterMetricFamily, Metric
 __all__ = ["observe"]
 
 _FRESH = 1.0
-"""The seconds for which all instruments get the same figures."""
+"""For how many seconds all instruments get the same figures, which are computed only once."""
 
 
 def observe(meter: Meter, collect: Callable[[], Sequence[Metric]], names: Sequence[Metric]) -> None:
-    """Make an instrument for each family of metrics.
+    """Create an instrument for each family of metrics.
 
     Args:
-        collect: computes the present metrics. If it raises, nothing is reported this time.
-        names: all families that ``collect`` may return; their samples don't matter.
+        meter: creates the instruments.
+        collect: computes the current metrics. If it raises an error, nothing is reported this time.
+        names: all families that ``collect`` may return; their samples are ignored.
     """
     present = _Present(collect)
     for family in names:

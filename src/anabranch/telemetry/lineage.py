@@ -1,4 +1,4 @@
-"""OpenLineage events: when a job runs, its inputs and outputs, and how it ended."""
+"""OpenLineage events, which report when a job runs, its inputs and outputs, and how it ended."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Jobs(Protocol):
     """Provides the jobs."""
 
     def jobs(self, also: Collection[str]) -> list[JobStatus] | None:
-        """The jobs that are served here, and those in ``also``. None: another process reports them.
+        """The jobs that this process serves, and those in ``also``. None if another process reports the jobs.
 
         Raises:
-            AnabranchError: they can't be determined at the moment.
+            AnabranchError: the jobs can't be determined at the moment.
         """
         ...
 
@@ -49,7 +49,7 @@ class Jobs(Protocol):
 
 
 def is_wanted(environment: Mapping[str, str]) -> bool:
-    """Whether OpenLineage's variables say where events should go."""
+    """Whether OpenLineage's variables say where to send events."""
     disabled = environment.get("OPENLINEAGE_DISABLED", "").strip().lower() == "true"
     return not disabled and any(environment.get(name, "").strip() for name in _ELSEWHERE)
 
@@ -59,7 +59,8 @@ def reported(jobs: Jobs, say: Callable[[str], None]) -> Iterator[None]:
     """Report the runs of jobs in a thread, if OpenLineage's variables ask for it.
 
     Args:
-        say: called with the reason if nothing is reported although the variables ask for it. The jobs continue.
+        jobs: provides the jobs.
+        say: called with the reason if the variables ask for reports that aren't possible. The jobs continue.
     """
     if not is_wanted(os.environ):
         yield
@@ -81,14 +82,21 @@ def _reporter(jobs: Jobs, say: Callable[[str], None]) -> _Reporter:
         raise ConfigError(f"{error.name} isn't installed", _INSTALL) from error
     try:
         client = OpenLineageClient()
-    except Exception as error:  # a transport of anybody's
+    except Exception as error:  # a user's transport may raise anything
         raise ConfigError(f"OpenLineage refuses its settings: {error}", "correct the OPENLINEAGE_ variable") from error
     return _Reporter(jobs, client.emit, say)
 
 
 @dataclass
 class _Run:
-    """``id``: OpenLineage's id of the run; ``seen``: the streams from which ``datasets`` were computed."""
+    """A run that has been reported.
+
+    Attributes:
+        id: OpenLineage's id of the run.
+        deployment: the number of the deployment.
+        seen: the streams from which ``datasets`` were computed.
+        datasets: the reported inputs and outputs.
+    """
 
     id: str
     deployment: int
@@ -97,7 +105,7 @@ class _Run:
 
 
 class _Reporter:
-    """Compares the states of jobs with those of the previous check."""
+    """Compares the states of jobs with those at the previous check, and reports what has changed."""
 
     def __init__(self, jobs: Jobs, emit: Callable[[RunEvent], None], say: Callable[[str], None]) -> None:
         self._jobs = jobs
@@ -124,7 +132,7 @@ class _Reporter:
                 while self._pending:
                     self._emit(self._pending[0])
                     self._pending.popleft()
-            except Exception as error:  # a transport of anybody's; what is pending is tried again
+            except Exception as error:  # a user's transport may raise anything; pending events are sent again later
                 self._warn(error)
 
     def _look(self) -> None:
@@ -134,7 +142,7 @@ class _Reporter:
         for status in found or ():
             try:
                 self._see(status)
-            except Exception as error:  # of this job, such as settings of another version
+            except Exception as error:  # concerns only this job, for example settings of another version
                 self._warn(error)
 
     def _see(self, status: JobStatus) -> None:

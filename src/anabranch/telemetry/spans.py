@@ -1,4 +1,4 @@
-"""OpenTelemetry spans: one for each batch, with one below it for each phase that took time."""
+"""OpenTelemetry spans: one for each batch, with a child span for each phase that took time."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ _NS = 1_000_000_000
 
 
 class BatchSpans:
-    """Makes spans from the batches of lanes.
+    """Creates spans from the batches of lanes.
 
-    If it is known how the time of a batch is divided into phases, each phase becomes a span of that duration. The spans
-    follow one another in the order in which records pass through the phases; in reality, phases overlap or take turns.
+    If it is known how much of a batch's time each phase took, each phase becomes a span of that duration. These spans
+    follow one another in the order in which records pass through the phases; in reality, phases overlap or alternate.
 
     Args:
-        now: seconds since 1970.
+        tracer: creates the spans.
+        now: returns seconds since 1970.
     """
 
     def __init__(self, tracer: trace.Tracer, now: Callable[[], float] = time.time) -> None:
@@ -32,7 +33,7 @@ class BatchSpans:
         self._now = now
 
     def committed(self, lane: Lane, report: LaneReport, rows: int) -> None:
-        """A span for a batch that has ended now."""
+        """Export a span for a batch that has just ended."""
         end = round(self._now() * _NS)
         begin = end - round(report.load.seconds * _NS)
         attributes = {**_described(lane, report), "anabranch.rows": rows}
@@ -47,7 +48,7 @@ class BatchSpans:
         batch.end(end_time=end)
 
     def failed(self, lane: Lane, report: LaneReport) -> None:
-        """A span without duration, whose status has the error."""
+        """Export a span without duration, whose status contains the error."""
         attributes = {**_described(lane, report), "anabranch.attempt": report.attempt.number}
         now = round(self._now() * _NS)
         span = self._tracer.start_span(FAILURE, context=Context(), start_time=now, attributes=attributes)

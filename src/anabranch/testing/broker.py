@@ -27,8 +27,8 @@ from anabranch.testing.broker_properties import ADDRESS, SCRAM, Ports, Tls, logi
 __all__ = ["ADDRESS", "QUICK", "SCRAM", "Cluster", "Tls", "start"]
 
 PORTS = range(20_000, 32_000)
-"""These ports are below the range that Linux and macOS use for outgoing connections, so that a broker that was down
-finds its port still free.
+"""These ports are below the range that Linux and macOS use for outgoing connections, so no connection takes the port of
+a broker while it is down.
 """
 
 READY_SECONDS = 120.0
@@ -44,8 +44,8 @@ QUICK = (
     "-XX:+UnlockDiagnosticVMOptions",
     "-XX:-BytecodeVerificationRemote",
 )
-"""Java options for a quick start: with only the fast compiler, and without verification of classes (the jars are
-pinned), a start takes 3 s instead of 4."""
+"""Java options for a quick start: 3 s instead of 4. They leave out the optimizing compiler and the verification of
+classes, which isn't needed because the jars are pinned."""
 
 LOGGING = """\
 rootLogger.level = warn
@@ -56,8 +56,8 @@ appender.out.layout.type = PatternLayout
 appender.out.layout.pattern = %d %p %c{1}: %m%n
 """
 
-# Runs "$@", says its process id, and kills it when the other end of standard input closes: that is held by our own
-# process only, and closes however it ends.
+# Runs "$@", prints the process id, and kills the process when the other end of standard input closes. Only our own
+# process holds that end, which closes however our process ends.
 WATCH = """\
 exec 3<&0 </dev/null
 "$@" >&2 3<&- &
@@ -77,10 +77,10 @@ class _AddressInUseError(AnabranchError):
 
 
 class Cluster:
-    """Brokers that live until ``close``, but no longer than the process that started them. Use it from one thread.
+    """Brokers that live until ``close``, but no longer than the process that started them. Not thread-safe.
 
-    A broker's index is its node id in Kafka. Each broker is also a controller, so a cluster works while most of them
-    run.
+    A broker's index is its node id in Kafka. Each broker is also a controller, so the cluster works as long as most of
+    its brokers run.
     """
 
     def __init__(
@@ -167,23 +167,24 @@ def start(
     flags: Sequence[str] = QUICK,
     tls: Tls | None = None,
 ) -> Cluster:
-    """Start brokers on free ports of the loopback address, and return when they serve requests. Use it as a context
-    manager.
+    """Start brokers on free ports of the loopback address, and return when they serve requests. Use the cluster as a
+    context manager.
 
     Args:
-        folder: holds their data and logs. If an earlier cluster with as many brokers left its data there, that data is
-            used.
-        jars: a folder with the broker's jars, as ``jars.broker_folder()`` gives it.
-        count: how many brokers; an odd number, if one of them may be lost.
-        racks: the ``broker.rack`` of each broker, in turn.
-        properties: further settings of each broker; they take precedence.
+        folder: the folder for the brokers' data and logs. If an earlier cluster with as many brokers left its data
+            there, the new one continues with that data.
+        jars: a folder with the broker's jars, such as ``jars.broker_folder()`` returns.
+        count: the number of brokers. With 3 or more, the cluster survives the loss of one.
+        racks: the ``broker.rack`` of each broker. If there are fewer racks than brokers, they are reused in turn.
+        properties: additional settings of each broker, which take precedence.
         sasl: user → password. If given, clients must log in, with PLAIN or SCRAM-SHA-512.
         flags: Java options. With the default, brokers start quickly but stay slow.
         tls: if given, traffic between clients and brokers is encrypted.
 
     Raises:
         NotFoundError: Java isn't installed.
-        AnabranchError: a broker ended while it started, or they took too long. The message has the end of a log.
+        AnabranchError: a broker ended while it started, or the brokers took too long. The message contains the end of
+            a log.
     """
     for _ in range(ATTEMPTS - 1):
         with suppress(_AddressInUseError):
@@ -223,15 +224,15 @@ class _Broker:
         self.config.write_text("".join(f"{name}={json.dumps(value)[1:-1]}\n" for name, value in lines.items()))
 
     def is_of(self, cluster_id: str) -> bool:
-        """Whether the broker on our port belongs to that cluster. (Another cluster's broker may have taken the
-        port.)"""
+        """Whether the data folder belongs to that cluster. If it doesn't, the broker that answered on this broker's
+        port is another cluster's."""
         return f"cluster.id={cluster_id}\n" in self._meta.read_text()
 
     def format(self, cluster_id: str, sasl: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
-        """Begin to format the data folder; None: an earlier start has done that."""
+        """Start a process that formats the data folder. Returns None if an earlier start has formatted it."""
         if self._meta.exists():
             return None
-        # One word with "=": an id may begin with a dash.
+        # A single argument with "=", because an id may begin with a dash.
         command = [*self._java, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}"]
         for name, password in sasl.items():
             command.append(f'--add-scram={SCRAM}=[name={name},password="{password}"]')
@@ -244,7 +245,7 @@ class _Broker:
         command = ["sh", "-c", WATCH, "sh", *self._java, "kafka.Kafka", str(self.config)]
         with self.log.open("ab") as log:
             self._log_start = log.seek(0, os.SEEK_END)
-            # A session of its own: Ctrl-C is for us, and we end the brokers.
+            # In its own session, so that Ctrl-C reaches only our process, which then ends the brokers.
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
             )

@@ -23,7 +23,13 @@ class Ports:
 
 @dataclass(frozen=True)
 class Tls:
-    """The brokers' certificate for 127.0.0.1, with its key, as a PKCS12 file. ``ca``: a PEM file that clients trust."""
+    """The brokers' certificate for 127.0.0.1.
+
+    Attributes:
+        keystore: the certificate and its key, as a PKCS12 file.
+        password: the password of the file and of the key.
+        ca: a PEM file with the certificate authority that clients trust.
+    """
 
     keystore: Path
     password: str
@@ -57,7 +63,7 @@ def of_broker(
         "broker.heartbeat.interval.ms": "500",
         "broker.session.timeout.ms": "3000",
         "log.cleaner.dedupe.buffer.size": str(4 << 20),
-        "log.retention.ms": "-1",  # a broker counts age from timestamps of records, and those of a tour are old
+        "log.retention.ms": "-1",  # a broker computes age from the timestamps of records, and a tour's are old
     }
     if racks:
         properties["broker.rack"] = racks[index % len(racks)]

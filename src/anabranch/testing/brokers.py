@@ -1,5 +1,5 @@
-"""Runs tests on a broker that others use, too: with unique names for everything that a run creates there, and cleaning
-up."""
+"""Runs tests on a broker that others use, too. Everything that a run creates there has a unique name, and is deleted at
+the end."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = ["Names", "names_back", "opened", "settings_on"]
 
 _BEGIN = "anabranch-test"
 
-# Producers outlive the run in Spark's workers. One that asks for a topic that is gone would make it again, where the
-# broker makes topics that are asked for.
+# Producers in Spark's workers outlive the run. On a broker that creates topics automatically, a producer that asked for
+# the metadata of a deleted topic would create it again.
 _ASK_ONCE = {"topic.metadata.refresh.interval.ms": "-1"}
 _ASK_RARELY = {"metadata.max.age.ms": "3600000"}
 
@@ -38,11 +38,11 @@ class Names:
         return cls(f"{_BEGIN}-{secrets.token_hex(4)}")
 
     def there(self, name: str) -> str:
-        """The name that a job or a topic has on the broker."""
+        """The broker's name for a job or a topic of the test."""
         return f"{self.run}-{name}"
 
     def here(self, text: str) -> str:
-        """A name, or a message with names in it, with the names that the test uses."""
+        """A name or a message, with the broker's names replaced by the test's."""
         return text.replace(f"{self.run}-", "")
 
     def job(self, graph: Graph) -> Graph:
@@ -88,7 +88,7 @@ def opened(settings: Settings, names: Names) -> Iterator[KafkaStreams]:
     try:
         yield streams
     except BaseException:
-        with suppress(AnabranchError):  # what went wrong before is what the test should say
+        with suppress(AnabranchError):  # the test should report the first error
             streams.clear(names.run)
         raise
     streams.clear(names.run)

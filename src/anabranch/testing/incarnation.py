@@ -1,4 +1,4 @@
-"""One life of the job's process: a coordinator and a container, as in ``anabranch run``, but without its server."""
+"""One life of the job's process: a coordinator and a container, as in ``anabranch run``, but without an HTTP server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PERIOD = 0.03
 
 
 class Incarnation:
-    """The parts of the process that aren't stored in its files. They are created anew for each life.
+    """The parts of a job's process that aren't stored in files. They are created anew for each life.
 
     Raises:
         AnabranchError: the job can't be started, as with ``anabranch run``.
@@ -64,7 +64,8 @@ class Incarnation:
             self._check()
 
     def run_and_kill(self) -> tuple[Pending, ...]:
-        """Run the job up to the moment for which :class:`Kill` waits, and kill it there.
+        """Run the job until the moment for which :class:`Kill` waits, and kill it. Returns the batches that are then
+        pending.
 
         Raises:
             JobFailedError, OutOfTimeError: as :meth:`run`.
@@ -84,7 +85,7 @@ class Incarnation:
             return ()
 
     def run_and_change(self, wish: ScaleRequest | RewindRequest) -> None:
-        """Run the job, change it once it is running, and stop it.
+        """Run the job, request the change once the job is running, and stop the job when the change is complete.
 
         Raises:
             AnabranchError: the job doesn't allow this change.
@@ -96,7 +97,7 @@ class Incarnation:
             self._run_and_change(lambda: self._coordinator.rewind(self._job, wish))
 
     def run_and_drain(self) -> None:
-        """Run the job and, once it is running, drain it with everything that there is to read.
+        """Run the job and, once it is running, drain it up to the latest records.
 
         Raises:
             JobFailedError, OutOfTimeError: as :meth:`run`.
@@ -114,7 +115,7 @@ class Incarnation:
         partitions.
 
         Raises:
-            UsageError: a stream can't have this many partitions.
+            UsageError: a stream can't have that number of partitions.
             ConflictError: the job can't adapt to the new partitions.
             JobFailedError, OutOfTimeError: as :meth:`run`.
         """
@@ -152,11 +153,11 @@ class Incarnation:
             prepared.loaded(self._spark),
             self._coordination,
             period=_PERIOD,
-            purges=False,  # results have what was read between stages, too
+            purges=False,  # results contain the intermediate streams, too
         )
 
     def _create(self, plan: Plan) -> None:
-        """Create the streams of a test, which keep all records, however old their timestamps are."""
+        """Create the job's output streams, which keep all records, however old their timestamps are."""
         systems = Systems(self._settings, self._job)
         for output in plan.outputs:
             if output.stream is not None:
@@ -172,7 +173,8 @@ class Incarnation:
 
 
 class _Watched:
-    """The coordinator as the container sees it. At each heartbeat it checks the deadline, and whether to kill."""
+    """The coordinator as the container sees it. At each heartbeat, it checks the deadline and carries out the kill or
+    the change when it is due."""
 
     def __init__(self, coordinator: Coordinator, job: str, deadline: float) -> None:
         self._coordinator = coordinator
@@ -187,7 +189,7 @@ class _Watched:
 
     def heartbeat(self, beat: Heartbeat, wait: float = 0) -> HeartbeatResponse:
         if any(report.phase == LanePhase.FAILED for report in beat.lanes):
-            self._coordinator.stop(self._job)  # a test wants to hear of it, and not what the other lanes do
+            self._coordinator.stop(self._job)  # a test must see the failure, and doesn't need the other lanes any more
         if self.kill is not None and self.kill.due(beat.lanes):
             self.kill.strike()
         if self.change is not None:
@@ -203,8 +205,8 @@ class _Watched:
         return self._coordinator.heartbeat(beat, wait)
 
     def _make(self, change: Callable[[], object]) -> None:
-        """Make the change when the job has run a batch or has nothing to run; stop the job when the change is
-        complete."""
+        """Request the change when the job has run a batch or has nothing to read; stop the job when it is running
+        again."""
         status = self._coordinator.status(self._job)
         if status.state != DeploymentState.RUNNING:
             return

@@ -1,5 +1,5 @@
-"""Kills a job within this process: finds the moment when every lane has published its last batch, and prevents all
-commits.
+"""Kills a job within this process: finds the moment when every lane has published its last batch, and ends all lanes
+before they commit that batch.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ logging.getLogger("py4j.clientserver").addFilter(_is_news)
 class Kill:
     """Holds each lane in the batch that reaches the end of its inputs, after publishing and before committing.
 
-    The job can be killed when each lane is held, or has nothing to do and isn't waiting for an earlier lane.
+    The job can be killed when each lane is held, or is idle and no lane that writes its inputs will write more.
     """
 
     def __init__(self, spark: SparkSession, systems: Systems, root: str, lanes: Mapping[str, Lane]) -> None:
@@ -58,7 +58,7 @@ class Kill:
         """A callback for :func:`crash_points.watched`, called on the lane's own thread.
 
         Raises:
-            KilledError: the job has died.
+            KilledError: the job was killed while this lane was held.
         """
         if step != crash_points.PUBLISHED or lane not in self._lanes:
             return
@@ -132,8 +132,8 @@ class Kill:
 
 
 def _wait_for_end(query: StreamingQuery) -> None:
-    """Wait for a query whose batch has just failed. (If it were stopped at once, Spark would spend time on the error's
-    long text.)
+    """Wait until a query whose batch has just failed ends. (If the query were stopped instead, Spark would spend time
+    on the error's long text.)
     """
     while query.isActive:
         time.sleep(_POLL)

@@ -26,15 +26,16 @@ Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | N
 
 @dataclass(frozen=True)
 class Message:
-    """A row together with its key, headers, timestamp or partition. Anything that is left out is the same as for a
-    plain row.
+    """A row with a key, headers, a timestamp or a partition of your choice. Whatever you leave out is as for a plain
+    row.
 
     Args:
         value: a dict (a JSON value), bytes or str (the value as it is), or None (no value).
         key: bytes, str (as UTF-8) or None (no key). Default: made from the columns that ``read(key=...)`` declares.
         headers: a dict, or pairs if a name occurs twice.
         timestamp: a datetime with a time zone. Default: now.
-        partition: the partition's number. Default: by the key, as Kafka does; without a key, in turn.
+        partition: the partition's number. Default: determined by the key, as in Kafka; without a key, each partition
+            in turn.
     """
 
     value: Mapping[str, Any] | bytes | str | None
@@ -56,7 +57,14 @@ class Encoded:
 
 
 class Encoder:
-    """Encodes the messages of one stream. ``key``: the key columns that the job declares."""
+    """Encodes the messages of one stream.
+
+    Args:
+        stream: the stream's name, for errors.
+        key: the key columns that the job declares.
+        partitions: the number of the stream's partitions.
+        format_: the stream's format.
+    """
 
     def __init__(self, stream: str, key: Sequence[Field], partitions: int, format_: str = "json") -> None:
         self._stream = stream
@@ -66,10 +74,14 @@ class Encoder:
         self._turn: Iterator[int] = cycle(range(partitions))
 
     def encode(self, place: int, row: Any) -> Encoded:
-        """A row as a message. ``place``: its index in the input's list, for errors.
+        """A row as a message.
+
+        Args:
+            place: the row's index in the input's list, for errors.
+            row: a plain row or a :class:`Message`.
 
         Raises:
-            UsageError: it isn't a row, or its key, time or partition is invalid.
+            UsageError: ``row`` is neither, or its key, time or partition is invalid.
         """
         try:
             return self._encoded(row if isinstance(row, Message) else Message(row))

@@ -1,5 +1,5 @@
-"""Cuts the inputs of a test at their sentinels into parts: the rows that are put together, and what happens after
-them."""
+"""Cuts the inputs of a test at their sentinels into parts. A part is the rows that are put into the streams together,
+and what happens after them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Sentinel:
 
 
 BATCH = Sentinel("BATCH")
-"""The rows before it are processed until the job is idle; only then are the rest added."""
+"""The rows before this sentinel are processed until the job is idle; only then are the following rows added."""
 
 KILL = Sentinel("KILL")
 """The job dies here, as with ``kill -9``, and a new incarnation continues. See :func:`anabranch.testing.run`."""
 
 
 DRAIN = Sentinel("DRAIN")
-"""The job drains everything that comes before; another deployment reads the rest. See :func:`anabranch.testing.run`."""
+"""The job drains the rows before this sentinel; a new deployment reads the rest. See :func:`anabranch.testing.run`."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ class SCALE(Sentinel):
 
 @dataclass(frozen=True)
 class REWIND(Sentinel):
-    """The job is rewound while it runs, as by ``anabranch rewind``, at the same moment as with :class:`SCALE`.
+    """The job is rewound while it runs, as by ``anabranch rewind``, after the first batches of the preceding rows.
 
     Args:
-        to: ``"earliest"``, a time with its zone as text, or offsets by stream and partition:
+        to: ``"earliest"``, a time with a time zone as text, or offsets by stream and partition:
             ``REWIND({"flights": {0: 12}})``.
         state: ``"keep"`` or ``"clear"``; required if the job has state downstream of the rewound streams.
     """
@@ -75,7 +75,7 @@ class REWIND(Sentinel):
 class EXPAND(Sentinel):
     """The stream gets more partitions while the job runs: ``EXPAND(8)``.
 
-    Rows before it are distributed by the old partition count, rows after it by the new one.
+    Rows before this sentinel are distributed by the old partition count, rows after it by the new one.
 
     Args:
         partitions: the new count, a multiple of the old one.
@@ -92,10 +92,12 @@ class EXPAND(Sentinel):
 
 @dataclass(frozen=True)
 class Part:
-    """Rows that are put together, by stream, each with its index in the list. Then ``ends`` happens (None: the input
-    ends).
+    """Rows that are put into the streams together, and what happens then.
 
-    ``among``: the streams that have this part.
+    Attributes:
+        rows: stream → the rows, each with its index in the input's list.
+        ends: the sentinel at the end of the part; None: the inputs end.
+        among: the streams whose rows have that sentinel.
     """
 
     rows: Mapping[str, list[tuple[int, Any]]]

@@ -22,9 +22,10 @@ class Record:
         partition: the partition's number.
         offset: the record's offset in the partition.
         key: the message key, or None.
-        value: decoded by the stream's format: JSON as parsed, ``string`` as str, others as bytes.
+        value: the value, decoded by the stream's format: JSON is parsed (fields that are null are missing), ``string``
+            becomes str, and other formats stay bytes.
         headers: pairs of name and value.
-        timestamp: the record's time, in UTC.
+        timestamp: the record's timestamp, in UTC.
     """
 
     partition: int
@@ -51,9 +52,9 @@ class Pending:
 
 
 class Result:
-    """Everything in the streams that a job wrote: its outputs, the streams between its stages, and dead letters.
+    """Everything in the streams that a job wrote: its outputs, its intermediate streams, and its dead letters.
 
-    Rows are listed partition by partition. Rows of one key are in order; with ``partitions=1`` all rows are.
+    Rows are listed partition by partition. The rows of one key are in order; with ``partitions=1``, all rows are.
 
     Attributes:
         kills: for each KILL, the batches that it left pending.
@@ -69,7 +70,7 @@ class Result:
         return tuple(self._streams)
 
     def __getitem__(self, stream: str) -> list[Any]:
-        """The values of a stream; dicts for JSON streams.
+        """The values of a stream's records. If the stream's format is JSON, they are dicts.
 
         Raises:
             NotFoundError: the job does not write this stream.
@@ -91,9 +92,9 @@ class Result:
         return list(self._streams[stream])
 
     def latest(self, stream: str, *columns: str) -> dict[Any, Any]:
-        """The last row for each value of a column, or for each tuple of values of several columns.
+        """The last row for each value of a column, or for each tuple of values if several columns are given.
 
-        Use it for the updates of an ``agg``.
+        This is the final result of an ``agg``, which writes a row for each update.
 
         Raises:
             NotFoundError: the job does not write this stream.
@@ -119,9 +120,10 @@ class Result:
 
 
 def decoded(value: bytes | None, format_: str, stream: str = "") -> Any:
-    """A value, decoded by its stream's format. Fields that are null are left out of JSON values.
+    """A value, decoded by its stream's format.
 
-    A dead letter's value that doesn't have that format is returned as bytes: that may be why it is a dead letter.
+    The value of a dead letter that isn't in that format is returned as bytes: a wrong format may be what made it a dead
+    letter.
     """
     if value is None or format_ not in ("json", "string"):
         return value

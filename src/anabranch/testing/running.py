@@ -43,12 +43,14 @@ __all__ = ["run"]
 
 _PARTITIONS = 2
 _FAILING = ("on_error", "on_null_key")
-"""A record that can't be processed fails a test, unless the test or the configuration says otherwise."""
+"""Settings that are ``"fail"`` in a test unless the test or the configuration sets them: then a record that can't be
+processed fails the test."""
 
 
 @dataclass(frozen=True)
 class _Site:
-    """The resources of a run. ``here`` translates the names of the job and its streams into the test's names."""
+    """The job, settings and streams of a run. ``here`` translates the names of the job and its streams into the test's
+    names."""
 
     file: JobFile
     settings: Settings
@@ -69,52 +71,53 @@ def run(
 ) -> Result:
     """Run a job on lists of rows until it is idle, and return what it wrote.
 
-    Nothing is simulated except the process: planner, coordinator, container, Spark, and the embedded log or Kafka
-    broker are real. The first call starts a small Spark session, or uses the one that this process has; later calls
-    reuse it.
+    Planner, coordinator, container, Spark, and the embedded log or Kafka broker are real; only the death of a process
+    (``KILL``) is simulated. The first call starts a small Spark session, or uses one that is running in this process;
+    later calls reuse that session.
 
-    Sentinels between the rows of an input make something happen at that point. The first sentinels of all inputs happen
-    together, then the second ones, and so on:
+    A sentinel between the rows of an input makes something happen at that point. The first sentinels of all inputs take
+    effect together, then the second ones, and so on:
 
-    - ``BATCH``: run what comes before until the job is idle, then add the rest.
-    - ``KILL``: run what comes before. Once every lane has published the batch that reaches the end of its inputs, and
-      before any lane commits it, abort all lanes without telling the coordinator. A new coordinator and a new container
-      with a higher epoch continue in the same folders and repeat those batches. The Python and Java processes stay
-      alive, so your module's variables keep their values; queries, state in memory and writers are gone.
+    - ``BATCH``: process the preceding rows until the job is idle, then add the following ones.
+    - ``KILL``: process the preceding rows. Once every lane has published the batch that reaches the end of its inputs,
+      and before any lane commits that batch, abort all lanes without telling the coordinator. A new coordinator and a
+      new container with a higher epoch continue in the same folders and repeat those batches. The Python and Java
+      processes stay alive, so your module's variables keep their values; queries, state in memory and writers are gone.
     - ``SCALE(4)``: when the job has run a batch of the preceding rows, change its factor as ``anabranch scale`` does. A
       small ``max_rows_per_batch`` makes this happen in the middle of the rows.
-    - ``REWIND("earliest", state="clear")``: at the same point, rewind the job as ``anabranch rewind`` does.
-    - ``EXPAND(8)``: at the same point, give the stream 8 partitions. The rows that follow are distributed by the new
-      count.
-    - ``DRAIN``: at the same point, drain the job as ``anabranch drain --up-to latest`` does. A new deployment, which
-      keeps running aggregates, reads what comes after.
+    - ``REWIND("earliest", state="clear")``: when the job has run a batch of the preceding rows, rewind it as
+      ``anabranch rewind`` does.
+    - ``EXPAND(8)``: when the job has run a batch of the preceding rows, give the stream 8 partitions. The following
+      rows are distributed by the new count.
+    - ``DRAIN``: when the job has run a batch of the preceding rows, drain it as ``anabranch drain --up-to latest``
+      does. A new deployment, which keeps running aggregates, reads the following rows.
 
     Args:
         job: a Job, or the path of a job file.
         inputs: the rows of each stream that the job reads, in order. A row is a dict (a JSON value; columns that
             ``read(key=...)`` declares become the message key), bytes or str (the value as it is), None, or a
             :class:`Message`. Values in Avro, protocol buffers or a registry's format are bytes, in results too.
-        broker: ``"host:port"`` of a Kafka broker. All streams become topics with names unique to this run, which are
-            deleted at the end together with the run's consumer groups. Credentials come from ``[systems.kafka]``.
-            Default: the embedded log, whatever the configuration says.
-        partitions: the partition count of the inputs, or of each by name (2 for those not named).
+        broker: ``"host:port"`` of a Kafka broker. All streams become topics whose names are unique to this run; they
+            are deleted at the end, together with the run's consumer groups. Credentials come from ``[systems.kafka]``.
+            Default: all streams are in the embedded log, whatever the configuration says.
+        partitions: the partition count of all inputs, or a dict of counts by name (2 for inputs that aren't named).
         config: the path of an ``anabranch.toml``; only its sections ``[job]``, ``[streams]`` and ``[systems.kafka]``
-            are used. Default: found as by ``anabranch run``; for a Job, in the working folder.
-        folder: a new or empty folder to keep streams, store and lanes in. Default: a temporary one.
-        timeout: seconds for the whole run, not counting the start of Spark.
+            are used. Default: the file that ``anabranch run`` would use; for a Job, the one in the working folder.
+        folder: a new or empty folder in which streams, store and lanes are kept. Default: a temporary folder.
+        timeout: the limit of the whole run in seconds, not counting the start of Spark.
         settings: settings of ``[job]`` that override the file's, such as ``max_rows_per_batch=100``. Unless set,
-            ``state_partitions`` and ``attempts`` are 1, ``target_batch_seconds`` is 0 so that batches are the same each
-            time, and ``on_error`` and ``on_null_key`` are ``"fail"``.
+            ``state_partitions`` and ``attempts`` are 1, ``target_batch_seconds`` is 0 (which makes batches the same
+            each time), and ``on_error`` and ``on_null_key`` are ``"fail"``.
 
     Returns:
         The rows of every stream that the job wrote.
 
     Raises:
-        UsageError: an input is missing, is not read by the job, or holds a row that cannot be put.
-        JobFailedError: a lane failed; the message is what ``anabranch run`` prints.
+        UsageError: an input is missing, is not read by the job, or contains a row that cannot be put into the stream.
+        JobFailedError: a lane failed; the message is the one that ``anabranch run`` prints.
         OutOfTimeError: the job was not idle in time.
-        AnabranchError: the broker does not answer, the Spark session has no Kafka connector, or ``anabranch run`` would
-            refuse the job; then it is the same error, such as GraphError.
+        AnabranchError: the broker does not answer; or the Spark session has no Kafka connector; or ``anabranch run``
+            would refuse the job, with the same error, such as GraphError.
 
     Example:
         ```python
@@ -215,12 +218,12 @@ def settings_of(
     found = configuration.load(file, beside, over)
     unsaid = {name: "fail" for name in _FAILING if name not in found.job.model_fields_set}
     subjects = {
-        stream: {"subject": f"{bound.topic or stream}-value"}  # whatever topic the test gives it
+        stream: {"subject": f"{bound.topic or stream}-value"}  # not the subject of the test's topic
         for stream, bound in found.streams.items()
         if bound.format == "confluent" and bound.subject is None
     }
     settled = configuration.load(file, beside, {**over, "job": {**over["job"], **unsaid}, "streams": subjects})
-    return settled.model_copy(update={"outputs": {}})  # a test writes no table of the user's: rows go to streams
+    return settled.model_copy(update={"outputs": {}})  # a test must not write the user's tables: rows go to streams
 
 
 def _embedded(settings: Settings) -> Settings:
@@ -243,8 +246,8 @@ def _check_parts(cut: Iterable[Part], settings: Settings) -> None:
 
 
 def _reads(graph: Graph) -> dict[str, Node]:
-    """The streams that a job reads, including tables, each with an operator that reads it, preferably one that declares
-    the key.
+    """The streams that a job reads, including those that are joined as tables, each with an operator that reads it. If
+    several do, an operator that declares the key is preferred.
     """
     reads = [node for node in graph.nodes if node.kind == "read"]
     reads += [msgspec.structs.replace(node, args=node.args["of"]) for node in graph.nodes if "of" in node.args]

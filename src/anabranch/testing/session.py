@@ -1,4 +1,4 @@
-"""The only Spark session of a test process: the one that is already running, otherwise a small one that anabranch
+"""The only Spark session of a test process: the one that is already running, or else a small one that anabranch
 starts."""
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _SHORT_LIVED = {
         "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseParallelGC -Xms256m"
     )
 }
-"""Most of these JVMs live for a minute, which is a quarter shorter with only the fast compiler. Its default code cache
-is small, so JVMs that live longer would stop compiling.
+"""Most of these JVMs live for about a minute; with only the fast compiler, this takes a quarter less time. That
+compiler's default code cache is small: without a larger one, JVMs that live longer would stop compiling.
 """
 _SMALL = SparkSettings(master="local[2,4]", memory="1g", conf=_SHORT_LIVED)
 
@@ -32,11 +32,11 @@ _SMALL = SparkSettings(master="local[2,4]", memory="1g", conf=_SHORT_LIVED)
 def shared(settings: Settings) -> SparkSession:
     """The session of this process, started at the first call. It ends with the process.
 
-    If the session was started by other code, it gets the settings that lanes need. A session that anabranch starts has
-    Spark's Kafka connector if its jars are on this machine, otherwise only if the first call is for a job on Kafka.
+    A session that other code has started gets the settings that lanes need. A session that anabranch starts has Spark's
+    Kafka connector if the connector's jars are on this machine, or if the first call is for a job on Kafka.
 
     Raises:
-        AnabranchError: the job is on Kafka, but the running session has no connector.
+        AnabranchError: the job is on Kafka, but the running session has no Kafka connector.
     """
     on_kafka = settings.systems.default == "kafka"
     if not running_context.is_there():
@@ -65,5 +65,5 @@ def shared(settings: Settings) -> SparkSession:
 def _has_jars(kafka: KafkaSettings) -> bool:
     try:
         return bool(jars.found(kafka).paths)
-    except ConfigError:  # only those who use Kafka need to hear of it
+    except ConfigError:  # matters only to tests on Kafka, which raise it again
         return False

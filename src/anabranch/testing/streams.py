@@ -1,4 +1,4 @@
-"""The streams of a test: on an embedded log in a separate folder, or as topics of a broker."""
+"""The streams of a test: in an embedded log in a separate folder, or topics of a broker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PATIENCE = 60.0
 _GONE = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.GROUP_ID_NOT_FOUND,
-    KafkaError.NON_EMPTY_GROUP,  # somebody is just leaving it
+    KafkaError.NON_EMPTY_GROUP,  # its last member is just leaving
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.NOT_COORDINATOR,
@@ -45,7 +45,7 @@ _GONE = {
 
 
 class Streams(Protocol):
-    """Makes, fills and reads streams."""
+    """Creates, fills and reads streams."""
 
     def names(self) -> list[str]:
         """The names of all streams."""
@@ -101,7 +101,7 @@ class EmbeddedStreams:
 
 
 class KafkaStreams:
-    """Streams as topics of a broker. ``topics`` has their names; other topics are ignored."""
+    """Streams that are topics of a broker. ``topics``: stream → topic; other topics are ignored."""
 
     def __init__(self, settings: KafkaSettings, topics: Mapping[str, str]) -> None:
         self._settings = settings
@@ -208,7 +208,7 @@ def _queued(producer: Producer, topic: str, message: Encoded) -> bool:
 
 
 def _unix_ms(at: datetime) -> int:
-    return max(1, int(at.timestamp() * 1000))  # 0 would be taken for now
+    return max(1, int(at.timestamp() * 1000))  # the client takes 0 for "now"
 
 
 def _batch(messages: Sequence[Encoded]) -> pa.RecordBatch:

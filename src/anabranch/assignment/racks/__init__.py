@@ -1,1 +1,2 @@
-"""Assignment with racks: tasks to containers with the least traffic across racks, proven optimal (KIP-925)."""
+"""Assignment with racks: assigns tasks to containers with the least traffic across racks, with a proof of optimality
+(KIP-925)."""

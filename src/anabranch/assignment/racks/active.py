@@ -1,8 +1,9 @@
 """Assigns active tasks to containers: balanced, and at the least cost of all balanced placements.
 
-A task has an arc to each rack that has a replica of a partition that the task reads, one to its stage's "anywhere", and
-one to the container that it runs in; racks have arcs to their containers. The containers of a rack differ only for the
-tasks that run in them, so the least cost is the same as in a network with an arc from each task to each container.
+The network has an arc from a task to each rack with a replica of a partition that the task reads, to its stage's node
+for "any container", and to the container in which the task runs; a rack has arcs to its containers. A task costs the
+same in all containers of a rack, except for the container in which it runs. So the least cost is the same as in a
+network with an arc from each task to each container.
 """
 
 from __future__ import annotations
@@ -24,22 +25,23 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Placement:
-    """Each task's container, and the least cost, which is the cost of the network's flow."""
+    """The container of each task, and the cost of the placement, which is the least possible."""
 
     containers: Whole
     cost: int
 
 
 def place(it: Instance, *, moves_first: bool = False) -> Placement:
-    """Place stateful tasks first, in a way that allows balancing the others, and then the others.
+    """Place stateful tasks first, in a way that still allows the others to be balanced, and then the others.
 
-    The plan has the least cost and, among such plans, the fewest moves; with ``moves_first`` the other way round.
+    The placement has the least cost and, among such placements, the fewest moves; with ``moves_first``, it has the
+    fewest moves and, among such placements, the least cost.
     """
     return complete(it, stateful(it, moves_first=moves_first), moves_first=moves_first)
 
 
 def stateful(it: Instance, *, moves_first: bool = False) -> Placement:
-    """Place only the stateful tasks; the others are at -1."""
+    """Place only the stateful tasks. The others have the container -1."""
     own, total = counts(it)
     tasks = np.flatnonzero(it.stateful)
     found = np.full(len(it.tasks), -1, np.int64)
@@ -50,7 +52,7 @@ def stateful(it: Instance, *, moves_first: bool = False) -> Placement:
 
 
 def complete(it: Instance, placed: Placement, *, moves_first: bool = False) -> Placement:
-    """Place the stateless tasks, given the stateful ones, which are ``placed``."""
+    """Place the stateless tasks, given ``placed``, the placement of the stateful ones."""
     stateless = np.flatnonzero(~it.stateful)
     if not len(stateless):
         return placed
@@ -62,7 +64,7 @@ def complete(it: Instance, placed: Placement, *, moves_first: bool = False) -> P
 
 
 def counts(it: Instance) -> tuple[Bounds, Bounds]:
-    """How many stateful tasks, and how many tasks in all, a container may have."""
+    """The bounds of the number of stateful tasks, and of the total number of tasks, in each container."""
     if it.problem.loads == "flexible":
         return between(int(it.stateful.sum()), it.slots), between(len(it.tasks), it.slots)
     sizes = [Counter(it.stage_of[kind].tolist()) for kind in (it.stateful, ~it.stateful)]
@@ -71,7 +73,7 @@ def counts(it: Instance) -> tuple[Bounds, Bounds]:
 
 
 def counted(it: Instance, containers: Whole) -> tuple[int, int]:
-    """The traffic, in scaled weight, and the number of moves."""
+    """The traffic of active tasks, in scaled weight, and the number of moves."""
     traffic = it.active_traffic.of(np.arange(len(it.tasks)), it.rack_of[containers])
     return int(traffic.sum()), int(((it.on != -1) & (it.on != containers)).sum())
 
@@ -79,8 +81,8 @@ def counted(it: Instance, containers: Whole) -> tuple[int, int]:
 def _solve(
     it: Instance, tasks: Whole, own: Bounds, total: Bounds, later: Whole, moves_first: bool
 ) -> tuple[Whole, int]:
-    """The containers of ``tasks``: ``own`` of them in each container, such that the tasks that come ``later`` can fill
-    it up to ``total``.
+    """The containers of ``tasks``, and the cost. ``own`` bounds their number in each container. The tasks that are
+    placed ``later`` can still fill containers up to ``total``.
     """
     count, racks = len(it.slots), len(it.racks)
     numbers = np.zeros(len(it.tasks), np.int64)
@@ -141,7 +143,7 @@ def _solve(
 
 
 def _seats(net: Network, it: Instance, sizes: Whole, containers: Whole) -> Whole:
-    """Nodes for each stage in each container, by stage. At most the stage's even share of tasks flows through one."""
+    """Add a node for each stage and container. At most the container's share of the stage's tasks flows through it."""
     seats = net.nodes(len(sizes) * len(containers)).reshape(len(sizes), len(containers))
     for number, size in enumerate(sizes.tolist()):
         share = between(size, it.slots)
@@ -152,7 +154,8 @@ def _seats(net: Network, it: Instance, sizes: Whole, containers: Whole) -> Whole
 def _limit(
     net: Network, it: Instance, containers: Whole, sink: Whole, own: Bounds, total: Bounds, later: Whole
 ) -> None:
-    """Let ``own`` tasks end in each container, such that the tasks that come ``later`` can fill it up to ``total``."""
+    """Add the bounds ``own`` on the tasks that end in each container, such that the tasks that are placed ``later`` can
+    still fill containers up to ``total``."""
     if not len(later):
         net.arcs(containers, sink, own.upper, own.lower)
         return

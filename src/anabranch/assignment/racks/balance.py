@@ -1,8 +1,8 @@
-"""How close to their shares the containers' standbys can be, and which loads are that close.
+"""How close the numbers of containers' standbys (loads) can be to their shares, and which loads are that close.
 
-The distance is the sum over containers of d * d / slots, where d is how far a load is outside its share's floor and
-ceiling. Each container's part is convex, so one more standby costs more than the previous one. These costs are the
-container's slopes.
+The distance is the sum over containers of d * d / slots, where d is how far a load is below the floor or above the
+ceiling of the container's share. Each container's term is convex, so a further standby never costs less than the
+previous one. These costs are the container's slopes.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from anabranch.assignment.racks.shares import Bounds
 __all__ = ["Slopes", "groups_nearest", "nearest"]
 
 _FINEST = 720_720
-"""Divisible by 1 to 16; if the slots' least common multiple is larger, weights are precise to a millionth."""
+"""A number that is divisible by 1 to 16. If the least common multiple of the slots is larger, weights are precise to a
+millionth."""
 
 
 @dataclass(frozen=True)
 class Slopes:
-    """The cost of the next standby in each container, by how many it already has beyond ``prior``.
+    """The cost of the next standby in each container, as a function of the standbys that it already has in addition to
+    ``prior``.
 
-    Between ``lower`` and ``upper`` a standby costs nothing; ``most`` is the limit.
+    Between ``lower`` and ``upper``, a standby costs nothing; ``most`` is the limit.
     """
 
     lower: Whole
@@ -42,7 +44,7 @@ class Slopes:
         return cls(left.lower, np.maximum(left.upper, 0), np.maximum(-left.upper, 0), most, weight)
 
     def up_to(self, slope: int) -> Whole:
-        """How many standbys cost at most ``slope`` each."""
+        """How many standbys of each container cost at most ``slope`` each."""
         if slope < 0:
             short = -(-(-(slope // self.weight) + 1) // 2)
             few: Whole = np.clip(self.lower - short + 1, 0, self.most)
@@ -52,13 +54,13 @@ class Slopes:
         return many
 
     def far(self, loads: Whole) -> int:
-        """How far these loads are from their shares."""
+        """The distance of these loads from their shares."""
         short = np.maximum(self.lower - loads, 0)
         over = np.maximum(loads - self.upper, 0) + self.beyond
         return int(((short**2 + over**2 - self.beyond**2) * self.weight).sum())
 
     def least(self, count: int) -> int:
-        """The smallest slope up to which there are this many standbys in total."""
+        """The smallest slope such that at least ``count`` standbys, over all containers, cost no more than it each."""
         low, high = -1, 1
         while self.up_to(low).sum() >= count:
             low *= 2
@@ -73,7 +75,8 @@ class Slopes:
         return Slopes(*(each[containers] for each in (self.lower, self.upper, self.beyond, self.most, self.weight)))
 
     def steps(self, highest: int) -> tuple[Whole, Whole, Whole]:
-        """Triples (container, slope, how many standbys have that slope), up to the slope ``highest``."""
+        """Three arrays: containers, slopes, and how many standbys of the container have that slope, up to the slope
+        ``highest``."""
         containers, slopes, counts = [], [], []
         for number in range(len(self.weight)):
             weight, lower, upper = int(self.weight[number]), int(self.lower[number]), int(self.upper[number])
@@ -91,7 +94,8 @@ class Slopes:
 
 
 def nearest(slopes: Slopes, count: int) -> Bounds:
-    """The bounds of all closest loads, if the standbys of a container are limited only by ``slopes.most``."""
+    """The bounds of all loads that are closest to their shares, if only ``slopes.most`` limits the standbys of a
+    container. ``count``: the total number of standbys."""
     slope = slopes.least(count)
     return Bounds(slopes.up_to(slope - 1), slopes.up_to(slope))
 
@@ -103,8 +107,8 @@ def groups_nearest(
     only in places that are ``open_`` (group, place) to it.
 
     Returns:
-        The bounds of loads, and of a group's tasks in a place. Loads are closest if and only if they satisfy all of
-        these bounds.
+        The bounds of loads, and the lower and upper bounds of a group's standbys in a place. Loads are closest to their
+        shares if and only if they satisfy all of these bounds.
     """
     groups, places = open_.shape
     count = int(sizes.sum())

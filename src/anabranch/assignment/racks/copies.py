@@ -1,9 +1,9 @@
 """Assigns copies of tasks to places and containers, for given loads, by a flow and a fitting that follows it.
 
-A place is what the containers of a rack have in common; with tags, it is the containers that share all tags as well. A
-task has arcs to places, and places have arcs to containers. If a task can have several copies in a place, that network
-may put two copies in one container. The containers are therefore fitted afterwards; if that fails, the network gets an
-arc for each task and container.
+A place is all containers of a rack, or with tags, all containers of a rack that have the same tags. A task has arcs to
+places, and places have arcs to containers. If a task can have several copies in a place, such a network may put two of
+them in the same container. Containers are therefore fitted afterwards; if that fails, the problem is solved again in a
+network with an arc for each task and container.
 """
 
 from __future__ import annotations
@@ -27,12 +27,18 @@ MOST_PAIRS = 8_000_000
 
 @dataclass(frozen=True)
 class Question:
-    """``copies`` of each task must be placed, in addition to the containers that are ``taken`` (its active task's
-    first, then those of earlier copies).
+    """The copies that must be placed.
 
-    ``lower`` and ``upper``: how many copies a task may have in each place. ``new``: by how many racks and tag values a
-    first copy there increases the spread, if that counts. ``warm``: pairs (row, container) that now have a copy, with
-    the value of keeping each; keeping many takes precedence.
+    Attributes:
+        it: the problem.
+        tasks: the tasks; a row of the other arrays belongs to each of them.
+        copies: how many copies of each task must be placed.
+        taken: the containers that a task already has: its active task's first, then those of earlier copies.
+        lower: the least number of copies that a task may have in each place.
+        upper: the greatest number.
+        new: by how many racks and tag values the first copy in a place increases the spread, if that counts.
+        warm: rows, containers and values of the existing copies. A value is what it is worth to keep the copy; to keep
+            many copies is worth more than anything else.
     """
 
     it: Instance
@@ -47,17 +53,17 @@ class Question:
 
 def answered(ask: Question, loads: Bounds | Slopes, dense: bool = False) -> tuple[Whole, int] | None:
     """The containers of the copies, and their cost minus that of copies that stay; None if no flow, or no fitting,
-    satisfies these loads. ``dense``: use an arc for each task and container, so that nothing has to be fitted.
+    satisfies these loads. ``dense``: whether to use an arc for each task and container; then nothing has to be fitted.
 
     Raises:
-        ConfigError: that would be too many arcs.
+        ConfigError: a dense network would have too many arcs.
     """
     it, size = ask.it, len(ask.tasks)
     rows, places = np.nonzero(ask.upper)
     lower, upper, new = ask.lower[rows, places], ask.upper[rows, places], ask.new[rows, places]
     to, container, worth = _dense_pairs(ask) if dense else _warm_pairs(ask)
 
-    free = [0] if isinstance(loads, Slopes) else []  # how far loads are from their shares comes first
+    free = [0] if isinstance(loads, Slopes) else []  # the first cost is the distance of loads from their shares
     most = int(it.standby_traffic.sum * it.traffic_cost)
     net = Network(*free, most, int(ask.new.max(initial=0)) * size * ask.copies, int(worth.sum()))
     task_nodes = net.nodes(size, ask.copies)

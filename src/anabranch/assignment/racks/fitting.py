@@ -1,5 +1,5 @@
-"""Fits copies of tasks into the containers of a rack, given numbers for each task and for each container. A task's
-containers all differ.
+"""Fits copies of tasks into the containers of a rack, given how many copies each task has and each container takes.
+The copies of a task are in different containers.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ def fit(
     """The containers of each task, or None if there is no solution.
 
     Args:
-        copies: how many containers each task needs.
-        barred: containers that a task can't have.
-        loads: how many tasks each container takes; their sum equals the sum of ``copies``.
+        copies: task → how many containers it needs.
+        barred: task → containers that it can't have.
+        loads: container → how many tasks it takes. The sum of loads equals the sum of ``copies``.
     """
     room = dict(loads)
     fullest = [(-left, container) for container, left in room.items() if left]
@@ -49,7 +49,8 @@ def fit(
 
 
 def _make_room(task: int, found: dict[int, list[int]], barred: Mapping[int, Set[int]], room: dict[int, int]) -> bool:
-    """Give a task one more container; other tasks exchange theirs for containers that have room."""
+    """Give a task one more container; for this, other tasks may move to containers that have room. Returns False if
+    that is impossible."""
     runs: dict[int, list[int]] = {container: [] for container in room}
     for other, containers in found.items():
         for container in containers:
@@ -64,7 +65,7 @@ def _make_room(task: int, found: dict[int, list[int]], barred: Mapping[int, Set[
     while waiting:
         container = waiting.popleft()
         others = [other for other in runs[container] if other != task]
-        for goals in (spare, room):  # most often a task can go where there is room, and nothing else needs a look
+        for goals in (spare, room):  # usually a task can move to a container that has room
             for other in others:
                 for further in goals:
                     if further not in came and is_open(other, further):
@@ -78,7 +79,7 @@ def _make_room(task: int, found: dict[int, list[int]], barred: Mapping[int, Set[
 
 
 def _shift(at: int | None, came: Mapping[int, tuple[int, int | None]], found: dict[int, list[int]]) -> None:
-    """Move each task on the path on by one container."""
+    """Move each task on the path to the next container of the path."""
     while at is not None:
         mover, left = came[at]
         if left is not None:

@@ -1,4 +1,5 @@
-"""A problem in numbers: containers by id, tasks by name, racks and stages, and how much each task reads where."""
+"""A problem in numbers: containers, tasks, racks and stages are indexes, and what each task reads from each rack is an
+array."""
 
 from __future__ import annotations
 
@@ -19,9 +20,10 @@ _LARGEST = 2**60
 
 
 class Traffic:
-    """How much each task reads from other racks: ``total`` units minus those ``covered`` in its rack.
+    """How much each task reads from other racks: its ``total`` minus what is ``covered`` by replicas in its own rack.
 
-    ``tasks``, ``racks`` and ``covered`` are parallel and sorted; missing pairs cover nothing.
+    ``tasks``, ``racks`` and ``covered`` are parallel arrays, sorted by task and rack. For missing pairs of task and
+    rack, nothing is covered.
     """
 
     def __init__(self, partitions: Sequence[Sequence[Partition]], rack_numbers: dict[str, int], scale: int) -> None:
@@ -48,7 +50,7 @@ class Traffic:
         self.tasks, self.racks = np.divmod(self._keys, self._racks)
 
     def of(self, tasks: Whole, racks: Whole) -> Whole:
-        """What these tasks read from other racks if they are in these racks, pair by pair."""
+        """For each pair of a task and a rack, what the task reads from other racks if it is in that rack."""
         tasks, racks = np.broadcast_arrays(tasks, racks)
         traffic = self.total[tasks]
         if len(self._keys):
@@ -64,10 +66,10 @@ class Instance:
 
     Attributes:
         scale: the factor that makes weights whole numbers.
-        by_traffic: whether traffic counts, because racks are known and the strategy requires it.
-        spread_by: for the rack, if racks are known, and for each tag: each container's value, as a number.
-        place_of: each container's place. Containers in the same place have all these values in common.
-        on: each task's container: -1 if it is new, -2 if its container is gone.
+        by_traffic: whether traffic counts: only if racks are known and the strategy isn't ``none``.
+        spread_by: for the rack (if racks are known) and for each tag, an array of the containers' values, as numbers.
+        place_of: each container's place. Containers are in the same place if all these values are equal.
+        on: each task's current container; -1 if the task is new, -2 if its container is gone.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -138,7 +140,7 @@ class Instance:
 
 
 def unknown(problem: Problem) -> str | None:
-    """Why racks can't be used."""
+    """Why racks can't be used; None if they can."""
     for container in problem.containers:
         if container.rack is None:
             return f"container {container.id} has no rack"
@@ -152,7 +154,8 @@ def unknown(problem: Problem) -> str | None:
 
 
 def _dimensions(containers: Sequence[Container], racks: Sequence[str]) -> list[Whole]:
-    """The values as numbers, in the order of their names."""
+    """For the rack (if racks are known) and for each tag, the containers' values, numbered in the order of their
+    names."""
     numbers = {name: number for number, name in enumerate(racks)}
     found = [np.array([numbers[container.rack or ""] for container in containers])] if racks else []
     for tag in sorted({tag for container in containers for tag in container.tags}):

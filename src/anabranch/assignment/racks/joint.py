@@ -1,9 +1,10 @@
-"""Active tasks and standbys as one problem. (The best place for an active task may leave only expensive places for its
-standbys.)
+"""Places active tasks and standbys together, because the best place for an active task may leave only expensive places
+for its standbys.
 
-The plan has the least cost among those that are balanced as active tasks must be, and whose standbys are spread at
-least as widely and balanced at least as well as when active tasks are placed first. A task's copies exclude each other
-from containers and racks, so this isn't a flow: a branch and bound finds the plan, and a bound if it ends early.
+The plan has the least cost among plans in which active tasks are balanced, and in which standbys are spread at least as
+widely and balanced at least as well as if active tasks were placed first. Copies of a task exclude each other from
+containers and racks, so this can't be solved as a flow. A branch-and-bound search finds the plan; if it ends early, it
+finds a bound of the cost.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from anabranch.assignment.racks.standby import Standbys
 __all__ = ["MOST_OPTIONS", "place"]
 
 MOST_OPTIONS = 20_000
-"""Above this, the search takes more than a few seconds, so the plan is the sequential one, with a bound."""
+"""With more options, the search would take more than a few seconds. Then the sequential plan is used, with a bound."""
 _ROUNDS = 5
 
 
@@ -46,8 +47,8 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Rules:
-    """How far from their shares standbys may be, and in how many racks and tag values all tasks must be: as if active
-    tasks were placed first, in a job in which nothing runs yet. So these rules don't depend on where tasks run now.
+    """The distance that loads of standbys may have from their shares, and the spread that tasks must have. They are
+    taken from the sequential plan of the same job when nothing runs yet, so they don't depend on where tasks run now.
     """
 
     slopes: Slopes
@@ -59,8 +60,8 @@ class _Rules:
 
 
 def place(it: Instance) -> tuple[Placement, Standbys]:
-    """Place stateful tasks with their standbys, then stateless tasks. The sum of the two bounds is a bound of the
-    whole."""
+    """Place stateful tasks with their standbys, then stateless tasks. The sum of both bounds is a bound of the total
+    cost."""
     plan = _sequential(it)
     tasks, copies = plan.copies.tasks, plan.copies.containers.shape[1]
     if not plan.copies.containers.size:

@@ -1,4 +1,4 @@
-"""How much each rack reads from each other rack, as numbers and as a picture."""
+"""How much each rack reads from every rack, as numbers and as a picture."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _CELL, _LEFT, _TOP = 56, 120, 72
 
 @dataclass(frozen=True)
 class Matrix:
-    """``weights``: by the rack that is read from, and the rack that reads. Missing pairs have none."""
+    """How much each rack reads from every rack. ``weights``: (the rack that is read from, the rack that reads) →
+    weight; 0 for missing pairs."""
 
     sources: list[str]
     readers: list[str]
@@ -47,8 +48,8 @@ def matrix(problem: Problem, answer: Answer) -> Matrix | None:
 
 
 def svg(found: Matrix) -> str:
-    """A picture with a row for each rack that reads. The more it reads, the darker the cell; traffic across racks is
-    orange."""
+    """An SVG picture with a row for each rack that reads, and a column for each rack that is read from. The higher the
+    weight, the darker the cell; cells for traffic across racks are orange."""
     most = max(found.weights.values(), default=0) or 1
     width, height = _LEFT + _CELL * len(found.sources) + 8, _TOP + _CELL * len(found.readers) + 8
     parts = [

@@ -1,4 +1,4 @@
-"""A network for integer flows of least cost, with bounds on arcs, and several costs in order of importance."""
+"""Finds integer flows of least cost in a network with bounds on arcs and several costs in order of importance."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Network:
     """Nodes with supply or demand, and arcs with bounds and costs.
 
     Args:
-        spreads: for each cost, the most by which its total can differ between two flows. A cost counts only among flows
-            for which the preceding costs are least.
+        spreads: for each cost, the largest possible difference between its totals for two flows. A cost counts only
+            among the flows for which all preceding costs are least.
     """
 
     def __init__(self, *spreads: int) -> None:
@@ -33,7 +33,8 @@ class Network:
         self._length = 0
 
     def nodes(self, count: int, supply: ArrayLike = 0) -> Whole:
-        """New nodes, each with its supply (negative: demand). The sum of all supplies must be 0."""
+        """Add nodes, each with its supply (negative: demand), and return their numbers. The sum of all supplies must be
+        0."""
         self._supply.append(np.broadcast_to(np.asarray(supply, np.int64), (count,)))
         self._nodes += count
         return np.arange(self._nodes - count, self._nodes)
@@ -46,7 +47,8 @@ class Network:
         lower: ArrayLike = 0,
         costs: Sequence[ArrayLike] = (),
     ) -> slice:
-        """New arcs, and where to find their flows. ``costs``: as in ``spreads``; missing ones are 0."""
+        """Add arcs, and return where their flows are in the result of :meth:`solve`. ``costs``: in the order of
+        ``spreads``; missing costs are 0."""
         full = [*costs, *[0] * (len(self._spreads) - len(costs))]
         columns = np.broadcast_arrays(*(np.asarray(each, np.int64) for each in (tails, heads, lower, upper, *full)))
         self._arcs.append([column.ravel() for column in columns])
@@ -70,7 +72,8 @@ class Network:
         return _flow(tails, heads, lower, upper, cost, np.concatenate(self._supply))
 
     def tight(self) -> tuple[Whole, Whole] | None:
-        """Bounds of arcs that exactly the flows of least cost satisfy; None if no flow satisfies the given bounds."""
+        """Lower and upper bounds of arcs that the flows of least cost, and no others, satisfy. None if no flow
+        satisfies the given bounds."""
         lower, upper, flow = self._in_turn()
         return None if flow is None else (lower, upper)
 
@@ -78,8 +81,8 @@ class Network:
         return [np.concatenate(column) for column in zip(*self._arcs, strict=True)]
 
     def _in_turn(self) -> tuple[Whole, Whole, Whole | None]:
-        """Minimize one cost after another, each among the flows that are best so far. Returns the last flow, and what
-        fixes it."""
+        """Minimize one cost after another, each among the flows for which the preceding costs are least. Returns the
+        lower and upper bounds that all such flows satisfy, and the last flow."""
         tails, heads, lower, upper, *costs = self._columns()
         flow = None
         for cost in costs:
@@ -92,7 +95,7 @@ class Network:
 
 
 def _flow(tails: Whole, heads: Whole, lower: Whole, upper: Whole, cost: Whole, supply: Whole) -> Whole | None:
-    from ortools.graph.python import min_cost_flow  # it takes a third of a second
+    from ortools.graph.python import min_cost_flow  # the import takes a third of a second
 
     if (lower > upper).any():
         return None
@@ -117,8 +120,8 @@ def _flow(tails: Whole, heads: Whole, lower: Whole, upper: Whole, cost: Whole, s
 
 
 def _reduced(tails: Whole, heads: Whole, lower: Whole, upper: Whole, cost: Whole, flow: Whole, nodes: int) -> Whole:
-    """What one more unit on each arc would cost. A flow has the least cost if and only if it is at the lower bound
-    wherever this is positive, and at the upper bound wherever it is negative.
+    """The reduced cost of each arc. A flow has the least cost if and only if it is at the lower bound of each arc whose
+    reduced cost is positive, and at the upper bound of each arc whose reduced cost is negative.
     """
     onward, back = flow < upper, flow > lower
     start = np.concatenate([tails[onward], heads[back]])

@@ -1,4 +1,4 @@
-"""An assignment problem and its answer, in the form of PROBLEM.json: containers in racks, tasks, and where their data
+"""An assignment problem, in the form of PROBLEM.json, and its answer: containers in racks, tasks, and where their data
 is.
 """
 
@@ -24,8 +24,8 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Container(_Record, frozen=True, kw_only=True):
-    """A place where tasks can run. ``tags`` are further properties over which to spread standbys, such as a zone or a
-    cluster.
+    """A place where tasks can run. ``tags``: further properties, such as a zone or a cluster, over whose values
+    standbys should be spread.
     """
 
     id: str
@@ -35,8 +35,8 @@ class Container(_Record, frozen=True, kw_only=True):
 
 
 class Partition(_Record, frozen=True, kw_only=True):
-    """A partition that a task reads. ``racks``: the racks of its replicas; None among them: a broker without a rack;
-    empty: unknown."""
+    """A partition that a task reads. ``racks``: the racks of its replicas; None stands for a broker without a rack.
+    Empty if they aren't known."""
 
     stream: str
     partition: int
@@ -45,7 +45,14 @@ class Partition(_Record, frozen=True, kw_only=True):
 
 
 class Task(_Record, frozen=True, kw_only=True):
-    """``on``: where the task runs. ``standby_on``: where copies of its state are, which ``state_partitions`` feed."""
+    """A task to assign.
+
+    Attributes:
+        partitions: the partitions that the active task reads.
+        state_partitions: the partitions from which copies of the task's state are maintained.
+        on: the container in which the task runs; None if it is new.
+        standby_on: the containers that have copies of its state.
+    """
 
     name: str
     stage: str = "0"
@@ -57,7 +64,7 @@ class Task(_Record, frozen=True, kw_only=True):
 
 
 class Problem(_Record, frozen=True, kw_only=True):
-    """What to assign, and by which rules. Raises ConfigError if a name occurs twice, or something can't be placed."""
+    """What to assign, and by which rules. Raises ConfigError if a name occurs twice or the problem can't be solved."""
 
     containers: tuple[Container, ...]
     tasks: tuple[Task, ...]
@@ -99,17 +106,19 @@ class Answer(_Record, frozen=True, kw_only=True):
     """Where everything runs, what it costs, and the proof that nothing costs less.
 
     Attributes:
-        cost: what the strategy minimizes: ``traffic_cost`` * traffic + ``non_overlap_cost`` * moved; without racks, and
-            with strategy none, moves only.
+        cost: what the strategy minimizes: ``traffic_cost`` * traffic + ``non_overlap_cost`` * moved. Without racks, or
+            with strategy none, only moves count.
         traffic: the weight of partitions that are read from another rack; None if racks aren't known.
-        lower_bound: no assignment by the same rules costs less than this. ``gap`` is the difference.
-        moved: tasks that will run elsewhere, and standbys in containers that had none.
-        needed_moves: the moves of active tasks that balance requires. ``saved_by_moves``: how much more the active
-            tasks would cost, at the least, with only these moves. See
+        lower_bound: no assignment by the same rules costs less than this.
+        gap: ``cost`` minus ``lower_bound``.
+        moved: the number of tasks that will run elsewhere, plus that of standbys in containers that had none.
+        needed_moves: the number of moves of active tasks that balance requires; see
             :func:`~anabranch.assignment.racks.reasons.compared`.
-        loads: active tasks by container.
-        spread: the number of racks (and tag values) that have a copy of a task, summed over the tasks with standbys;
-            ``most_spread``: no assignment has more.
+        saved_by_moves: how much more the active tasks would cost at least, if no others than these moved.
+        loads: container → the number of its active tasks.
+        spread: the number of racks (and tag values) in which a task or a copy of it is, summed over the tasks with
+            standbys.
+        most_spread: an upper bound of ``spread`` for any assignment.
         why: for each task, the reason for its place; see :func:`~anabranch.assignment.racks.reasons.explained`.
     """
 
@@ -135,7 +144,7 @@ class Answer(_Record, frozen=True, kw_only=True):
 
 
 def read(raw: bytes, name: str = "this") -> Problem:
-    """Parse the content of a file with this name as a problem.
+    """Parse the content of a file as a problem. ``name``: the file's name, for messages.
 
     Raises:
         UsageError: the content isn't JSON, or has fields that a problem doesn't have. The message names the place.

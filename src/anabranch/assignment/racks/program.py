@@ -1,4 +1,4 @@
-"""A linear program in whole numbers: its variables, its rows, and the best solution with a bound."""
+"""An integer linear program: its variables, its rows, and the best solution with a bound."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Program"]
 
 _MOST_NODES = 2_000
 _EXACT = 2**46
-"""Above this, the solver's floating point can't distinguish costs."""
+"""Above this sum of costs, the solver, which uses floating point, can't distinguish costs exactly."""
 
 
 class Program:
@@ -24,7 +24,7 @@ class Program:
         self._variables: list[mathopt.Variable] = []
 
     def variables(self, count: int, upper: int, costs: Iterable[int] | None = None, whole: bool = True) -> range:
-        """New variables from 0 to ``upper``, by their numbers."""
+        """Add variables with values from 0 to ``upper``, and return their numbers."""
         begin = len(self._variables)
         for _ in range(count):
             self._variables.append(self._model.add_variable(lb=0, ub=upper, is_integer=whole))
@@ -32,13 +32,15 @@ class Program:
         return range(begin, begin + count)
 
     def row(self, lower: float, upper: float, terms: Iterable[tuple[int, int]]) -> None:
-        """Add a row. ``terms``: pairs (variable, factor), whose sum is between ``lower`` and ``upper``."""
+        """Add a row: the sum of variable * factor must be between ``lower`` and ``upper``. ``terms``: pairs (variable,
+        factor)."""
         row = self._model.add_linear_constraint(lb=lower, ub=upper)
         for variable, factor in terms:
             row.set_coefficient(self._variables[variable], factor)
 
     def least(self) -> tuple[list[int] | None, int | None]:
-        """The best values that were found, and a bound on their cost; None if there is none."""
+        """The values of the best solution that was found, and a lower bound on the cost of any solution; None for each
+        of them if none was found."""
         from ortools.math_opt.python import mathopt
 
         if sum(map(abs, self.costs)) > _EXACT:

@@ -1,4 +1,4 @@
-"""Why a task is where it is, and what moves achieve."""
+"""Why each task has its container, and what moves achieve."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["compared", "explained"]
 
 
 def explained(problem: Problem, answer: Answer) -> dict[str, str]:
-    """For each task: where it was, what it reads across racks, why it isn't where it would cost less; and the same for
-    its standbys.
+    """For each task and its standbys: the former container, what is read across racks, and why it isn't in a container
+    in which it would cost less.
     """
     it = Instance(problem)
     found = {}
@@ -29,7 +29,7 @@ def explained(problem: Problem, answer: Answer) -> dict[str, str]:
 
 
 def compared(problem: Problem, answer: Answer) -> Answer:
-    """The answer with its ``needed_moves`` and ``saved_by_moves``; unchanged in joint mode, in which active tasks also
+    """The answer with ``needed_moves`` and ``saved_by_moves``. In joint mode it is unchanged, because active tasks also
     move for their standbys.
     """
     if problem.mode == "joint":

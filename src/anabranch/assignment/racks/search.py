@@ -1,5 +1,5 @@
-"""The program for active tasks with their standbys: what may be where, what excludes what, and how much each container
-takes."""
+"""The integer program that places active tasks together with their standbys: the options of each task, which of them
+exclude each other, and how many tasks each container takes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,20 @@ _STANDBY = ("standby", 0)
 
 
 def is_collapsed(it: Instance) -> bool:
-    """Whether copies of a task are in different racks, so that containers of a rack are equivalent."""
+    """Whether all copies of a task can be in different racks, so that the containers of a rack are equivalent."""
     first, rest = standby.copies_of(it)
     return not rest and not standby.crosses(it) and first < len(it.rack_of_place)
 
 
 class Search:
-    """``far``: how far standbys may be from the shares of ``slopes``. ``spread``: in how many racks and tag values all
-    tasks must be. If the containers of a rack are equivalent, they are in as many as possible.
+    """Searches for the best plan.
+
+    Args:
+        it: the problem.
+        slopes: the shares of standbys.
+        far: the largest distance that loads of standbys may have from these shares.
+        spread: the least number of racks and tag values in which tasks must be, summed over the tasks. Not needed if
+            the containers of a rack are equivalent: then each task is in as many racks as possible.
     """
 
     def __init__(self, it: Instance, slopes: Slopes, far: int, spread: int) -> None:
@@ -37,7 +43,7 @@ class Search:
         self.tasks = np.flatnonzero(it.stateful)
         self.copies = sum(standby.copies_of(it))
         self.collapsed = is_collapsed(it)
-        self.weight = 2 * len(self.tasks) * (self.copies + 1) + 2  # a unit of cost counts twice as much as all moves
+        self.weight = 2 * len(self.tasks) * (self.copies + 1) + 2  # a unit of cost counts more than all moves together
         self.constant = 0
         self.held: defaultdict[tuple[_Role, int], list[int]] = defaultdict(list)
         self.in_place: defaultdict[tuple[_Role, int], list[tuple[int, int]]] = defaultdict(list)
@@ -52,7 +58,8 @@ class Search:
             self._spread(spread)
 
     def result(self) -> tuple[Whole | None, int]:
-        """The containers of each task, the active task's first, or None; and a lower bound on the cost."""
+        """The containers of each task, the active task's first (None if no plan was found), and a lower bound on the
+        cost."""
         values, bound = self.program.least()
         least = 0 if bound is None else -((self.weight // 2 - bound - self.constant) // self.weight)
         if values is None:
@@ -73,7 +80,7 @@ class Search:
         return np.hstack([actives, rest]), least
 
     def _options(self, row: int, task: int) -> None:
-        """Where the active task and its standbys can be, all separate from each other."""
+        """Add the options of a task and its standbys, which exclude each other from containers and racks."""
         it, on = self.it, int(self.it.on[task])
         old = set(it.standby_on(it.tasks[task]))
         self.constant += min(len(old), self.copies) * self._value(0, 1)
@@ -94,7 +101,8 @@ class Search:
         homes: set[int],
         apart: dict[int, list[int]],
     ) -> None:
-        """``moves``: the cost of being anywhere other than in ``homes``, where it is one less."""
+        """Add the options of the active task or of the standbys. ``moves``: the number of moves that a container counts
+        as; a container in ``homes`` counts as one less."""
         it = self.it
         racks = np.arange(len(it.racks))
         reads = traffic.of(np.full(len(racks), task), racks)

@@ -1,4 +1,5 @@
-"""How many tasks each container should have: the floor or the ceiling of its share by slots."""
+"""How many tasks each container should have: the floor or the ceiling of its share, which is proportional to its
+slots."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ __all__ = ["Bounds", "between", "first_counts"]
 
 @dataclass(frozen=True)
 class Bounds:
-    """The least and the most load for each container."""
+    """The least and the greatest load of each container."""
 
     lower: Whole
     upper: Whole
@@ -24,12 +25,12 @@ class Bounds:
         return cls(counts, counts)
 
     def less(self, loads: Whole) -> Bounds:
-        """The bounds that are left if these loads are already there."""
+        """The bounds of what may be added if containers already have these loads."""
         return Bounds(np.maximum(self.lower - loads, 0), self.upper - loads)
 
 
 def between(count: int, slots: Whole) -> Bounds:
-    """The floor and the ceiling of ``count * slots / all slots``."""
+    """The floor and the ceiling of each container's share of ``count``: ``count * slots / sum of all slots``."""
     parts, whole = count * slots, int(slots.sum())
     return Bounds(parts // whole, -(-parts // whole))
 
@@ -37,8 +38,8 @@ def between(count: int, slots: Whole) -> Bounds:
 def first_counts(
     stateful: Mapping[int, int], stateless: Mapping[int, int], slots: Whole, by_stage: bool
 ) -> list[Whole]:
-    """The numbers of stateful tasks and of all tasks according to the KIP: the remainder goes to the first containers,
-    as far as all shares can be satisfied at once. ``stateful`` and ``stateless`` are numbers of tasks by stage.
+    """The numbers of stateful tasks and of all tasks in each container according to the KIP: the first containers get
+    the remainder, as far as all shares can be satisfied at once. ``stateful``, ``stateless``: stage → number of tasks.
     """
     count = len(slots)
     net = Network(count * count, count * count)

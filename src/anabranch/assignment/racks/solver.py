@@ -1,4 +1,4 @@
-"""Solves an assignment problem, with the proof that nothing costs less."""
+"""Solves an assignment problem, with a lower bound on the cost of any assignment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["solve"]
 
 
 def solve(problem: Problem) -> Answer:
-    """The assignment of least cost; the same whatever the order of containers, tasks and partitions.
+    """The assignment of least cost. It doesn't depend on the order of containers, tasks and partitions.
 
     Raises:
         ConfigError: weights and costs are too large for an exact comparison.

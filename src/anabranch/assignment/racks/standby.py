@@ -1,7 +1,7 @@
-"""Assigns standbys to containers: never together with their active task or another copy, spread, balanced, near, and
-with few moves.
+"""Assigns standbys to containers: never together with their active task or another copy, spread over racks, balanced,
+with little traffic across racks, and with few moves.
 
-The order of these criteria is ``reliability`` or ``cost``.
+Whether spread or cost comes first is determined by the order, ``reliability`` or ``cost``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ __all__ = ["Standbys", "at_least", "copies_of", "crosses", "most_spread", "movab
 
 @dataclass(frozen=True)
 class Standbys:
-    """``containers``: a row for each of ``tasks``. ``bound``: no assignment costs less."""
+    """The containers of standbys. ``containers`` has a row for each of ``tasks``. ``bound``: no assignment costs
+    less."""
 
     tasks: Whole
     containers: Whole
@@ -29,10 +30,10 @@ class Standbys:
 
 
 def place(it: Instance, active: Whole) -> Standbys:
-    """As many copies of each stateful task as requested, or as there are containers for them.
+    """Place as many copies of each stateful task as were requested, or as there are other containers.
 
-    With several tags, reliable copies are placed one after another, and the bound says how far the result may be from
-    the optimum.
+    If racks and tags divide the containers in several ways, reliable copies are placed one after another. Then the
+    result may not be optimal, and the bound shows how far it may be from the optimum.
     """
     tasks = np.flatnonzero(it.stateful)
     first, rest = copies_of(it)
@@ -51,7 +52,7 @@ def place(it: Instance, active: Whole) -> Standbys:
 
 
 def copies_of(it: Instance) -> tuple[int, int]:
-    """How many copies are placed by reliability, and how many more by cost."""
+    """How many copies of a task are placed by reliability, and how many more by cost."""
     copies = min(it.problem.standbys, len(it.slots) - 1)
     first = it.problem.reliable_standbys
     if first is None:
@@ -65,7 +66,8 @@ def crosses(it: Instance) -> bool:
 
 
 def spread(it: Instance, tasks: Whole, active: Whole, copies: Whole) -> int:
-    """The number of racks and tag values in which a task is, summed over the tasks; 0 if there are no standbys."""
+    """The number of racks and tag values in which a task or a copy of it is, summed over the tasks; 0 if there are no
+    standbys."""
     held = np.hstack([active[tasks][:, None], copies])
     found = 0
     for values in it.spread_by if copies.size else ():
@@ -86,20 +88,22 @@ def rebuilt(it: Instance, tasks: Whole, copies: Whole) -> int:
 
 
 def most_spread(it: Instance, tasks: int, copies: int) -> int:
-    """The largest number of racks and tag values in which standbys can be."""
+    """An upper bound of :func:`spread`. ``tasks``: the number of tasks with standbys."""
     if not copies:
         return 0
     return tasks * sum(min(1 + copies, len(np.unique(values))) for values in it.spread_by)
 
 
 def _shape(values: Whole) -> tuple[int, ...]:
-    """Which containers have the same value."""
+    """The same values, renumbered in the order of their first occurrence. The results for two arrays are equal if they
+    divide the containers in the same way."""
     seen: dict[int, int] = {}
     return tuple(seen.setdefault(value, len(seen)) for value in values.tolist())
 
 
 def at_least(it: Instance, tasks: Whole, copies: int, active: Whole | None = None) -> int:
-    """The cost of the copies if each task had the nearest containers to itself, except for its active task's."""
+    """The cost of the copies if each task could use the nearest containers without regard to other tasks, except for
+    the container of its active task."""
     sizes = np.tile(np.bincount(it.rack_of, minlength=len(it.racks)), (len(tasks), 1))
     if active is not None:
         np.subtract.at(sizes, (np.arange(len(tasks)), it.rack_of[active]), 1)
@@ -111,13 +115,14 @@ def at_least(it: Instance, tasks: Whole, copies: int, active: Whole | None = Non
 
 
 def movable(it: Instance, tasks: Whole, copies: int) -> int:
-    """How many standbys could be kept if nothing else counted."""
+    """How many existing copies could stay if nothing else counted."""
     return sum(min(len(it.standby_on(it.tasks[task])), copies) for task in tasks.tolist() if it.tasks[task].standby_on)
 
 
 def _warm(it: Instance, tasks: Whole, taken: Whole, copies: int) -> tuple[Whole, Whole, Whole]:
-    """Pairs (row, container) of existing copies that could stay. Of two that could, the one among the first ``copies``
-    stays: an answer names reliable copies first, so nothing moves when the answer is applied again.
+    """The existing copies that could stay: rows, containers, and what each is worth. A copy among the first ``copies``
+    of a task is worth more: an answer names reliable copies first, so nothing moves when it is the next problem's
+    input.
     """
     pairs = [
         (row, container, len(tasks) * copies + 1 + (place < copies))
@@ -167,7 +172,7 @@ def _solve(it: Instance, tasks: Whole, taken: Whole, copies: int, reliable: bool
 
 
 def _gain(it: Instance, taken: Whole) -> Whole:
-    """By how many racks and tag values a task's spread grows with a copy in a place: (row, place)."""
+    """An array (row, place): by how many racks and tag values a task's spread grows with a copy in that place."""
     gain = np.zeros((len(taken), len(it.rack_of_place)), np.int64)
     for values in it.spread_by:
         has = np.zeros((len(taken), int(values.max()) + 1), bool)

@@ -1,4 +1,4 @@
-"""The complete plan of a deployment: stages with tasks, containers, lanes, reads per SSP, and the promise of each
+"""Makes the complete plan of a deployment: stages with tasks, containers, lanes, reads per SSP, and the promise of each
 output.
 """
 

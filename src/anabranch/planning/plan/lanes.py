@@ -1,4 +1,4 @@
-"""The lanes of a plan: the tasks of one seat that one query runs, and what that query reads and writes."""
+"""The lanes of a plan: which tasks of a seat a lane runs, and what the lane reads and writes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["lane", "lanes_of", "reads", "with_dead_letters"]
 
 
 def lanes_of(plan: Plan, state_partitions: int, new_id: Callable[[], str]) -> tuple[Lane, ...]:
-    """Lane records for a new deployment. ``new_id`` returns 8 random hex digits per call."""
+    """The lanes of a new deployment. ``new_id`` returns 8 random hex digits per call."""
     ids = [f"{lane.stage}-{new_id()}" for lane in plan.lanes]
     return tuple(
         Lane(
@@ -74,8 +74,13 @@ def lane(
     """The lane of a group for some tasks of a seat.
 
     Args:
-        before: the lanes that have been planned already, which may write its inputs.
+        graph: the job's graph.
+        group: the group.
+        seat: the seat.
+        tasks: those of the seat's tasks that the lane runs.
+        before: the lanes that have been planned already, some of which may write this lane's inputs.
         written: the outputs of the stage that are streams, by operator.
+        around: the plan's input.
     """
     factor = around.factor
     streams = {stream for source in group.sources for stream in around.read(graph, source)}
@@ -119,11 +124,16 @@ def with_dead_letters(
     reports: tuple[str, ...],
     around: Surroundings,
 ) -> PlannedLane:
-    """The lane with the streams for records that it can't process.
+    """The lane with the dead-letter streams that it writes.
 
     Args:
-        aside: by source, where records go that can't be processed.
-        reports: the sources whose unreadable records this lane writes there.
+        graph: the job's graph.
+        group: the lane's group.
+        lane: the lane without dead-letter streams.
+        aside: by source, the dead-letter stream for its records that can't be processed.
+        reports: the sources whose unreadable records this lane writes to the dead-letter stream. (If several groups
+            read a source, only one lane must do so.)
+        around: the plan's input.
     """
     rejecting = [n.name for n in group.nodes if _rejects(group, n)]
     rejecting += [late_of(n) for n in group.nodes if on_late(n) == "dead-letter"]
@@ -140,12 +150,12 @@ def with_dead_letters(
 
 
 def _rejects(group: Group, node: Node) -> bool:
-    """Whether an operator may be unable to process a row. (For sources, this concerns records.)"""
+    """Whether there may be rows that an operator can't process. Sources, which read records, don't count."""
     return node not in group.sources and (rule(node).stateful or rule(node).function or node.kind == "partition_by")
 
 
 def _elsewhere(outputs: Iterable[Output]) -> dict[str, str]:
-    """The system of each output that isn't in the default one."""
+    """Stream → system, for outputs that aren't in the default system."""
     return {str(o.stream): str(o.system) for o in outputs if o.stream is not None and o.system != DEFAULT_SYSTEM}
 
 

@@ -87,7 +87,7 @@ def make(graph: Graph, around: Surroundings) -> Plan:
 
 
 def _by_seat(stage: StageModel, found: Seating, seats: Iterable[str]) -> dict[str, list[Task]]:
-    """The tasks of a stage that each seat has."""
+    """Seat → its tasks of a stage."""
     tasks: dict[str, list[Task]] = {seat: [] for seat in seats}
     for task in stage.tasks:
         tasks[found.seats[stage.stage][task.name]].append(task)
@@ -103,7 +103,8 @@ def _lanes(
     aside: Mapping[str, Output],
     around: Surroundings,
 ) -> list[PlannedLane]:
-    """The lanes of one stage. ``before``: the lanes of earlier stages; see :mod:`anabranch.planning.plan.lanes`."""
+    """The lanes of one stage. ``before``: the lanes of earlier stages. The other arguments are those of
+    :mod:`anabranch.planning.plan.lanes`."""
     found: list[PlannedLane] = []
     reported: set[str] = set()
     for group in parts:
@@ -124,7 +125,7 @@ def _groups(graph: Graph, stage: Stage, systems: Mapping[str, str], around: Surr
 
 
 def _where(graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], around: Surroundings) -> Where:
-    """The racks of seats, and of the partitions of existing streams."""
+    """The racks of the seats and of the partitions of existing streams."""
     own = {f"{systems[stream]}/{stream}" for stage in cut for stream in _between(graph, stage)}
     lanes: dict[str, Counter[str]] = {}
     for stage in cut:

@@ -1,4 +1,4 @@
-"""Tasks by their numbers at factor 1, and which of their buckets virtual tasks have."""
+"""The numbers of tasks at factor 1, and which buckets of each the virtual tasks have."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ __all__ = ["incomplete", "numbers_of", "task_numbers", "virtual_of"]
 
 
 def task_numbers(stage: StageModel, factor: int) -> dict[SSP, int]:
-    """The values of the hidden grouping column: for each whole partition, the number of the task (at factor 1) that
-    reads it.
+    """For each whole partition, the number of the task (at factor 1) that reads it. This is the value of the hidden
+    grouping column.
     """
     return {ssp.whole: task.index // factor for task in stage.tasks for ssp in task.ssps}
 
 
 def numbers_of(tasks: Iterable[Task], ssps: Iterable[SSP], factor: int) -> dict[str, int]:
-    """For each whole partition of some SSPs, the number of the task (at factor 1) that reads it."""
+    """For each whole partition that these SSPs are part of, the number of the task (at factor 1) that reads it."""
     found = {(ssp.system, ssp.stream, ssp.partition): task.index // factor for task in tasks for ssp in task.ssps}
     read = dict.fromkeys(wholes(ssps))
     return {str(whole): found[whole.system, whole.stream, whole.partition] for whole in read}
 
 
 def virtual_of(tasks: Iterable[Task], factor: int) -> dict[int, tuple[int, ...]]:
-    """By the number of a task at factor 1, the buckets of it that some virtual tasks have."""
+    """The number of a task at factor 1 → which of its buckets these virtual tasks have."""
     found: dict[int, list[int]] = {}
     for task in sorted(tasks, key=lambda task: task.index):
         found.setdefault(task.index // factor, []).append(task.index % factor)
@@ -34,5 +34,5 @@ def virtual_of(tasks: Iterable[Task], factor: int) -> dict[int, tuple[int, ...]]
 
 
 def incomplete(virtual: Mapping[int, Collection[int]], factor: int) -> dict[str, tuple[int, ...]]:
-    """The tasks from :func:`virtual_of` that aren't complete."""
+    """Those tasks from :func:`virtual_of` that lack buckets, by number as text, with the buckets that they have."""
     return {str(number): tuple(sorted(its)) for number, its in virtual.items() if len(its) < factor}

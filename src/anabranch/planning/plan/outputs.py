@@ -1,4 +1,4 @@
-"""The outputs of a plan: where rows and dead letters go, and what is promised."""
+"""The outputs of a plan: the streams to which rows and dead letters are written, and what each output promises."""
 
 from __future__ import annotations
 
@@ -49,8 +49,9 @@ def output(
 def dead_letters(
     graph: Graph, stage: Stage, systems: Mapping[str, str], around: Surroundings, counts: Mapping[str, int]
 ) -> dict[str, Output]:
-    """By source, where records go that can't be processed. Records that the job itself wrote are always readable, so an
-    intermediate stream needs a dead-letter stream only if a function may raise, or if rows may be late.
+    """By source, the dead-letter stream for its records that can't be processed. Records that the job itself wrote are
+    always readable, so an intermediate stream needs a dead-letter stream only if a function may raise an error, or if
+    late rows become dead letters.
     """
     found: dict[str, Output] = {}
     for source in stage.sources:
@@ -70,7 +71,7 @@ def dead_letters(
 
 
 def check_written(graph: Graph, cut: Iterable[Stage]) -> None:
-    """Raises GraphError if the job reads a stream that it writes."""
+    """Raise GraphError if the job reads a stream that it writes."""
     written = {stages.stream_of(graph, s): s for stage in cut for s in stage.sinks if is_stream(s)}
     for node in graph.nodes:
         if node.kind == "read" and node.args["stream"] in written:
@@ -82,8 +83,8 @@ def check_written(graph: Graph, cut: Iterable[Stage]) -> None:
 
 
 def check_all(outputs: Iterable[Output], around: Surroundings) -> None:
-    """Raises ConfigError if several containers would each process every record although an output promises exactly
-    once.
+    """Raise ConfigError if an output promises exactly once although each of several containers would process every
+    record (grouper ``all``).
     """
     exact = next((o for o in outputs if o.promise == EXACTLY_ONCE and not o.dead_letters), None)
     if around.grouper_name == "all" and around.containers > 1 and exact is not None:

@@ -11,9 +11,13 @@ __all__ = ["Output", "Plan", "PlannedLane"]
 
 
 class PlannedLane(Document, frozen=True, kw_only=True):
-    """A lane before it has an id. ``upstream``: the indexes of the lanes that write its inputs.
+    """A lane before it has an id. Fields that aren't explained here are those of :class:`anabranch.model.lane.Lane`.
 
-    ``rejecting``: the operators that may write dead letters.
+    Attributes:
+        operators: the names of the operators that the lane runs.
+        streams: the streams that it reads.
+        upstream: the indexes of the lanes that write this lane's inputs.
+        rejecting: the operators that may write dead letters.
     """
 
     stage: str
@@ -39,10 +43,12 @@ class PlannedLane(Document, frozen=True, kw_only=True):
 
 
 class Output(Document, frozen=True, kw_only=True):
-    """An output and its promise. ``partitions``: the count with which it is created if it doesn't exist (0: it isn't a
-    stream).
+    """An output and its promise.
 
-    ``dead_letters``: whether it is a dead-letter stream; if so, its operator is the one that reads the records.
+    Attributes:
+        partitions: the count with which the stream is created if it doesn't exist; 0 if the output isn't a stream.
+        dead_letters: whether the output is a dead-letter stream. If so, ``operator`` reads the records that can't be
+            processed.
     """
 
     operator: str
@@ -56,9 +62,15 @@ class Output(Document, frozen=True, kw_only=True):
 
 
 class Plan(Document, frozen=True, kw_only=True):
-    """The plan that ``anabranch plan`` shows and ``run`` hands over. ``reads_per_ssp``: how many lanes read each SSP.
+    """The plan that ``anabranch plan`` shows, and with which ``run`` starts a job.
 
-    ``traffic``: None if racks aren't known.
+    Attributes:
+        model: the job model.
+        lanes: the planned lanes.
+        outputs: the outputs with their promises.
+        reads_per_ssp: how many lanes read each SSP.
+        warnings: what may not be as the user expects.
+        traffic: the traffic between racks; None if racks aren't known.
     """
 
     model: JobModel

@@ -9,5 +9,5 @@ AT_LEAST_ONCE = "at least once; can be written twice"
 
 
 def kind(system: str, at_least_once: bool) -> str:
-    """What the outputs of one group have in common."""
+    """The kind of an output. Outputs of different kinds can't be in one group."""
     return f"{system}-at-least-once" if at_least_once else system

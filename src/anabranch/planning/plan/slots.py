@@ -14,8 +14,8 @@ _STATE = "state"
 
 
 def slots_of(lane: PlannedLane | Lane, state_partitions: int) -> tuple[str, ...]:
-    """The parts of a lane's output, named independently of where the lane runs: first the slots of its rows,
-    then those of each operator's dead letters. A slot's number is its index in this list: never change the order.
+    """The parts of a lane's output, with names that don't depend on where the lane runs: first the slots of its rows,
+    then those of each operator's dead letters. A slot's number is its index here, so the order must never change.
     """
     ssps = tuple(map(str, dict.fromkeys(wholes((*lane.ssps, *lane.broadcast)))))
     state = tuple(f"{_STATE}-{number}" for number in range(state_partitions)) if lane.stateful else ()
@@ -24,8 +24,8 @@ def slots_of(lane: PlannedLane | Lane, state_partitions: int) -> tuple[str, ...]
 
 
 def task_slots(plan: Plan, state_partitions: int) -> int:
-    """How many tasks of a container's lanes run at the same time in real-time mode: all tasks of all stages of their
-    queries."""
+    """How many Spark tasks of a container's lanes run at the same time in real-time mode: all Spark tasks of all Spark
+    stages of their queries."""
     slots: Counter[str] = Counter()
     for lane in plan.lanes:
         read = {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)}

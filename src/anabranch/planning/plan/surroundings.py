@@ -1,4 +1,4 @@
-"""The input that a plan needs in addition to the graph."""
+"""What a plan needs in addition to the graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Surroundings"]
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The input of a plan in addition to the graph: settings, and answers of the systems."""
+    """What a plan needs in addition to the graph: settings, and facts about streams that systems have returned."""
 
     factor: int
     containers: int
@@ -33,10 +33,10 @@ class Surroundings:
     """The system of each stream that is bound to one; see :func:`anabranch.planning.stages.systems`."""
 
     default_system: str = DEFAULT_SYSTEM
-    """The system of all other streams."""
+    """The system of the streams that aren't in ``systems``."""
 
     patterns: Mapping[str, Matched] = field(default_factory=dict)
-    """The inputs that are several streams, with their systems; see :func:`anabranch.planning.patterns.found`."""
+    """The inputs that stand for several streams; see :func:`anabranch.planning.patterns.found`."""
 
     at_least_once: Collection[str] = ()
     """The outputs that are delivered at least once."""
@@ -48,21 +48,21 @@ class Surroundings:
     """How many lanes a stateless group has in each container."""
 
     bases: Mapping[str, int] = field(default_factory=dict)
-    """For an existing job: the partition count of each stream when state for it was first written. Keys that shared a
-    task then must still do so.
+    """For an existing job: the partition count of each stream when state for it was first written. Keys that had the
+    same task at that count must still have the same task.
     """
 
     rules: Rules = field(default_factory=Rules)
-    """How tasks get their seats."""
+    """The rules by which tasks are assigned to seats."""
 
     racks: Sequence[str] = ()
-    """The racks of the seats, in turn."""
+    """The racks of the seats. If there are more seats, they are reused in turn."""
 
     replicas: Mapping[str, Mapping[int, Sequence[str | None]]] = field(default_factory=dict)
     """The racks of partitions; see :class:`anabranch.assignment.assignor.Where`."""
 
     def delivered(self, stream: str) -> str:
-        """The delivery guarantee of an output to a stream."""
+        """The promise of an output to a stream."""
         return AT_LEAST_ONCE if self.real_time is not None or stream in self.at_least_once else EXACTLY_ONCE
 
     def read(self, graph: Graph, source: Node) -> tuple[str, ...]:

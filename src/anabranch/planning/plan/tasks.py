@@ -1,4 +1,4 @@
-"""The tasks of each stage: its inputs with their partitions, distributed by the grouper."""
+"""The tasks of each stage, among which the grouper divides the partitions of its inputs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ __all__ = ["check_shuffled", "partition_counts", "stage_inputs", "stage_model", 
 def partition_counts(
     graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], around: Surroundings
 ) -> dict[str, int]:
-    """The partition counts of all inputs. An intermediate stream has the largest count among the inputs of its stage;
-    so has an input of several streams.
+    """The partition counts of all inputs. An intermediate stream has the largest count among the inputs of the stage
+    that writes it; an input of several streams has the largest count among these.
     """
     counts: dict[str, int] = {}
     for stage in cut:
@@ -51,7 +51,7 @@ def partition_counts(
 def stage_inputs(
     graph: Graph, stage: Stage, systems: Mapping[str, str], counts: Mapping[str, int], around: Surroundings
 ) -> tuple[Input, ...]:
-    """The inputs of a stage, each with its partitions."""
+    """The inputs of a stage, with their partition counts."""
     return tuple(
         Input(
             system=systems[stream],
@@ -65,11 +65,11 @@ def stage_inputs(
 
 
 def tasks_of(stage: Stage, inputs: tuple[Input, ...], around: Surroundings, warnings: list[str]) -> tuple[Task, ...]:
-    """The tasks of a stage. Suspicious facts about them are added to ``warnings``.
+    """The tasks of a stage. If they may not be what the user expects, a warning is added to ``warnings``.
 
     Raises:
         GraphError: the stage can't have these tasks.
-        ConfigError: the grouper's tasks don't fit.
+        ConfigError: the grouper returned invalid tasks.
     """
     check_shuffled(stage, around.factor, around.containers)
     request = Request(stage=stage.id, inputs=inputs, factor=around.factor, containers=around.containers)
@@ -103,7 +103,8 @@ def _apart(request: Request, tasks: tuple[Task, ...], around: Surroundings) -> g
 
 
 def check_shuffled(stage: Stage, factor: int, containers: int) -> None:
-    """Raises GraphError if a shuffle inside the query doesn't allow this factor or number of containers for a stage."""
+    """Raise GraphError if a stage has a shuffle inside the query, which doesn't allow this factor or number of
+    containers."""
     shuffle = stage.shuffled
     if shuffle is not None and (factor > 1 or containers > 1):
         raise GraphError(
@@ -114,7 +115,7 @@ def check_shuffled(stage: Stage, factor: int, containers: int) -> None:
 
 
 def stage_model(stage: Stage, inputs: tuple[Input, ...], tasks: tuple[Task, ...], around: Surroundings) -> StageModel:
-    """A stage with its tasks, in the form in which a job model has it."""
+    """A stage with its tasks, as part of a job model."""
     return StageModel(
         stage=stage.id,
         key=stage.key,

@@ -1,1 +1,2 @@
-"""The step from the lanes of a generation to those of the next: some are closed, and others continue from them."""
+"""The step from the lanes of a generation to those of the next one: some lanes are closed, and new ones continue from
+them."""

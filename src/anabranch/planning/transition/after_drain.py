@@ -1,4 +1,4 @@
-"""The deployment after a drain: where its lanes begin, and which of them keep state. Pure."""
+"""The deployment after a drain: where its lanes begin, and which of them keep state. Pure functions."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from anabranch.planning.transition import follow
 __all__ = ["again", "begun", "keeps_state", "positions"]
 
 _SYSTEM_STATE = frozenset({"join"})
-"""Operators whose state only waits for time to advance. After a drain, they have none."""
+"""The kinds of operators whose state only waits for time to advance. After a drain, no such state is left."""
 
 
 def keeps_state(graph: Graph, group: str) -> bool:
-    """Whether the operator of this name has user state, which survives a drain. (The state of windows doesn't: their
-    rows have been emitted.)
+    """Whether the operator of this name has state that survives a drain. (The state of windows doesn't: a drain emits
+    all windows.)
     """
     node = next((each for each in graph.nodes if each.name == group), None)
     return node is not None and rule(node).stateful and "window" not in node.args and node.kind not in _SYSTEM_STATE
 
 
 def positions(lanes: Iterable[Lane], graph: Graph) -> dict[SSP, int]:
-    """Where the deployment after a drained one begins to read, by whole SSP: all records before that were read.
+    """Where the deployment after a drained one begins to read, by whole SSP: all records before this offset have been
+    read.
 
     Args:
-        lanes: all lanes that the job ever had. Streams that the last deployment didn't read continue where an earlier
-            one stopped.
-        graph: the graph of the next deployment. Streams between its stages are at their ends.
+        lanes: all lanes that the job ever had. A stream that the last deployment didn't read is continued where an
+            earlier deployment stopped.
+        graph: the graph of the next deployment. Its intermediate streams are read from their ends.
 
     Raises:
         StateError: lanes of the drained deployment stopped reading a stream at different positions.
@@ -69,10 +70,10 @@ def begun(
     new_id: Callable[[], str],
     reset_state: bool = False,
 ) -> tuple[Lane, ...]:
-    """The first lanes of the deployment after a drained one: the planned ones, with their start.
+    """The first lanes of the deployment after a drained one: the planned lanes, with their start offsets.
 
-    They have no predecessors, and may start at once. An operator that keeps state has one lane for each earlier lane
-    with such state, with the same tasks.
+    They have no predecessors, and may start at once. An operator that keeps state has a lane for each drained lane with
+    its state; this lane has the same tasks as the drained one.
 
     Args:
         planned: from :func:`anabranch.planning.plan.lanes_of`, made for the factor and the containers of the drained
@@ -80,7 +81,7 @@ def begun(
         graph: the graph of the next deployment.
         lanes: all lanes that the job ever had, by id.
         new_id: returns 8 random hex digits per call.
-        reset_state: whether no state is kept.
+        reset_state: whether to drop all state.
 
     Raises:
         ConflictError: state that should be kept belongs to tasks that the plan doesn't have.
@@ -110,7 +111,7 @@ def begun(
 
 
 def again(lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> tuple[Lane, ...]:
-    """Lanes like the last ones of the previous deployment, as if newly planned."""
+    """Lanes like the last ones of the previous deployment, in the form in which lanes are planned."""
     last = max((lane.deployment for lane in lanes.values()), default=0)
     heads = _last(lanes.values(), last)
     ids = {lane.id: f"{lane.stage}-{new_id()}" for lane in heads}
@@ -130,14 +131,14 @@ def again(lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> tuple[Lane, .
 
 
 def _last(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
-    """The last lanes of a deployment."""
+    """The lanes of a deployment that have no successor."""
     found = list(lanes)
     followed = {name for lane in found for name in lane.predecessors}
     return [lane for lane in found if lane.deployment == deployment and lane.id not in followed]
 
 
 def _ends(lanes: Iterable[Lane]) -> dict[SSP, int]:
-    """Where streams ended when the last of their writers had ended."""
+    """Where streams ended after the last of their writers had ended."""
     found: dict[SSP, int] = {}
     for lane in lanes:
         for text, end in lane.wrote.items():
@@ -149,8 +150,8 @@ def _ends(lanes: Iterable[Lane]) -> dict[SSP, int]:
 def _with_former(
     planned: Sequence[Lane], kept: Mapping[str, Sequence[Lane]], new_id: Callable[[], str]
 ) -> tuple[list[tuple[Lane, Lane | None]], dict[str, list[str]]]:
-    """The new lanes, each with the lane whose state it takes over; and for each planned lane, by id, the lanes that it
-    became."""
+    """The new lanes, each with the lane whose state it takes over, if any; and for each planned lane, by id, the new
+    lanes that replace it."""
     new: list[tuple[Lane, Lane | None]] = []
     become: dict[str, list[str]] = {}
     tasks = {name for lane in planned for name in lane.tasks}
@@ -191,7 +192,7 @@ def _listed(streams: Iterable[tuple[str, str]]) -> str:
 
 
 def _shaped(mine: Sequence[Lane], former: Lane, name: str) -> Lane:
-    """A planned lane with the share of a former one."""
+    """A planned lane, but with the id ``name``, and with the seat, the tasks and the SSPs of a former lane."""
     model = next((lane for lane in mine if lane.seat == former.seat), mine[0])
     lane = msgspec.structs.replace(
         model,
@@ -235,5 +236,5 @@ def _begin(
 
 
 def _readers(before: Sequence[Lane], streams: set[str]) -> list[Lane]:
-    """Drained lanes that know how much the writers of these streams had reported."""
+    """The drained lanes that read these streams, and so know what the streams' writers had reported."""
     return [lane for lane in before if not streams.isdisjoint(ssp.stream for ssp in (*lane.ssps, *lane.broadcast))]

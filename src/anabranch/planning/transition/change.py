@@ -1,4 +1,4 @@
-"""The generation that should follow the present one."""
+"""The generation that follows the current one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,13 @@ __all__ = ["Change"]
 
 
 class Change(Document, frozen=True, kw_only=True):
-    """The next generation: its model, the lanes to close, and their successors. ``why_not``: why racks don't count,
-    although they should.
+    """The next generation.
+
+    Attributes:
+        model: the job model of the generation.
+        closing: the lanes to close.
+        lanes: the new lanes.
+        why_not: why racks were ignored, although the settings ask for them.
     """
 
     model: JobModel

@@ -1,5 +1,5 @@
-"""The change to another version of a job without a drain: the lanes of the present deployment close, and those of the
-next one continue from them. Pure.
+"""The change to another version of a job without a drain: the lanes of the current deployment close, and lanes of the
+next one continue from them. Pure functions.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _Group = tuple[str, str]
 
 @dataclass(frozen=True)
 class NextVersion:
-    """The next version. ``model`` and ``lanes`` are as planned, or as they ran before. They determine what its stages
-    read and what the lanes of each group do. It is decided anew where lanes run and how they are divided.
+    """The next version of a job. Its model and lanes, as planned or as they ran earlier, determine what stages read and
+    what the lanes of each group do, but not how many lanes a group has, or in which seats.
     """
 
     deployment: int
@@ -39,16 +39,17 @@ class NextVersion:
 
 
 def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_id: Callable[[], str]) -> Change:
-    """The first generation of another deployment, whose lanes continue from those of the present one.
+    """The first generation of the next deployment, whose lanes continue from those of the current one.
 
-    A stateful operator continues with its state; an output continues where it was. New operators begin at the position
-    of the most advanced lane that read the same partitions. Partitions that no lane has read begin where their ``read``
-    says.
+    A stateful operator continues with its state; an output continues where it was. A new operator begins at the
+    position of the most advanced lane that read the same partitions. A partition that no lane has read is read from the
+    start offset that its ``read`` declares.
 
     Args:
-        present: the running generation. Its factor and containers stay, and so do its tasks if a stage reads the same
-            streams.
-        former: the lanes from which the others continue; those that aren't closed yet must be closed.
+        after: the next version.
+        present: the current generation. Its factor and containers stay. If a stage reads the same streams as a stage of
+            the current generation, it gets that stage's tasks.
+        former: the lanes from which the new ones continue. Those that are open are closed by the change.
         new_id: returns 8 random hex digits per call.
 
     Raises:
@@ -91,7 +92,7 @@ def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_
 
 
 def left_behind(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
-    """The lanes of a deployment whose work no other lane continues, closed or not."""
+    """The lanes of a deployment, open or closed, whose work no other lane continues."""
     found = list(lanes)
     followed = {name for lane in found if not lane.afresh for name in lane.predecessors}
     return [lane for lane in found if lane.deployment == deployment and lane.id not in followed]
@@ -99,15 +100,15 @@ def left_behind(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
 
 @dataclass(frozen=True)
 class _Stage:
-    """A stage of the next deployment. ``home``: by seat, the tasks that are already there."""
+    """A stage of the next deployment. ``home``: seat → the tasks that it already has."""
 
     model: StageModel
     home: Mapping[str, tuple[str, ...]]
 
 
 def _stage(planned: StageModel, after: NextVersion, present: JobModel, former: Sequence[Lane]) -> _Stage:
-    """A stage with its present tasks, if an existing stage reads the same streams; preferably the one that has its
-    state."""
+    """A stage of the next deployment. If a current stage reads the same streams, it has that stage's tasks; if several
+    do, those of a stage that has the state of its operators."""
     kept = {lane.group for lane in after.lanes if lane.stage == planned.stage and lane.stateful}
     having = {lane.stage for lane in former if lane.stateful and lane.group in kept}
     alike = [each for each in present.stages if set(each.inputs) == set(planned.inputs)]
@@ -167,7 +168,7 @@ def _lanes(
 
 @dataclass(frozen=True)
 class _Share:
-    """A lane's part of its stage; see :class:`Lane`."""
+    """A lane's part of its stage. The fields are those of :class:`Lane`."""
 
     seat: str
     tasks: tuple[str, ...]
@@ -269,5 +270,5 @@ def _group(lane: Lane) -> _Group:
 
 
 def _sinks(lane: Lane) -> set[str]:
-    """A lane's outputs except its dead letters; a lane that only calls a function is identified by that function."""
+    """A lane's outputs except its dead letters. If a lane only calls a function (``foreach_batch``), its group."""
     return set(lane.outputs) - set(lane.dead_letters.values()) or {lane.group}

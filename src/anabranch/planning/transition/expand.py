@@ -1,4 +1,4 @@
-"""The next generation of a job whose streams have more partitions than before, or that has more streams."""
+"""The next generation of a job whose input streams have got more partitions, or which reads additional streams."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def partitions(graph: Graph, model: JobModel) -> dict[str, int]:
 
 
 def other(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> dict[str, int]:
-    """The entries of ``counts`` that differ from the job's. 0: the stream is gone. New streams that match one of the
-    job's patterns come last.
+    """The entries of ``counts`` that differ from the job's counts; 0 stands for a stream that is gone. New streams that
+    match one of the job's patterns come last.
     """
     grown = {name: counts[name] for name, has in partitions(graph, model).items() if counts.get(name, has) != has}
     return {**grown, **{name: counts[name] for name in patterns.coming(graph, model, counts)}}
 
 
 def seen(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> dict[str, int]:
-    """The entries of ``counts`` that concern streams which the job reads, or should read."""
+    """The entries of ``counts`` for streams that the job reads, and for new streams that match its patterns."""
     its = {*partitions(graph, model), *patterns.coming(graph, model, counts)}
     return {name: count for name, count in counts.items() if name in its}
 
@@ -53,15 +53,16 @@ def expanded(
     new_id: Callable[[], str],
     placing: Placing | None = None,
 ) -> Change:
-    """The next generation, with these partition counts of the streams that the job doesn't write, and with all streams
-    that match a pattern.
+    """The next generation, with these partition counts of the streams that the job reads and doesn't write, and with
+    all streams that match a pattern.
 
-    If no count differs, no lane is closed. The arguments are as for
+    If no count differs, no lane is closed. The other arguments are those of
     :func:`anabranch.planning.transition.rescale.rescaled`.
 
     Raises:
-        ConflictError: a stream is gone, has fewer partitions than before, or has a number to which the job's state
-            can't adapt; a new stream would separate keys, or matches two patterns; or the job has its own grouper.
+        ConflictError: a stream is gone, has fewer partitions than before, or has a partition count to which the job's
+            state can't adapt; a new stream would separate keys, or matches two patterns; or the job uses a grouper
+            that isn't anabranch's.
     """
     factor, containers = model.factor, len(model.containers)
     rescale.check_grouper(model, containers)
@@ -93,8 +94,8 @@ def expanded(
 
 
 def _check_together(stage: StageModel, had: int, inputs: tuple[Input, ...]) -> None:
-    """Raises ConflictError if new streams of a stateful stage (all after the first ``had``) would separate keys. Tasks
-    of ``cogroup`` always keep keys together.
+    """Raise ConflictError if new streams of a stateful stage would put the same key in different tasks. (With the
+    grouper ``cogroup``, this can't happen.) ``had``: how many inputs the stage had before; the others are new.
     """
     if not stage.stateful or len(inputs) == had or stage.grouper == "cogroup":
         return

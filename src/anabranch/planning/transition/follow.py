@@ -1,4 +1,4 @@
-"""The lanes of the next generation, if stages have other tasks or tasks have other seats."""
+"""The lanes of the next generation after a change of tasks or of their seats."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["as_planned", "fed", "following", "heads", "new_partitions"]
 
 
 def heads(lanes: Iterable[Lane]) -> list[Lane]:
-    """The lanes of the present generation: the open ones that have no successor."""
+    """The lanes of the current generation: the open lanes that have no successor."""
     found = list(lanes)
     followed = {name for lane in found for name in lane.predecessors}
     return [lane for lane in open_lanes(found) if lane.id not in followed]
@@ -35,12 +35,12 @@ def following(
     new_id: Callable[[], str],
     placing: Placing,
 ) -> Change:
-    """The next generation, whose stages have other tasks. A lane that already has its share is kept.
+    """The next generation, whose stages have other tasks. A lane that owns exactly what a new lane would own is kept.
 
-    The arguments are as for :func:`anabranch.planning.transition.rescale.rescaled`, and:
+    The arguments are those of :func:`anabranch.planning.transition.rescale.rescaled`, and:
 
     Args:
-        after: the stages with their tasks, in the order of the model.
+        after: the stages with their new tasks, in the order of the model.
     """
     present = heads(lanes.values())
     found = placing(after, model.seats_of_tasks())
@@ -81,7 +81,7 @@ def following(
 
 
 def new_partitions(before: StageModel, after: StageModel) -> dict[SSP, SSP]:
-    """The partitions that a stage gets and didn't have before, each with its base."""
+    """The partitions that a stage gets and didn't have before → the base of each."""
     had, has = ({s.whole for t in each.tasks for s in (*t.ssps, *t.broadcast)} for each in (before, after))
     return {whole: after.base.get(str(whole), whole) for whole in sorted(has - had, key=in_order)}
 
@@ -95,7 +95,7 @@ def _lanes(
     fresh: Mapping[SSP, SSP],
     new_id: Callable[[], str],
 ) -> list[Lane]:
-    """The new lanes of one group, in addition to those that are kept."""
+    """The new lanes of one group, without the lanes that are kept."""
     template, base = present[0], stage.base
     matched = {name: stage.patterns[name].streams for name in template.matched}
     had = {id(share) for share in kept.values()}
@@ -141,8 +141,8 @@ def _lanes(
 
 
 def _dead_letters(lane: Lane, matched: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """The dead-letter streams of a lane whose inputs now have more streams: if one stream has a dead-letter stream, all
-    have."""
+    """The dead-letter streams of a lane whose inputs now have more streams. If the first stream of an input has a
+    dead-letter stream, all its streams have the same one."""
     found = dict(lane.dead_letters)
     for streams in matched.values():
         if streams[0] in found:
@@ -151,7 +151,7 @@ def _dead_letters(lane: Lane, matched: Mapping[str, Sequence[str]]) -> dict[str,
 
 
 def fed(new: Sequence[Lane]) -> list[Lane]:
-    """The new lanes, each with the lanes that will write its inputs."""
+    """The new lanes, with ``upstream`` naming the new lanes that will write their inputs."""
     followers: dict[str, list[str]] = {}
     for lane in new:
         for name in lane.predecessors:
@@ -166,7 +166,7 @@ def fed(new: Sequence[Lane]) -> list[Lane]:
 
 
 def as_planned(lane: Lane) -> Lane:
-    """A lane as it was first planned."""
+    """A lane without anything that was added to it after it was planned."""
     return msgspec.structs.replace(
         lane,
         predecessors=(),

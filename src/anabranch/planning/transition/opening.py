@@ -18,7 +18,7 @@ _NOWHERE = -1
 
 
 def never_begun(lane: Lane, why: str) -> Lane:
-    """A lane that has never run, as a closed one. Its successors begin where it would have begun.
+    """A lane that has never run, closed. Its successors begin where it would have begun.
 
     Raises:
         StateError: the lane may have run.
@@ -36,8 +36,8 @@ def never_begun(lane: Lane, why: str) -> Lane:
 
 
 def spoken_for(names: Iterable[str], lanes: Mapping[str, Lane]) -> tuple[str, ...]:
-    """Lanes whose watermark a successor must report: the named ones and, for any that closed before its first batch,
-    the lanes that it would have reported itself."""
+    """Lanes whose watermark a successor must report: the named ones and, for each lane that closed before its first
+    batch, the lanes whose watermark that lane would have reported."""
     found: dict[str, None] = {}
     queue = list(names)
     for name in queue:
@@ -49,7 +49,7 @@ def spoken_for(names: Iterable[str], lanes: Mapping[str, Lane]) -> tuple[str, ..
 
 
 def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
-    """A lane whose predecessors are all closed, with its start.
+    """A lane whose predecessors are all closed, with its start offsets and what it takes over from them.
 
     Raises:
         StateError: the final positions of its predecessors don't fit together: the store was damaged.
@@ -86,7 +86,7 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
 
 
 def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
-    """Where the most advanced lanes ended, for each partition."""
+    """For each of the lane's SSPs, where the most advanced lane that read its partition ended."""
     reached: dict[SSP, int] = {}
     for each in before:
         for position in each.final:
@@ -97,7 +97,7 @@ def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
 
 
 def _unread(lane: Lane, before: Iterable[Lane]) -> list[SSP]:
-    """The partitions of a lane that were given to a predecessor which never began."""
+    """The partitions of a lane that were new for a predecessor, which ended before it read them."""
     mine = {*wholes(lane.ssps), *lane.broadcast}
     return [ssp for each in before for ssp in _never_read(each) if ssp in mine]
 
@@ -116,8 +116,8 @@ def _begin(lane: Lane, ssp: SSP, former: Iterable[FormerPosition]) -> Position:
 
 
 def _left(lane: Lane) -> dict[SSP, list[FormerPosition]]:
-    """The final positions of a closed lane by whole partition, for partitions that it read completely and in which it
-    had a single position at the end.
+    """The final positions of a closed lane, by whole partition. If the lane had all buckets of a partition and read all
+    of them up to the same offset, there is a single position for the whole partition.
     """
     begun = {position.ssp: position for position in lane.starting}
     read = {position.ssp: position.offset for position in lane.final}

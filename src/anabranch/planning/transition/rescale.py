@@ -32,14 +32,17 @@ def rescaled(
     """The next generation with another factor or number of containers.
 
     Args:
-        model: the present generation.
+        graph: the job's graph.
+        model: the current generation.
         lanes: all lanes of the deployment, by id.
+        factor: the new factor.
+        containers: the new number of containers.
         new_id: returns 8 random hex digits per call.
-        placing: gives tasks their seats, for this many containers; by default without racks.
+        placing: assigns tasks to seats, of which there must be ``containers``. Default: ignore racks.
 
     Raises:
-        ConfigError: the factor or number of containers isn't allowed.
-        GraphError: the graph can't have them.
+        ConfigError: the factor or the number of containers isn't allowed.
+        GraphError: the graph doesn't allow this factor or number of containers.
         ConflictError: the job can't be changed while it runs.
     """
     check_grouper(model, containers)
@@ -50,7 +53,8 @@ def rescaled(
 
 
 def check_grouper(model: JobModel, containers: int) -> None:
-    """Raises ConflictError if the tasks of a job can't be regrouped while it runs, or not for this many containers."""
+    """Raise ConflictError if the tasks of a job can't be regrouped while it runs, or not for this number of
+    containers."""
     if not model.stages:
         raise ConflictError(f"job {model.job!r} has no stages: there are no tasks to make anew", "start another plan")
     name = model.stages[0].grouper
@@ -67,8 +71,8 @@ def check_grouper(model: JobModel, containers: int) -> None:
 
 
 def inputs_of(stage: StageModel, counts: Mapping[str, int] | None = None) -> tuple[Input, ...]:
-    """The inputs of a stage according to its tasks; or, if they are given, with other partition ``counts``, by
-    ``system/stream``."""
+    """The inputs of a stage. ``counts``: ``system/stream`` → partition count, for streams whose count isn't the one
+    that the stage's tasks have."""
     known = {**expansion.partitions(stage), **(counts or {})}
     broadcast = {f"{ssp.system}/{ssp.stream}" for task in stage.tasks for ssp in task.broadcast}
     found = []

@@ -1,8 +1,8 @@
-"""What is kept of a job that is reset, so that the job writes each batch only once after the reset, too. Pure.
+"""What is kept of a job that is reset, so that exactly-once output still holds after the reset. Pure functions.
 
-Outputs know lanes by their names, and intermediate streams contain the event times that lanes reported. So the records
-of all lanes stay, without their positions and state: names of lanes are never reused, epochs only rise, and records
-between stages count as read.
+Outputs have markers by the names of lanes, and intermediate streams contain the event times that lanes reported. So the
+store keeps an entry for every lane, without its positions and state: names of lanes are never reused, epochs only rise,
+and the records in intermediate streams count as read.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ __all__ = ["between_stages", "forgotten", "may_write"]
 
 
 def may_write(lane: Lane) -> bool:
-    """Whether an earlier process of a lane may still write, so that the lane must be fenced first."""
+    """Whether a process may still write for a lane, so that the lane must be fenced before the reset."""
     return lane.state is not LaneState.CLOSED and (lane.begun or lane.ran or lane.folder_epoch > 0)
 
 
 def between_stages(lanes: Iterable[Lane], graphs: Iterable[Graph]) -> dict[str, str]:
-    """The intermediate streams of a job in any of its versions that a lane writes, each with its system."""
+    """The intermediate streams that lanes of a job, in any of its versions, write: stream → system."""
     own = {stages.stream_of(graph, node) for graph in graphs for node in graph.nodes if is_boundary(node)}
     return {stream: lane.system(stream) for lane in lanes for stream in lane.outputs if stream in own}
 
 
 def forgotten(lanes: Iterable[Lane], ends: Mapping[SSP, int]) -> list[Lane]:
-    """All lanes that a job ever had, in the form in which they should be stored.
+    """All lanes that a job ever had, in the form in which they are stored after the reset.
 
     Args:
-        ends: the ends of its intermediate streams.
+        lanes: the lanes before the reset.
+        ends: the ends of the job's intermediate streams.
     """
     return [
         msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""A rewind: a change whose lanes don't begin where their predecessors ended."""
+"""A rewind: a change whose new lanes begin at other offsets than those at which their predecessors ended."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["opened", "rewound", "sources", "undone"]
 
 
 def sources(graph: Graph, lanes: Iterable[Lane]) -> list[SSP]:
-    """The partitions that a job reads and doesn't write itself."""
+    """The partitions that a job reads, without those of its intermediate streams."""
     own = _own(graph)
     found = {ssp for lane in follow.heads(lanes) for ssp in _read(lane) if ssp.stream not in own}
     return sorted(found, key=lambda ssp: ssp.order)
@@ -38,15 +38,16 @@ def rewound(
     """The next generation, in which some partitions are read again.
 
     Args:
-        model: the present generation.
+        graph: the job's graph.
+        model: the current generation.
         lanes: all lanes of the deployment, by id.
-        to: the next offset to read, by whole SSP of source streams in text form. Other SSPs continue where they are.
-        state: what happens to the state of the operators downstream: "keep" or "clear"; None: there is no state.
+        to: for input streams, the whole SSP in text form → the next offset to read. Other SSPs continue where they are.
+        state: what to do with the state of operators downstream: "keep" or "clear". None if there is no such state.
         new_id: returns 8 random hex digits per call.
 
     Raises:
-        UsageError: there is state, but ``state`` isn't given; or it can't be cleared because it also depends on other
-            partitions.
+        UsageError: there is state, but ``state`` is None; or the state can't be cleared because it also depends on
+            partitions that aren't rewound.
     """
     present = follow.heads(lanes.values())
     own = _own(graph)
@@ -79,7 +80,8 @@ def rewound(
 
 
 def undone(model: JobModel, lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> Change:
-    """The generation after ``model``, which was a rewind. Everything continues where it was before the rewind."""
+    """The generation after a rewind that undoes the rewind: all lanes continue where they were before it. ``model``:
+    the generation of the rewind."""
     present = follow.heads(lanes.values())
     closing = [lane for lane in present if lane.id in model.rewound]
     return Change(
@@ -90,7 +92,7 @@ def undone(model: JobModel, lanes: Mapping[str, Lane], new_id: Callable[[], str]
 
 
 def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
-    """A lane with its start. Its predecessors, and all others for which it waits, must be closed.
+    """A lane with its start offsets. Its predecessors, and all other lanes for which it waits, must be closed.
 
     Raises:
         StateError: the final positions of its predecessors don't fit together: the store was damaged.
@@ -129,7 +131,7 @@ def _lowered(position: Position, lane: Lane, how: Rewind, ends: Mapping[str, int
 
 
 def _beyond(position: Position, lane: Lane, rewound: Lane) -> Position:
-    """Where the lane before the rewound one ended; or the rewound one, if it came further."""
+    """Where the lane before the rewound one ended; where the rewound one ended, if that is further."""
     read = next((each.offset for each in rewound.final if each.ssp == position.ssp.whole), None)
     if lane.stateful or read is None:
         return position
@@ -139,7 +141,8 @@ def _beyond(position: Position, lane: Lane, rewound: Lane) -> Position:
 
 
 def _all_at(position: Position, to: Callable[[int], int]) -> Position:
-    """A position at the offset ``to`` in a broadcast partition, whose parts are positions of tasks."""
+    """A position in a broadcast partition, with ``to`` applied to its offset and to the positions of its tasks, which
+    are its parts."""
     least = to(position.offset)
     parts = {name: to(at) for name, at in position.parts.items()}
     return Position(ssp=position.ssp, offset=least, parts={name: at for name, at in parts.items() if at > least})
@@ -167,7 +170,7 @@ def _streams(lane: Lane) -> set[str]:
 
 
 def _reached(present: Sequence[Lane], touched: Sequence[Lane], own: Collection[str]) -> list[Lane]:
-    """The touched lanes, and those that their records reach."""
+    """The touched lanes, and all lanes that get records from them through intermediate streams."""
     found, queue = {lane.id for lane in touched}, list(touched)
     while queue:
         written = queue.pop().outputs.keys() & own
@@ -179,7 +182,8 @@ def _reached(present: Sequence[Lane], touched: Sequence[Lane], own: Collection[s
 
 
 def _check_clear(present: Sequence[Lane], reached: Sequence[Lane], own: Collection[str], to: Mapping[str, int]) -> None:
-    """Raises UsageError if records that aren't read again would be missing from the new state."""
+    """Raise UsageError if state would be incomplete after it was cleared, because some of its records aren't read
+    again."""
     writers = [lane for lane in present if any(not lane.outputs.keys().isdisjoint(_streams(each)) for each in reached)]
     concerned = {lane.id: lane for lane in (*reached, *writers)}
     left = {ssp for lane in concerned.values() for ssp in _read(lane) if ssp.stream not in own and str(ssp) not in to}
@@ -193,7 +197,7 @@ def _check_clear(present: Sequence[Lane], reached: Sequence[Lane], own: Collecti
 
 
 def _followers(present: Sequence[Lane], closing: Sequence[Lane], how: Rewind, new_id: Callable[[], str]) -> list[Lane]:
-    """A lane with the same work for each lane that closes."""
+    """For each lane that closes, a lane with the same work."""
     ids = {lane.id: f"{lane.stage}-{new_id()}" for lane in closing}
     beside: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {}
     for lane in present:

@@ -1,4 +1,4 @@
-"""What each lane of the next generation will own, and which lanes of the present one already own exactly that."""
+"""What each lane of the next generation will own, and which lanes of the current one already own exactly that."""
 
 from __future__ import annotations
 
@@ -21,8 +21,15 @@ __all__ = ["Share", "kept", "shares_of"]
 
 @dataclass(frozen=True)
 class Share:
-    """What a new lane will own: SSPs at ``factor``, for the tasks of one seat. ``of``: the lanes that it continues.
-    ``virtual``: which parts of its tasks it owns, in the form in which :func:`owned` returns them for a lane.
+    """What a new lane will own.
+
+    Attributes:
+        seat: the lane's seat.
+        tasks: the tasks that it runs, all of which have that seat.
+        factor: the factor of its SSPs.
+        ssps: the SSPs that it owns.
+        virtual: which parts of its tasks it owns, in the form of :func:`owned`.
+        of: the lanes that it continues.
     """
 
     seat: str
@@ -33,17 +40,17 @@ class Share:
     of: tuple[Lane, ...]
 
     def broadcast(self, former: Lane) -> tuple[SSP, ...]:
-        """The streams that are broadcast to a lane of this group."""
+        """The SSPs that are broadcast to the lane. ``former``: a lane of the same group."""
         streams = {ssp.stream for ssp in former.broadcast}
         return tuple(sorted({s for t in self.tasks for s in t.broadcast if s.stream in streams}, key=in_order))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The names of its tasks."""
+        """The names of the share's tasks."""
         return tuple(task.name for task in self.tasks)
 
     def is_had_by(self, lane: Lane) -> bool:
-        """Whether a lane can continue with this share. (A failed one can't, even if the share is the same.)"""
+        """Whether a lane has exactly this share and can be kept. (A failed lane can't.)"""
         if (lane.seat, lane.tasks, lane.factor, lane.ssps) != (self.seat, self.names, self.factor, self.ssps):
             return False
         if lane.state is LaneState.FAILED or lane.broadcast != self.broadcast(lane):
@@ -52,7 +59,7 @@ class Share:
 
 
 def kept(present: Sequence[Lane], shares: Sequence[Share]) -> dict[str, Share]:
-    """The lanes that can continue unchanged, by id, each with its share."""
+    """The lanes that can be kept: id → share."""
     known: dict[tuple[str, tuple[str, ...]], list[Share]] = {}
     for share in shares:
         known.setdefault((share.seat, share.names), []).append(share)
@@ -72,7 +79,7 @@ def shares_of(
     lanes: int,
     stage: StageModel,
 ) -> list[Share]:
-    """The shares of one group's lanes: state stays where it is, unless it moves to another seat."""
+    """The shares of one group's lanes. State is divided only where parts of it move to other seats."""
     if present[0].stateful:
         task_of = task_numbers(stage, factor)
         owner = {divmod(task.index, factor): (seat, task) for seat, tasks in by_seat.items() for task in tasks}
@@ -90,8 +97,8 @@ def shares_of(
 
 
 def _owners(lanes: Sequence[Lane], factor: int) -> Callable[[Mapping[int, Collection[int]]], tuple[Lane, ...]]:
-    """A function that finds the lanes that own any part of the same tasks as a lane of ``factor`` that will own these
-    parts of them.
+    """A function that takes the parts of tasks that a new lane of ``factor`` will own, and returns those of ``lanes``
+    that own any of these parts.
     """
     found: dict[int, dict[tuple[int, int], list[int]]] = {}
     for place, lane in enumerate(lanes):
@@ -120,12 +127,16 @@ def _pieces(
     factor: int,
     stage: StageModel,
 ) -> list[Share]:
-    """The parts of a stateful lane: one for each seat that gets tasks whose state the lane has. New partitions go to
-    their bases, and partitions of new streams to their tasks.
+    """The shares into which a stateful lane is divided: one for each seat that gets tasks whose state the lane has. A
+    new partition belongs to the same share as its base; a partition of a new stream belongs to its task's share.
 
     Args:
-        task_of: the number of the task, at factor 1, that reads a partition.
-        owner: by that number and the bucket, the seat and the task.
+        lane: the lane.
+        fresh: new partition → its base.
+        task_of: partition → the number, at factor 1, of the task that reads it.
+        owner: that number and a bucket → the seat and the task.
+        factor: the new factor.
+        stage: the lane's stage in the next generation.
     """
     numbers = {whole: lane.numbers[str(whole)] for whole in dict.fromkeys(wholes(lane.ssps))}
     streams = _matched_streams(lane, stage)
@@ -169,5 +180,5 @@ def _coarsest(several: Collection[Sequence[int]], finest: int, least: int) -> in
 
 
 def _matched_streams(lane: Lane, stage: StageModel) -> set[str]:
-    """The streams of a lane's inputs that are bound to patterns, according to its stage now."""
+    """The streams of those inputs of a lane that are bound to patterns, according to ``stage``."""
     return {stream for name in lane.matched for stream in stage.patterns[name].streams}

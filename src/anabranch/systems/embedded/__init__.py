@@ -1,4 +1,5 @@
-"""The embedded system: a durable, partitioned, ordered log of Arrow files in a folder. It contains no Spark."""
+"""The embedded system: a durable, partitioned, ordered log of Arrow files in a folder. Only ``spark.py`` imports
+PySpark."""
 
 from anabranch.systems.embedded.append import Appender, PartlyWrittenError, append
 from anabranch.systems.embedded.layout import StreamInfo

@@ -19,11 +19,11 @@ from anabranch.systems.embedded.writer import LaneWriter
 __all__ = ["PUT_JOB", "Appender", "PartlyWrittenError", "append"]
 
 PUT_JOB = "stream-put"
-"""The job under which records from outside are published. Each producer is a separate lane."""
+"""The name that stands for a job when records from outside any job are published. Each producer is a separate lane."""
 
 
 class PartlyWrittenError(LogError):
-    """Not all records of a batch could be written. ``published``: how many are in the stream."""
+    """Some or all records of a batch could not be written. ``published``: how many were."""
 
     def __init__(self, what: str, cure: str, published: int) -> None:
         super().__init__(what, cure)
@@ -32,10 +32,10 @@ class PartlyWrittenError(LogError):
 
 class Appender:
     """Assigns records to partitions by key, like Kafka's default partitioner; records with null keys are distributed
-    round-robin. For one thread.
+    round-robin. Not thread-safe.
 
     Each batch is published before ``append`` returns, partition by partition, not in one transaction. Close the
-    appender, or use it in ``with``, so that the stream can forget it.
+    appender, or use it in ``with``; otherwise each partition's manifest keeps its marker forever.
     """
 
     def __init__(self, log: Log, stream: str) -> None:
@@ -50,7 +50,7 @@ class Appender:
         """Publish a batch in the columns of ``RECORD_SCHEMA``, and return its number of records.
 
         Raises:
-            PartlyWrittenError: the disk accepted only a part of it, or nothing.
+            PartlyWrittenError: the disk accepted only a part of the batch, or nothing.
         """
         if not batch.num_rows:
             return 0
@@ -61,7 +61,7 @@ class Appender:
         pieces = {number: batch if len(numbers) == 1 else batch.take(pa.array(rows)) for number, rows in parts}
         published = 0
         try:
-            # What needs room comes first: a disk that is full then leaves all of the batch out, rather than a part.
+            # All segments are written before the first entry. A full disk then fails the whole batch, not a part of it.
             for number, ref in self._segments(pieces).items():
                 self._writer.publish(self._stream, number, self._batch, [ref])
                 published += ref.rows
@@ -91,7 +91,7 @@ class Appender:
         return refs
 
     def close(self) -> None:
-        """Record in the stream that this producer is done."""
+        """Mark this producer as closed in the stream."""
         if self._batch:
             self._writer.close([self._stream])
 

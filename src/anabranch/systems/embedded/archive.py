@@ -1,4 +1,4 @@
-"""The embedded log's part in a backup: the first entries of each manifest, with the segments that they name."""
+"""The embedded log's part in a backup: the entries of each manifest up to the cut, with the segments that they name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class EmbeddedArchive:
         self.folder = Path(log.root)
 
     def cut(self, stream: str) -> StreamCut:
-        # The starts come first: entries from there on up to the ends that are asked for later.
+        # The starts are read before the ends, so that every entry between them exists.
         id, starts, tails = self._log.describe(stream).id, self._log.starts(stream), self._log.ends(stream)
         begins = [starts.get(number, start.ALL) for number in sorted(tails)]
         ordered = [tails[number] for number in sorted(tails)]

@@ -1,4 +1,4 @@
-"""The durable steps of which the log consists: fsync, exclusive link, atomic replacement, lock."""
+"""The durable file operations on which the log is built: fsync, exclusive link, atomic replacement, lock."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ def link_new(path: str, content: bytes) -> bool:
 
 
 def replace(path: str, content: bytes) -> None:
-    """Write a file completely and durably, replacing the existing one. For one writer at a time."""
+    """Write a file completely and durably, replacing the existing one. The caller must exclude other writers."""
     os.rename(_write_beside(path, content), path)
     sync_folder(os.path.dirname(path))
 
 
 def check_link(folder: str) -> None:
-    """Check that a folder's file system supports what publishing needs: a link that fails if its name is taken.
+    """Check that a folder's file system supports hard links, which publishing needs.
 
     Raises:
-        ConfigError: it doesn't.
+        ConfigError: it doesn't support them.
     """
     first = _write_beside(os.path.join(folder, "link"), b"")
     second = f"{first}.linked"
@@ -72,8 +72,8 @@ def check_link(folder: str) -> None:
 
 @contextmanager
 def exclusive(path: str) -> Iterator[None]:
-    """Hold the lock file ``path``, after waiting for its present holder. The operating system releases the lock when
-    the holder dies."""
+    """Hold the lock file ``path`` exclusively, after waiting for its current holders. The operating system releases a
+    dead process's lock."""
     with _opened(path) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -81,7 +81,8 @@ def exclusive(path: str) -> Iterator[None]:
 
 @contextmanager
 def shared(path: str) -> Iterator[None]:
-    """Hold the lock file ``path`` together with others who share it, after waiting for an exclusive holder."""
+    """Hold the lock file ``path`` together with other processes that share it, after waiting for an exclusive
+    holder."""
     with _opened(path) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         yield
@@ -89,7 +90,7 @@ def shared(path: str) -> Iterator[None]:
 
 @contextmanager
 def try_exclusive(path: str, seconds: float) -> Iterator[bool]:
-    """Hold the lock file ``path`` alone; yields False if others hold it for this many seconds."""
+    """Hold the lock file ``path`` exclusively; yields False if others still hold it after ``seconds``."""
     until = time.monotonic() + seconds
     with _opened(path) as descriptor:
         while True:
@@ -115,8 +116,8 @@ def _opened(path: str) -> Iterator[int]:
 
 
 def _write_beside(path: str, content: bytes) -> str:
-    """Write a durable file with a unique name to the same folder. (Files whose names begin with a dot contain no
-    data.)"""
+    """Write a durable file with a unique name to the folder of ``path``, and return its path. (The name begins with a
+    dot, so that readers ignore the file.)"""
     temporary = os.path.join(os.path.dirname(path), f".{uuid.uuid4().hex}.tmp")
     with open(temporary, "xb") as file:
         file.write(content)

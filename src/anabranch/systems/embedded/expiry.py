@@ -1,4 +1,4 @@
-"""Deletes records that streams no longer keep, while they are written and on request."""
+"""Deletes the records that a stream's retention doesn't keep, while the stream is written and on request."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ _EVERY = 30.0
 """The seconds between two checks of a partition by one writer."""
 _LOOK_SECONDS = 0.5
 _PURGE_SECONDS = 2.0
-"""The limit for deleting records at once, while a lane or a container waits; the rest is deleted later."""
+"""The limit for one round of deletion, while a lane or a container waits; the rest is deleted later."""
 
 log = logs.get_logger()
 
 
 class Expiry:
-    """Applies the retention of the streams under a root. Threads may share it.
+    """Applies the retention of the streams under a root. Thread-safe.
 
-    ``now`` returns Unix milliseconds; ``monotonic`` returns seconds, to know how long ago a partition was checked.
+    Args:
+        root: the folder of the streams.
+        now: returns Unix milliseconds, for the age of records.
+        monotonic: returns seconds, for the time between two checks of a partition.
     """
 
     def __init__(self, root: str, now: Callable[[], int], monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -40,8 +43,9 @@ class Expiry:
         self._looked: dict[tuple[str, int], float] = {}
 
     def look(self, info: StreamInfo, number: int, tail: Tail) -> None:
-        """If it is time, delete some of the records that a partition no longer keeps; ``tail``: the partition's present
-        tail. If something can't be deleted now, that is tried again later, so that no batch fails because of it.
+        """If the last check is long enough ago, delete some of the records that a partition's retention doesn't keep.
+        No error fails the batch: records that can't be deleted now are deleted later. ``tail``: the partition's current
+        tail.
         """
         if info.retention == Retention():
             return
@@ -61,8 +65,8 @@ class Expiry:
             )
 
     def expire(self, info: StreamInfo, tails: Mapping[int, Tail], *, past_readers: bool) -> int:
-        """Delete all records that a stream no longer keeps. Returns the number of records. ``past_readers``: also those
-        that jobs have still to read.
+        """Delete all records that a stream's retention doesn't keep, and return how many. ``past_readers``: whether to
+        delete records that jobs have still to read, too.
 
         Raises:
             LogError: a file is damaged, or can't be deleted.
@@ -71,8 +75,8 @@ class Expiry:
         return self._delete(info, tails, lambda _: self._expired(info.retention), math.inf, limits)
 
     def lags(self, info: StreamInfo, tails: Mapping[int, Tail]) -> list[ReaderLag]:
-        """What each reader of a stream has still to read, and what the retention doesn't delete because of it, by job.
-        Raises LogError.
+        """For each reader of a stream, how many records it has still to read, and how many the retention doesn't delete
+        because of that. Raises LogError.
         """
         folder = layout.readers_folder(self._root, info.name)
         known = readers.StreamReaders(self._root, info.name, info.partitions).all()
@@ -90,8 +94,8 @@ class Expiry:
         ]
 
     def purge(self, info: StreamInfo, tails: Mapping[int, Tail], before: Mapping[int, int]) -> int:
-        """Delete entries all of whose records come before these offsets, some of them at once. Raises the same errors
-        as :meth:`expire`."""
+        """Delete entries all of whose records come before these offsets, for two seconds at most. Returns the number of
+        records. Raises the same errors as :meth:`expire`."""
         until = self._monotonic() + _PURGE_SECONDS
         return self._delete(info, tails, lambda number: lambda _: trimming.before(before[number]), until)
 
@@ -118,12 +122,13 @@ class Expiry:
         return lambda of: trimming.expired(of, retention, self._now())
 
     def _limit(self, stream: str, number: int) -> _Limit:
-        """What readers have still to read, to be looked up while the partition is locked."""
+        """A function that returns the lowest offset that readers have still to read. It must be called while the
+        partition is locked."""
         return lambda: readers.limit(layout.readers_folder(self._root, stream), number)
 
     def _due_entries(self, info: StreamInfo, number: int, tail: Tail) -> list[tuple[int, int]]:
-        """The oldest entries of a partition that its retention doesn't keep, except the last entry: the offset after
-        each, and how many records it has.
+        """The oldest entries of a partition that its retention doesn't keep, as pairs: the offset after the entry, and
+        its number of records. The partition's last entry is never among them.
         """
         of = self._partition(info.name, number, tail)
         due, found = trimming.expired(of, info.retention, self._now()), []

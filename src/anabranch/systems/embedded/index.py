@@ -1,4 +1,4 @@
-"""Finds the pieces of segments for some offsets, without reading many entries of a long manifest."""
+"""Finds the pieces of segments that contain given offsets, without reading many entries of a long manifest."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _REMEMBERED = 8192
 
 
 class _Extent(msgspec.Struct, frozen=True):
-    """The part of an entry that is needed to find records: its offsets and files. (``writers`` would fill the
-    memory.)"""
+    """The part of an entry that is needed to find records: its offsets and files. (An entry's ``writers`` would take
+    too much memory.)"""
 
     base: int
     end: int
@@ -49,7 +49,7 @@ class PartitionIndex:
             try:
                 return self._between(first, end, begins.sequence)
             except LogError:
-                if self._start() == begins:  # otherwise entries were deleted meanwhile
+                if self._start() == begins:  # otherwise entries were deleted meanwhile: search again
                     raise
 
     def _between(self, first: int, end: int, oldest: int) -> list[Slice]:
@@ -73,7 +73,7 @@ class PartitionIndex:
         return start.read(start.of_manifest(self._manifest))
 
     def _holder_of(self, offset: int, oldest: int) -> int:
-        """The first entry that ends after ``offset``, from the oldest one on; one past the last if none does."""
+        """The first entry from ``oldest`` on that ends after ``offset``; one past the last entry if none does."""
         low = self._hint if self._hint >= oldest and self._ends_before(self._hint, offset) else oldest - 1
         step = 1
         while self._ends_before(low + step, offset):

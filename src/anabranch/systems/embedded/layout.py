@@ -35,7 +35,8 @@ _PARTITION = re.compile(r"0|[1-9][0-9]*")
 
 
 class StreamInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """``id`` distinguishes a stream from an earlier one of the same name, whose offsets are meaningless here."""
+    """The content of ``stream.json``. ``id`` distinguishes a stream from an earlier one of the same name, whose offsets
+    mean nothing in this one."""
 
     id: str
     name: str
@@ -79,12 +80,13 @@ def start_path(root: str, stream: str, partition: int) -> str:
 
 
 def readers_folder(root: str, stream: str) -> str:
-    """The folder with a file for each job that reads the stream. A stream without such a folder has no known reader."""
+    """The folder with a file for each job that reads the stream. A stream without this folder has no known readers."""
     return f"{root}/{stream}/readers"
 
 
 def partition_folders(root: str, stream: str) -> list[int]:
-    """Every partition with a manifest folder: those in ``stream.json``, and those that an expansion is preparing."""
+    """Every partition with a manifest folder: those that ``stream.json`` counts, and those that an expansion is
+    preparing."""
     names = (name for name in os.listdir(f"{root}/{stream}") if _PARTITION.fullmatch(name))
     return sorted(int(name) for name in names if os.path.isdir(f"{root}/{stream}/{name}/manifest"))
 

@@ -30,8 +30,8 @@ def unix_ms() -> int:
 class Log:
     """The embedded log under ``root``, a folder that any number of processes may use at once.
 
-    An object caches what it has read (entries never change), and threads may share it. ``now`` returns Unix
-    milliseconds, for what is written.
+    A log caches the entries that it has read, which never change. Thread-safe. ``now`` returns Unix milliseconds, for
+    the entries that are written.
     """
 
     def __init__(self, root: Path | str, now: Callable[[], int] = unix_ms) -> None:
@@ -43,8 +43,8 @@ class Log:
         self._indexes: dict[tuple[str, int], PartitionIndex] = {}
 
     def create(self, stream: str, partitions: int) -> StreamInfo:
-        """Create a stream, or return the existing one with that many partitions. If the process is killed halfway, the
-        stream doesn't exist.
+        """Create a stream, or return the existing one if it has that number of partitions. If the process is killed
+        halfway, the stream doesn't exist.
 
         Raises:
             ConflictError: the stream exists with another count.
@@ -53,20 +53,19 @@ class Log:
         return self._streams.create(stream, partitions)
 
     def expand(self, stream: str, partitions: int) -> StreamInfo:
-        """Raise a stream's partition count to a multiple. Other processes see all new partitions at once, or none.
+        """Raise a stream's partition count to a multiple. Other processes see either all new partitions or none.
 
         Lanes that were fenced or closed in the old partitions are also fenced or closed in the new ones.
         """
         return self._streams.expand(stream, partitions)
 
     def retain(self, stream: str, retention: Retention) -> StreamInfo:
-        """Set how long a stream keeps its records. From then on, every writer of the stream deletes records that it no
-        longer keeps."""
+        """Set how long a stream keeps its records. From then on, every writer of the stream deletes older records."""
         return self._streams.retain(stream, retention)
 
     def expire(self, stream: str, *, past_readers: bool = False) -> int:
-        """Delete all records that a stream no longer keeps now. Returns the number of records. ``past_readers``: also
-        those that jobs have still to read.
+        """Delete all records that a stream's retention doesn't keep, and return how many. ``past_readers``: whether to
+        delete records that jobs have still to read, too.
 
         Raises:
             LogError: a file is damaged, or can't be deleted.
@@ -78,12 +77,12 @@ class Log:
         return StreamReaders(self._root, stream, self.describe(stream).partitions)
 
     def lags(self, stream: str) -> list[ReaderLag]:
-        """What the readers of a stream keep from being deleted, by job. Raises LogError."""
+        """For each reader of a stream, the records that can't be deleted because of it. Raises LogError."""
         return self._expiry.lags(self.describe(stream), self.ends(stream))
 
     def purge(self, stream: str, before: Mapping[int, int]) -> int:
-        """Delete the records before these offsets, by partition, for two seconds at most. Records of an entry that also
-        has later ones stay. Returns the number of records. Raises the same errors as :meth:`expire`.
+        """Delete the records before these offsets, by partition, for two seconds at most. An entry that also contains
+        later records stays as a whole. Returns the number of deleted records. Raises the same errors as :meth:`expire`.
         """
         return self._expiry.purge(self.describe(stream), self.ends(stream, before), before)
 
@@ -92,13 +91,13 @@ class Log:
         return self._streams.names()
 
     def describe(self, stream: str) -> StreamInfo:
-        """The present content of ``stream.json``, at the cost of a ``stat``. Raises NotFoundError, which names the most
+        """The current content of ``stream.json``, at the cost of a ``stat``. Raises NotFoundError, which names the most
         similar stream.
         """
         return self._streams.describe(stream)
 
     def starts(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, Start]:
-        """Where a stream's partitions begin (default: all partitions). Raises LogError if a file that says so is
+        """Where a stream's partitions begin (default: all partitions). Raises LogError if a ``start.json`` is
         damaged."""
         numbers = range(self.describe(stream).partitions) if partitions is None else partitions
         return {number: start.read(layout.start_path(self._root, stream, number)) for number in numbers}
@@ -108,8 +107,8 @@ class Log:
     ) -> dict[int, Tail]:
         """The tails of a stream's partitions (default: all of them, including those that an expansion has added).
 
-        From a ``known`` tail it only looks forward, which costs two ``stat`` if there is nothing new; otherwise it
-        lists the folder. The tails that it returns are durable: no power cut can undo them.
+        For a partition with a ``known`` tail, only later entries are looked up, which costs two ``stat`` if there are
+        none; otherwise the folder is listed. The returned tails are durable: no power cut can undo them.
 
         Raises:
             LogError: ``known`` belongs to a stream that has been deleted since, or the manifest has a hole.
@@ -130,10 +129,10 @@ class Log:
         return partition.read(layout.manifest_folder(self._root, stream, number), sequence)
 
     def controls(self, stream: str, number: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
-        """The control records of a partition after entry ``cursor`` that apply to a reader at ``position``.
+        """The control records of a partition after entry ``cursor`` that apply to a reader at ``position``: those whose
+        preceding records have all been read. Also returns the number of the last entry that was processed.
 
-        These are the ones whose preceding records have all been read. For entries that have been deleted, the last
-        control record of each lane is included. Also returns the entry up to which control records were processed.
+        Of the entries that have been deleted, the last control record of each lane is included.
         """
         info = self.describe(stream)
         folder = layout.manifest_folder(self._root, stream, self._checked(info, number))
@@ -164,7 +163,8 @@ class Log:
     def extend(
         self, stream: str, number: int, tail: Tail | None, decide: Callable[[Tail], Entry | None]
     ) -> tuple[Tail, bool]:
-        """The common part of :class:`LaneWriter` and :func:`fence`; see :func:`partition.extend`."""
+        """Add an entry to a partition; see :func:`partition.extend`. Both :class:`LaneWriter` and :func:`fence` use
+        this."""
         info = self.describe(stream)
         if tail is None:
             tail = self._streams.tail(info, self._checked(info, number))
@@ -184,7 +184,7 @@ class Log:
 
 
 def check_same(info: StreamInfo, tail: Tail) -> None:
-    """Raises LogError if the tail belongs to another stream that had this one's name before."""
+    """Raise LogError if the tail belongs to an earlier stream of the same name."""
     if tail.stream != info.id:
         raise LogError(
             f"the stream {info.name} was removed and made again while it was in use",

@@ -1,4 +1,4 @@
-"""The readers of all streams of a log, for the rest of anabranch."""
+"""The readers of all streams of a log, as the contract of systems requires them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class LogReaders:
         self._register(stream, job, lambda readers: readers.hold(job, positions))
 
     def _register(self, stream: str, job: str, hold: Callable[[StreamReaders], None]) -> None:
-        """Register a job as a reader. Where it may only read, the stream can be read as long as nothing is deleted."""
+        """Register a job as a reader. If this process may not write to the stream's folder, only log a warning, unless
+        the stream has a retention that might delete records."""
         try:
             hold(self._log.readers(stream))
         except LogError as error:

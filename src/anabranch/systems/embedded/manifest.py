@@ -1,4 +1,4 @@
-"""Manifest entries as plain data: their content, the content of the next one, and their JSON. No I/O."""
+"""Manifest entries as plain data: their fields, how the next entry follows from a tail, and their JSON. No I/O."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ __all__ = [
 Kind = Literal["create", "data", "fence", "close"]
 
 CLOSED_KEPT = 64
-"""How many closed lanes ``writers`` contains. For earlier ones, only the highest epoch is kept (``floors``)."""
+"""How many closed lanes ``writers`` keeps. Of lanes that were closed earlier, only the highest epoch is kept
+(``floors``)."""
 
 NOTHING = -1
-"""The batch of a lane that has published none."""
+"""The batch number of a lane that has published no batch."""
 
 
 class WriterMark(msgspec.Struct, frozen=True, kw_only=True):
-    """What a partition knows about a lane: its highest batch and epoch, whether it is closed, and how many records it
-    has written there.
+    """A partition's marker of a lane: the lane's highest batch and epoch, whether the lane is closed, and how many
+    records it has written to the partition.
     """
 
     job: str
@@ -44,7 +45,7 @@ class WriterMark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of an entry; ``file`` is its name in the partition's ``segments`` folder."""
+    """A file with records of an entry. ``file`` is its name in the partition's ``segments`` folder."""
 
     file: str
     rows: int
@@ -53,13 +54,17 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of a partition's history. Its rows have consecutive offsets from ``base`` on, segment after segment.
+    """One step of a partition's history. Its rows have consecutive offsets from ``base`` on, in the order of its
+    segments.
 
-    ``writers`` is cumulative, the oldest update first: the last entry alone says what every lane has done here.
-    ``floors`` has, for each job, the highest epoch of a closed lane that ``writers`` has dropped. ``control`` is an
-    in-band control record (:mod:`anabranch.event_time.control`), which takes up no offset. ``at`` is in Unix
-    milliseconds. ``total``: the bytes of all segments so far, including its own; None: an older anabranch wrote the
-    entry.
+    Attributes:
+        at: when the entry was written, in Unix milliseconds.
+        control: a control record (:mod:`anabranch.event_time.control`), which takes up no offset.
+        writers: the markers of all lanes, the least recently updated first. They are cumulative: the partition's last
+            entry alone says what every lane has done.
+        floors: for each job, the highest epoch of the closed lanes that ``writers`` has dropped.
+        total: the bytes of all segments of the partition so far, including this entry's; None if an older anabranch
+            wrote the entry.
     """
 
     version: int = layout.FORMAT_VERSION
@@ -80,15 +85,16 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bytes(self) -> int:
-        """The bytes of its own segments."""
+        """The bytes of this entry's own segments."""
         return sum(segment.bytes for segment in self.segments)
 
 
 class Tail(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a partition: its last entry's sequence, the next record's offset, and what each lane has done.
 
-    ``stream`` is the stream's id, so that the tail of a deleted stream isn't mistaken for its successor's. ``skipped``:
-    whether entries before it were deleted before a process that follows the partition had seen them.
+    Attributes:
+        stream: the stream's id, which tells the tail of a deleted stream from the tail of a later stream of that name.
+        skipped: whether entries were deleted before the process that follows the partition had seen them.
     """
 
     stream: str
@@ -100,7 +106,7 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
     skipped: bool = False
 
     def after(self, entry: Entry) -> Tail:
-        """The tail once ``entry`` is the last one."""
+        """The tail once ``entry`` is the last entry."""
         return Tail(
             stream=self.stream,
             sequence=entry.sequence,
@@ -134,7 +140,7 @@ def successor(
     segments: Sequence[Segment] = (),
     control: dict[str, Any] | None = None,
 ) -> Entry:
-    """The next entry, in which ``lane`` adds ``segments`` and then has the mark ``mark``."""
+    """The next entry of a partition. It adds ``segments``, and ``mark`` becomes the marker of ``lane``."""
     writers, floors = _pruned({**{k: v for k, v in tail.writers.items() if k != lane}, lane: mark}, tail.floors)
     return Entry(
         sequence=tail.sequence + 1,
@@ -155,9 +161,9 @@ def successor(
 
 
 def merge(into: Tail, tails: Sequence[Tail], *, at: int) -> Entry:
-    """The entry that records in a new partition which lanes the stream's other partitions have fenced or closed.
+    """The entry that transfers to a new partition which lanes the stream's other partitions have fenced or closed.
 
-    Nothing was published to the new partition, so no lane has a batch there.
+    Nothing has been published to the new partition yet, so the markers have no batch.
     """
     writers = dict(into.writers)
     floors = dict(into.floors)
@@ -189,7 +195,8 @@ def merge(into: Tail, tails: Sequence[Tail], *, at: int) -> Entry:
 def _pruned(
     writers: Mapping[str, WriterMark], floors: Mapping[str, int]
 ) -> tuple[dict[str, WriterMark], dict[str, int]]:
-    """Drop the closed lanes that were updated longest ago. For each job, keep only the highest epoch among them."""
+    """Drop the markers of the closed lanes that were updated longest ago, but keep each job's highest epoch among
+    them."""
     closed = [lane for lane, mark in writers.items() if mark.closed]
     forgotten = set(closed[: max(len(closed) - CLOSED_KEPT, 0)])
     lowest = dict(floors)

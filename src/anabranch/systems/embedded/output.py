@@ -1,4 +1,4 @@
-"""A lane's output into the embedded log: workers write segments, then the driver adds entries."""
+"""A lane's output to the embedded log: workers write segments, then the driver adds entries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _read_ref = msgspec.msgpack.Decoder(SegmentRef).decode
 
 @dataclass(frozen=True)
 class EmbeddedOutput:
-    """Writes durable segments under ``root`` that no entry names yet."""
+    """Writes durable segments under ``root``. The publisher then adds the entries that name them."""
 
     root: str
 
@@ -39,8 +39,8 @@ class EmbeddedOutput:
 
 @dataclass
 class _Segments:
-    """One segment for each stream and partition. The task's number determines the order of what a batch adds to a
-    partition.
+    """Writes one segment for each stream and partition. A batch adds the segments of several Spark tasks to a partition
+    in the order of the tasks' numbers.
     """
 
     root: str
@@ -81,14 +81,14 @@ class _Segments:
 
 
 class EmbeddedPublisher:
-    """Adds segments to their partitions' manifests, once per batch to each partition."""
+    """Adds a batch's segments to the manifests: one entry for each partition."""
 
     slotted = False
     plannable = False
     batch_seconds = math.inf
 
     def __init__(self, log: Log, tails: Callable[[str], Mapping[int, Tail]], lane: Lane, epoch: int) -> None:
-        """``tails``: the tails of all partitions of a stream."""
+        """``tails``: returns the tails of all partitions of a stream."""
         self.output = EmbeddedOutput(str(log.root))
         self._tails = tails
         self._lane = lane.id
@@ -120,6 +120,6 @@ class EmbeddedPublisher:
 
 
 def published(log: Log, lane: str, streams: Sequence[str]) -> int:
-    """The last batch that a lane has published to any of these streams, -1 if none."""
+    """The last batch that a lane has published to any of these streams; -1 if none."""
     marks = [tail.writers.get(lane) for stream in streams for tail in log.ends(stream).values()]
     return max((mark.batch for mark in marks if mark is not None), default=-1)

@@ -1,8 +1,8 @@
 """One partition's manifest: reads its entries, finds its end, and publishes the next entry.
 
-Entries are deleted from the oldest on, never the last one, and only after ``start.json`` says so
-(:mod:`anabranch.systems.embedded.trimming`). So if a process finds an entry and then reads in ``start.json`` that the
-partition begins no later, the entry is valid.
+Entries are deleted from the oldest on, but never the last entry, and only after ``start.json`` has a later start
+(:mod:`anabranch.systems.embedded.trimming`). So if a process reads an entry and then finds in ``start.json`` that the
+partition doesn't begin after the entry, the entry is valid.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _ENTRY_NAME = re.compile(r"(\d{20})\.json")
 
 
 def path_of(folder: str, sequence: int) -> str:
-    """The file of an entry; ``folder`` is the partition's manifest folder."""
+    """The path of an entry's file. ``folder``: the partition's manifest folder."""
     return f"{folder}/{sequence:020d}.json"
 
 
 def lock_path(folder: str) -> str:
-    """The lock that processes share while they add an entry, and that a process holds exclusively while it deletes
-    some."""
+    """The lock that processes share while they add entries, and that a process holds exclusively while it deletes
+    entries."""
     return f"{os.path.dirname(folder)}/.lock"
 
 
@@ -57,7 +57,7 @@ def read(folder: str, sequence: int) -> Entry | None:
 
 
 def look(folder: str, stream_id: str) -> Tail:
-    """The tail if none is known, found by listing the folder; ``Tail(sequence=-1)`` if the folder is empty.
+    """The current tail, found by listing the folder; ``Tail(sequence=-1)`` if the folder is empty.
 
     Raises:
         LogError: the manifest doesn't exist, or has a hole.
@@ -82,8 +82,8 @@ def look(folder: str, stream_id: str) -> Tail:
 
 
 def forward(folder: str, tail: Tail) -> Tail:
-    """The present tail, found from an earlier one. This costs two ``stat`` if there is nothing new; otherwise O(log n)
-    and two reads."""
+    """The current tail, found from an earlier one. This costs two ``stat`` if there is no new entry; otherwise O(log n)
+    of them and two reads."""
     low = tail.sequence
     if not os.path.exists(path_of(folder, low + 1)):
         return tail if _is_there(folder, tail) else _beyond(folder, tail)
@@ -98,11 +98,12 @@ def forward(folder: str, tail: Tail) -> Tail:
 
 
 def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> tuple[Tail, bool]:
-    """Publish the entry that ``decide`` returns after the last one. Returns False if it returns none.
+    """Add the entry that ``decide`` returns to the end of a partition. Returns the partition's tail, and whether an
+    entry was added: if ``decide`` returns None, none is.
 
-    ``decide`` is called for ``tail`` and again for every later entry, so an entry that must stop the writer can't be
-    overlooked: ``decide`` stops the writer by raising. Its last answer counts. If some of these entries have been
-    deleted, it is instead called for a tail that says so (``skipped``).
+    ``decide`` is called for ``tail`` and again for the tail after each later entry, and its last result counts. So an
+    entry that must stop the writer can't be overlooked: ``decide`` raises an error. If some of the later entries have
+    been deleted, ``decide`` is called for a tail with ``skipped`` instead.
     """
     walked = False
     while True:
@@ -114,7 +115,7 @@ def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> t
             if walked:
                 disk.sync_folder(folder)
             return tail, False
-        # A number that was deleted must never be taken again. While the lock is held, nothing is deleted.
+        # The number of a deleted entry must never be used again. While the lock is held, nothing is deleted.
         with disk.shared(lock_path(folder)):
             is_last = _is_there(folder, tail)
             if is_last and wanted and disk.link_new(path_of(folder, wanted.sequence), manifest.encode(wanted)):
@@ -124,9 +125,9 @@ def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> t
 
 
 def _hole(folder: str, first: int, there: set[int]) -> int | None:
-    """The first missing entry, counted from the one with which the partition begins."""
+    """The number of the first missing entry at or after ``first``; None if no entry is missing."""
     for sequence in sorted(set(range(first, max(max(there, default=-1), first) + 1)) - there):
-        if not os.path.exists(path_of(folder, sequence)):  # a listing may overlook a file that is linked meanwhile
+        if not os.path.exists(path_of(folder, sequence)):  # a listing may miss a file that is linked meanwhile
             return sequence
     return None
 
@@ -139,13 +140,13 @@ def _is_there(folder: str, tail: Tail) -> bool:
 
 
 def _beyond(folder: str, tail: Tail) -> Tail:
-    """The present tail, if entries after the known one have been deleted."""
+    """The current tail, if entries after the known tail have been deleted."""
     return msgspec.structs.replace(look(folder, tail.stream), skipped=True)
 
 
 def _existing(folder: str, tail: Tail, sequence: int) -> Tail | None:
-    """The tail at an existing entry, which is made durable first, because its writer may have died before doing so.
-    None: the entry has been deleted.
+    """The tail after an existing entry. The entry is made durable first, because its writer may have died before it
+    could do so. None if the entry has been deleted.
     """
     disk.sync_folder(folder)
     entry = read(folder, sequence)

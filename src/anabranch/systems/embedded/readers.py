@@ -1,9 +1,9 @@
-"""The jobs that read a stream: a file for each, beside the partitions, with the positions from which it has still to
-read.
+"""The jobs that read a stream: for each job, a file in the stream's folder, with the positions from which the job has
+still to read.
 
-Whoever deletes records holds the partition's lock exclusively, and reads these files under it. A reader first makes its
-file durable, and then takes each partition's lock once. From then on, whoever deletes has seen the file; whoever
-didn't, has finished.
+A process that deletes records reads these files while it holds the partition's lock exclusively. A reader first makes
+its file durable, and then takes each partition's lock once. After that, every deletion that hasn't seen the file has
+finished, and every later one sees it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,13 @@ _DECODER = msgspec.json.Decoder(_ReaderFile)
 
 
 class StreamReaders:
-    """The readers of one stream with ``partitions`` partitions. Any number of processes may use it at once."""
+    """The readers of one stream. Any number of processes may access them at once.
+
+    Args:
+        root: the folder of the streams.
+        stream: the stream's name.
+        partitions: the number of the stream's partitions.
+    """
 
     def __init__(self, root: str, stream: str, partitions: int) -> None:
         self._root = root
@@ -44,7 +50,7 @@ class StreamReaders:
         self._folder = layout.readers_folder(root, stream)
 
     def all(self) -> dict[str, Reader]:
-        """The readers by job. Raises LogError or UnsupportedFormatError that names a damaged file."""
+        """The readers by job. Raises LogError or UnsupportedFormatError, which names the damaged file."""
         return _read(self._folder)
 
     def hold_all(self, job: str) -> None:
@@ -56,8 +62,10 @@ class StreamReaders:
         self._hold(job, lambda known: _lowered(known, positions))
 
     def _hold(self, job: str, lower: Callable[[Reader | None], Mapping[int, int] | None]) -> None:
-        """Store the positions that ``lower`` returns for those that are known, unless it returns None, and let every
-        deletion end that may not have seen them.
+        """Store the job's new positions, and wait until every deletion that may not have seen them has ended.
+
+        ``lower``: returns the new positions from the known reader (None: the job isn't a reader yet), or None to leave
+        the positions as they are.
         """
         try:
             with disk.exclusive(self._lock):
@@ -147,7 +155,7 @@ def _read(folder: str) -> dict[str, Reader]:
 
 
 def _lowered(known: Reader | None, positions: Mapping[int, int]) -> dict[int, int] | None:
-    """The positions once none is higher than these; None if that is so already."""
+    """A reader's positions, lowered where ``positions`` has lower ones; None if no position has to be lowered."""
     if known is None:
         return dict(positions)
     lower = {

@@ -1,4 +1,4 @@
-"""The embedded log as a Spark source. It looks forward from the known tails, and reads segments."""
+"""The embedded log as a Spark source: finds the ends of partitions from the last known tails, and reads segments."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def streamed(spark: SparkSession, system: EmbeddedSystem, reading: Reading) -> D
 
 
 class EmbeddedSource(SystemSource):
-    """The options are those of :func:`anabranch.systems.reading.spark.options`, and ``root``."""
+    """The source of a log. Its options are those of :func:`anabranch.systems.reading.spark.options`, and ``root``."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,4 +1,4 @@
-"""Where a partition begins: the file ``start.json``, which is made durable before anything below the start is
+"""The file ``start.json``, which says where a partition begins. It is made durable before anything below the start is
 deleted."""
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ __all__ = ["ALL", "Start", "decode", "encode", "gone", "of_manifest", "of_segmen
 class Start(msgspec.Struct, frozen=True, kw_only=True):
     """The first entry that is kept, and the offset of its first record. Both can only rise.
 
-    Entries below ``sequence``, and their segments, may still exist, but no process reads them. ``controls``: the last
-    control record of each lane in entries below ``sequence``, in order.
+    Entries below ``sequence``, and their segments, may still exist, but no process reads them. ``controls`` keeps the
+    last control record of each lane from those entries, in order.
     """
 
     version: int = layout.FORMAT_VERSION
@@ -34,17 +34,18 @@ _DECODER = msgspec.json.Decoder(Start)
 
 
 def of_manifest(folder: str) -> str:
-    """The path of the file that says where the partition with this manifest folder begins."""
+    """The path of ``start.json`` for the partition with this manifest folder."""
     return f"{os.path.dirname(folder)}/start.json"
 
 
 def of_segment(path: str) -> str:
-    """The path of the file that says where the partition with this segment begins."""
+    """The path of ``start.json`` for the partition with this segment."""
     return of_manifest(os.path.dirname(path))
 
 
 def read(path: str) -> Start:
-    """Where a partition begins. Raises LogError or UnsupportedFormatError that names ``path``."""
+    """Where a partition begins, from its ``start.json``. Raises LogError or UnsupportedFormatError, which names
+    ``path``."""
     try:
         with open(path, "rb") as file:
             raw = file.read()
@@ -63,7 +64,7 @@ def encode(start: Start) -> bytes:
 
 
 def write(path: str, start: Start) -> None:
-    """Write the file, durably. For one process at a time."""
+    """Write the file durably. The caller must exclude other writers."""
     disk.replace(path, encode(start))
 
 

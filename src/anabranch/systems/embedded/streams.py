@@ -1,4 +1,4 @@
-"""The streams of the log: creates, expands, names and finds them."""
+"""Creates, expands, lists and finds the streams of a log."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Streams:
         return info
 
     def tail(self, info: StreamInfo, number: int) -> Tail:
-        """A partition's tail, looked up again. Raises LogError if the partition has lost its entries."""
+        """A partition's tail, found by listing its folder. Raises LogError if the partition has lost its entries."""
         folder = layout.manifest_folder(self._root, info.name, number)
         tail = partition.look(folder, info.id)
         if tail.sequence < 0:
@@ -103,11 +103,11 @@ class Streams:
         return tail
 
     def _prepare(self, info: StreamInfo, added: Iterable[int], existing: Iterable[int]) -> None:
-        """Prepare new partitions: first the folders are created, then the old partitions are read, then the first
-        entries are written; ``stream.json`` comes last.
+        """Prepare new partitions: create their folders, then read the tails of the old partitions, then write the first
+        entries. The caller changes ``stream.json`` afterwards.
 
-        A fence goes to every existing folder. So a fence from before the old partitions were read is copied, and a
-        later one finds the new folders.
+        A fence is written to every existing folder. So one that comes before the old partitions are read is copied to
+        the new ones, and a later one finds the new folders.
         """
         for number in added:
             os.makedirs(layout.segments_folder(self._root, info.name, number), exist_ok=True)

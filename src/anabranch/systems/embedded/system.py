@@ -79,8 +79,8 @@ class EmbeddedSystem(System):
         return self.ends(stream)
 
     def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
-        """The first offset at or after a time, found by reading from the beginning, because the log has no index of
-        times."""
+        """Partition → the first offset at or after a time, found by reading from the beginning, because the log has no
+        index of times."""
         starts, ends = self.starts(stream), self.ends(stream)
         return {number: self._first_at(stream, number, (starts[number], end), unix_ms) for number, end in ends.items()}
 
@@ -92,7 +92,7 @@ class EmbeddedSystem(System):
         return between[1]
 
     def tails(self, stream: str) -> Mapping[int, Tail]:
-        """The tails of all partitions, found by looking forward from the last known ones."""
+        """The tails of all partitions, found from the last known ones."""
         found = self.log.ends(stream, known=self._tails.get(stream))
         self._tails[stream] = found
         return found
@@ -136,7 +136,8 @@ class EmbeddedSystem(System):
         return published(self.log, lane.id, self._outputs(lane))
 
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes that the tails have: all open ones, and the last 64 closed ones."""
+        """The lanes that have markers in the streams' tails: all open ones, and the last 64 closed ones of each
+        partition."""
         known = self.streams()
         there = [stream for stream in streams if stream in known]
         found = [(lane, stream) for stream in there for lane in writer.foreign_writers(self.log, stream, job)]

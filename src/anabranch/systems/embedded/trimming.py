@@ -1,8 +1,8 @@
 """Deletes the oldest entries of a partition, with their segments.
 
-``start.json`` is made durable before anything is deleted. Then the oldest entry goes first, each after its segments. So
-if a process is killed while it deletes, the partition begins where that file says, and whatever is left below is
-deleted the next time.
+``start.json`` is made durable before anything is deleted. Then entries are deleted from the oldest on, each after its
+segments. If a process is killed meanwhile, the partition begins where ``start.json`` says, and what is left below that
+is deleted the next time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _AT_ONCE = 1000
 _PATIENCE = 0.5
 
 Due = Callable[[Entry], bool]
-"""Whether an entry should be deleted. Called for entries from the oldest on, until one shouldn't be."""
+"""Whether an entry should be deleted. Called for entries from the oldest on, until it returns False."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class Partition:
 
 @dataclass(frozen=True)
 class Trimmed:
-    """``is_done``: whether no more entries are due. It is also False if others were writing all the time."""
+    """How much was deleted. ``is_done``: whether no more entries are due; False also if nothing could be deleted
+    because other processes held the lock."""
 
     entries: int
     records: int
@@ -47,12 +48,12 @@ class Trimmed:
 
 
 def before(offset: int) -> Due:
-    """Entries all of whose records come before an offset."""
+    """Selects entries all of whose records come before an offset."""
     return lambda entry: entry.base + entry.rows <= offset
 
 
 def expired(of: Partition, retention: Retention, now: int) -> Due:
-    """Entries that a retention doesn't keep. ``now``: in Unix ms."""
+    """Selects entries that a retention doesn't keep. ``now``: in Unix milliseconds."""
 
     @cache
     def kept_from() -> int:
@@ -73,8 +74,8 @@ def expired(of: Partition, retention: Retention, now: int) -> Due:
 def trim(of: Partition, due: Due, limit: Callable[[], int | None] = lambda: None) -> Trimmed:
     """Delete the oldest entries of a partition as long as they are due, at most ``_AT_ONCE``.
 
-    ``limit``: returns the lowest offset that readers have still to read, or None if there is no such limit. It is
-    called while the partition is locked; entries with a record at or after it stay.
+    ``limit``: returns the lowest offset that readers have still to read, or None if there are no readers. It is called
+    while the partition is locked. Entries with a record at or after that offset stay.
 
     Raises:
         LogError: ``start.json``, an entry, or the file of a reader is damaged.
@@ -112,7 +113,7 @@ def _after(begins: Start, deleted: list[Entry]) -> Start:
 
 
 def _left_over(folder: str, begins: Start) -> Iterator[Entry]:
-    """Entries that a killed process has left below the start, from the oldest on."""
+    """The entries below the start that a killed process has left, from the oldest on."""
     first = begins.sequence
     while first and os.path.exists(partition.path_of(folder, first - 1)):
         first -= 1
@@ -124,7 +125,7 @@ def _left_over(folder: str, begins: Start) -> Iterator[Entry]:
 def _delete(of: Partition, entries: list[Entry]) -> None:
     for entry in entries:
         for segment in entry.segments:
-            with suppress(FileNotFoundError):  # a process that was killed here had deleted it already
+            with suppress(FileNotFoundError):  # deleted by a process that was killed before it deleted the entry
                 os.unlink(f"{of.segments}/{segment.file}")
         os.unlink(partition.path_of(of.manifest, entry.sequence))
     if entries:
@@ -133,8 +134,8 @@ def _delete(of: Partition, entries: list[Entry]) -> None:
 
 
 def _last_within(of: Partition, limit: int) -> int:
-    """The oldest entry after which there are fewer bytes than the limit. This reads all of these entries, because those
-    that an older anabranch wrote don't say how many bytes came before.
+    """The oldest entry after which there are fewer bytes than the limit. All of the later entries are read, because an
+    older anabranch didn't store ``total``.
     """
     after = 0
     for sequence in range(of.tail.sequence, -1, -1):

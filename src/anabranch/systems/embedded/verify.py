@@ -1,4 +1,4 @@
-"""Checks every file of a stream: its manifests must have no holes, and its segments must be as they were written."""
+"""Checks every file of a stream: manifests must have no holes, and segments must be as they were written."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def faults(log: Log, stream: str) -> list[StreamFault]:
 
 
 def _settled(log: Log, stream: str, number: int) -> list[StreamFault]:
-    """The problems of a partition, found while nothing was deleted from it."""
+    """The problems of a partition. The check is repeated if records were deleted meanwhile."""
     path = Path(layout.start_path(str(log.root), stream, number))
     while True:
         before = path.read_bytes() if path.exists() else None

@@ -1,4 +1,4 @@
-"""Which processes may write: a lane publishes its batches exactly once, and a fence stops older writers permanently."""
+"""Publishes a lane's batches exactly once, and fences lanes: a fence permanently stops all writers below its epoch."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["LaneWriter", "fence", "foreign_writers"]
 
 
 class LaneWriter:
-    """Publishes for one incarnation of a lane: a process that holds it under ``epoch``. For one thread.
+    """Publishes for one incarnation of a lane: a process that has the lane under ``epoch``. Not thread-safe.
 
-    After any error except FencedError, publish the same batch again: it takes effect once.
+    After any error except FencedError, publish the same batch again; it takes effect only once.
     """
 
     def __init__(self, log: Log, job: str, lane: str, epoch: int) -> None:
@@ -37,13 +37,13 @@ class LaneWriter:
         segments: Sequence[SegmentRef],
         control: dict[str, Any] | None = None,
     ) -> bool:
-        """Add segments to a partition, in order of slot, as the part of this lane's ``batch`` there.
+        """Add segments to a partition, in order of slot, as this lane's ``batch`` in that partition.
 
-        Returns False if there is nothing to write, or if the lane has already published this batch or a later one (a
-        replay); nothing is then written. ``control`` is published even without rows.
+        Returns False, and adds nothing, if there is nothing to add, or if the lane has already published this batch or
+        a later one (a replay). ``control`` is published even without rows.
 
         Raises:
-            FencedError: a newer process owns the lane, or it is closed. Stop and write nothing more.
+            FencedError: a newer process has the lane, or the lane is closed. Stop and write nothing more.
             LogError: a segment isn't as its writer left it.
         """
         named = [ref for ref in sorted(segments, key=lambda ref: ref.slot) if ref.rows]
@@ -73,10 +73,11 @@ class LaneWriter:
         return NOTHING if mark is None else mark.batch
 
     def close(self, streams: Iterable[str]) -> None:
-        """Mark the lane as closed in every partition of these streams: no process writes for it again. Idempotent.
+        """Mark the lane as closed in every partition of these streams: after that, no process can write for it.
+        Idempotent.
 
         Raises:
-            FencedError: a newer process owns the lane.
+            FencedError: a newer process has the lane.
         """
 
         def decide(tail: Tail) -> Entry | None:
@@ -99,9 +100,11 @@ class LaneWriter:
         return published
 
     def _seen(self, stream: str, number: int) -> Tail:
-        """The last tail that this writer has seen. Its first look at a stream covers all partitions.
+        """The last tail of a partition that this writer has seen. When the writer first uses a stream, it looks up the
+        tails of all partitions.
 
-        From then on it sees every new entry, and so every fence, even one that has been dropped meanwhile.
+        After that, the writer follows every new entry and so notices every fence, including one whose marker has since
+        been dropped from the manifest.
         """
         if (stream, number) not in self._tails:
             for each, tail in {**self._log.ends(stream), **self._log.ends(stream, [number])}.items():
@@ -111,7 +114,7 @@ class LaneWriter:
         return self._tails[stream, number]
 
     def _checked(self, stream: str, number: int, tail: Tail) -> WriterMark | None:
-        """This lane's mark. Raises FencedError if it says that this incarnation must not write."""
+        """This lane's marker in a partition, if any. Raises FencedError if this incarnation must not write."""
         mark = tail.writers.get(self._lane)
         if mark is None:
             if (stream, number) in self._marked:
@@ -148,7 +151,7 @@ class LaneWriter:
 def fence(log: Log, stream: str, job: str, lane: str, epoch: int) -> None:
     """Stop every incarnation of a lane below ``epoch``: once this returns, none can publish to the stream.
 
-    This also covers partitions that an expansion is currently creating. Idempotent; after an error, call it again.
+    The fence includes partitions that an expansion is creating. Idempotent; after an error, call it again.
 
     Raises:
         ConflictError: a process with a higher epoch has the lane.
@@ -177,5 +180,6 @@ def fence(log: Log, stream: str, job: str, lane: str, epoch: int) -> None:
 
 
 def foreign_writers(log: Log, stream: str, job: str) -> set[str]:
-    """The lanes of a job that are in a stream's tails (all open ones, and the last 64 closed ones)."""
+    """The lanes of a job that have markers in a stream's tails: all open ones, and the last 64 closed ones of each
+    partition."""
     return {lane for tail in log.ends(stream).values() for lane, mark in tail.writers.items() if mark.job == job}

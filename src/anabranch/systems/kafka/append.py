@@ -29,10 +29,10 @@ _Headers = list[tuple[str, str | bytes | None]] | None
 
 class KafkaAppender:
     """Assigns records to partitions by key, like Kafka's default partitioner; records with null keys are distributed
-    round-robin. For one thread.
+    round-robin. Not thread-safe.
 
-    A batch is not a transaction: an error says how many of its records were written. Kafka stores milliseconds since
-    1970: an earlier timestamp becomes 0.
+    A batch is not a transaction: an error says how many of the batch's records were written. Timestamps before 1970
+    become the first millisecond that the client accepts.
     """
 
     def __init__(self, topics: Topics, stream: str) -> None:
@@ -48,7 +48,7 @@ class KafkaAppender:
         self._failed: list[tuple[int, KafkaError]] = []
 
     def append(self, batch: pa.RecordBatch) -> int:
-        """Write a batch in the columns of ``RECORD_SCHEMA``. Returns the number of records once all are written.
+        """Write a batch in the columns of ``RECORD_SCHEMA``, and return its number of records.
 
         Raises:
             AnabranchError: a record is too large or refused, or the cluster doesn't answer. The message names the
@@ -107,8 +107,8 @@ class KafkaAppender:
             deadline, written = self._progress(deadline, written)
 
     def _progress(self, deadline: float, before: int) -> tuple[float, int]:
-        """A later deadline, if something was written since. Raises AnabranchError if nothing was written for too
-        long."""
+        """The new deadline, which is later if records were written since ``before``, and the number of records written
+        so far. Raises AnabranchError if nothing was written for too long."""
         if self._written > before:
             return time.monotonic() + self._cluster.patience, self._written
         try:
@@ -142,7 +142,7 @@ class KafkaAppender:
         return "1 record written" if self._written == 1 else f"{self._written:,} records written"
 
     def partitions_of(self, keys: pa.Array) -> npt.NDArray[np.int32]:
-        """The partitions for records with these keys; records without a key are distributed in turn."""
+        """The partition for each of these keys; records without a key are distributed round-robin."""
         count = len(self._topics.describe(self._stream).partitions)
         if count != self._count:
             self._producer.list_topics(self._topic, timeout=self._cluster.patience)

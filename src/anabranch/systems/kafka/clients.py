@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Demoted:
-    """librdkafka's messages go to the log at debug level, because anabranch's own errors are meant for users."""
+    """Writes librdkafka's messages to the log at debug level, because users see anabranch's own errors instead."""
 
     def log(self, level: int, message: str, *args: object) -> None:
         _log.debug(message, *args)
@@ -53,7 +53,7 @@ def librdkafka(settings: KafkaSettings) -> dict[str, Any]:
 def java(settings: KafkaSettings) -> dict[str, str]:
     """Properties of Java's clients, without Spark's prefix ``kafka.``; ``[systems.kafka] spark`` takes precedence.
 
-    PEM files: the truststore is passed by path, the key and its certificate by content.
+    The truststore's PEM file is passed by path, the contents of the files of the key and the certificate as values.
 
     Raises:
         ConfigError: a reference can't be resolved, a file can't be read, or SASL has no user.
@@ -79,7 +79,7 @@ def java(settings: KafkaSettings) -> dict[str, str]:
 
 
 def shown(settings: KafkaSettings) -> str:
-    """The cluster's name for messages. References stay as written, and no password is shown."""
+    """The cluster's name for messages. References to secrets aren't resolved, and no password is shown."""
     if settings.security_protocol == "PLAINTEXT":
         return settings.bootstrap_servers
     words: list[str] = [settings.security_protocol]

@@ -1,6 +1,4 @@
-"""The connection to a cluster: one admin client per process, answers within a limited time, and the meaning of
-failures.
-"""
+"""The connection to a cluster: one admin client per process, a time limit for answers, and explanations of errors."""
 
 from __future__ import annotations
 
@@ -82,10 +80,10 @@ def _is_cut_off(error: KafkaError) -> bool:
 
 
 class PerProcess(Generic[V]):
-    """A value that a process creates when it first needs it. A forked process creates its own, because librdkafka's
-    threads aren't forked.
+    """A value that each process creates when it first needs it. A forked process creates its own value, because
+    librdkafka's threads aren't forked.
 
-    The forked process doesn't destroy the inherited value, because that would wait for those threads forever.
+    The forked process doesn't destroy the inherited value: that would wait forever for threads that don't exist.
     """
 
     def __init__(self, make: Callable[[], V]) -> None:
@@ -102,17 +100,18 @@ class PerProcess(Generic[V]):
             return self._made[1]
 
     def drop(self, value: V) -> None:
-        """Create another one next time."""
+        """Forget this value, so that the next :meth:`get` creates another."""
         with self._lock:
             if self._made is not None and self._made[1] is value:
                 self._made = None
 
 
 class Cluster:
-    """A cluster as configured. Threads may share it, it can be pickled, and a forked process can inherit it.
+    """The cluster that settings describe. Thread-safe; can be pickled, and inherited by a forked process.
 
     Args:
-        patience: seconds to wait for an answer, and for any progress.
+        settings: how to reach the cluster.
+        patience: how many seconds to wait for an answer, or for progress of a longer operation.
     """
 
     def __init__(self, settings: KafkaSettings, patience: float = 15.0) -> None:
@@ -135,7 +134,8 @@ class Cluster:
     def open(
         self, make: Callable[[dict[str, Any]], Client], own: Mapping[str, Any] | None = None
     ) -> tuple[Client, Health]:
-        """A new client of some kind. ``own``: properties that no setting can change.
+        """A new client, and its health. ``make``: creates the client from properties. ``own``: properties that no
+        setting can change.
 
         Raises:
             ConfigError: librdkafka refuses the settings.
@@ -151,9 +151,9 @@ class Cluster:
             ) from None
 
     def ask(self, request: Callable[[AdminClient], Mapping[K, Future[V]]]) -> dict[K, V | KafkaError]:
-        """The answers to an admin request. If an error concerns a single item, it is the answer for that item.
+        """The answers to an admin request. An error that concerns a single item is the answer for that item.
 
-        Transient errors, such as a partition without a leader, are waited out.
+        After transient errors, such as a partition without a leader, the request is repeated.
 
         Raises:
             AnabranchError: there was no answer in time, authentication failed, or the cluster can't be reached.
@@ -182,7 +182,8 @@ class Cluster:
         )
 
     def check(self, health: Health, deadline: float) -> None:
-        """Raise an error if further waiting is pointless, because the broker has refused or the deadline has passed."""
+        """Raise an error if further waiting is pointless, because the broker has refused the client or the deadline has
+        passed."""
         if health.refused is not None:
             raise self.explained(health.refused, "connecting")
         if time.monotonic() > deadline:
@@ -197,7 +198,8 @@ class Cluster:
         )
 
     def explained(self, error: KafkaError, doing: str) -> AnabranchError:
-        """The meaning of an error for a user; ``doing``: what was attempted, such as ``reading flights``."""
+        """An error that tells the user what a Kafka error means. ``doing``: what was attempted, such as ``reading
+        flights``."""
         code, said = error.code(), self._told(error.str())
         if code in _AUTHENTICATION and not _is_cut_off(error):
             return AnabranchError(

@@ -1,8 +1,8 @@
 """Control records of a job's intermediate streams. They are in a separate, compacted topic, because Kafka has no place
 for them in the streams themselves.
 
-A record says where each partition of its stream ended when the record was written: it applies to
-readers that have read up to there.
+A control record has the end of each partition of its stream at the time when it was written. It applies to readers
+that have read up to that end.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ COMPACTED = {
     "segment.bytes": "16777216",
     "min.cleanable.dirty.ratio": "0.2",
 }
-"""Topic settings with small segments, so that older records of a lane are removed soon: a process reads the whole topic
-when it starts."""
+"""Topic settings with small segments, so that older records of a lane are removed soon. That matters because a process
+reads the whole topic when it starts."""
 
 _VERSION = 1
 _EXPECTED = 10_000
@@ -37,10 +37,11 @@ _KEPT = 20_000
 
 
 class _Value(msgspec.Struct, frozen=True, kw_only=True):
-    """``id``: the stream's id, so that control records of a deleted stream don't apply to a stream that is created
-    again.
+    """The value of a control record in its topic.
 
-    ``ends``: partition → high watermark. A partition that isn't in it was added later.
+    Attributes:
+        id: the stream's id. Control records of a deleted stream don't apply to a later stream of the same name.
+        ends: partition → high watermark. Missing partitions were added later.
     """
 
     version: int = _VERSION
@@ -54,12 +55,12 @@ _read = msgspec.json.Decoder(_Value).decode
 
 
 class ControlLog:
-    """The control records of one job. Those that have been read are kept in memory. Threads may share it.
+    """The control records of one job. Records that have been read are kept in memory. Thread-safe.
 
     Args:
         topics: the topics of the job's streams.
-        topic: the topic of the control records, created when the first one is written.
-        pause: the seconds for which the records that were read count as complete.
+        topic: the topic of the control records. It is created when the first one is written.
+        pause: for how many seconds after a look at the topic no new records are looked for.
     """
 
     def __init__(self, topics: Topics, topic: str, pause: float = 0.05) -> None:
@@ -77,8 +78,8 @@ class ControlLog:
         self._values: list[_Value] = []
 
     def tell(self, stream: str, control: Mapping[str, Any]) -> None:
-        """Write a control record of a stream, after everything that was written to the stream before. Of a lane's
-        records (``lane`` in them), only the last one may be kept. The record is durable when this returns.
+        """Write a control record of a stream, which comes after everything that was written to the stream before. The
+        record is durable when this returns. Earlier records of the same lane (field ``lane``) may then be deleted.
         """
         found = self._topics.describe(stream)
         ends = self._topics.ends(stream, range(len(found.partitions)), UNCOMMITTED)
@@ -96,7 +97,7 @@ class ControlLog:
         """The control records after ``cursor`` that apply to a reader at ``position``, and the new cursor.
 
         The cursor is the offset of the last record that was processed or belongs to another stream; -1 before the first
-        one. It stops before a record that comes too early, so that their order is kept.
+        record. It stops before a record that doesn't apply yet, so that records are processed in order.
         """
         with self._lock:
             self._look()
@@ -148,7 +149,7 @@ class ControlLog:
         self._values.append(_decoded(message.value() or b"null", f"{self._topic}, offset {offset}"))
 
     def _compact(self) -> None:
-        """Do what the broker does: of older records, keep the last one of each lane."""
+        """Keep only the last of each lane's older records, as the broker does."""
         older = len(self._values) - _KEPT // 2
         last = {(v.stream, v.id, v.control.get("lane")): row for row, v in enumerate(self._values[:older])}
         kept = [*sorted(last.values()), *range(older, len(self._values))]

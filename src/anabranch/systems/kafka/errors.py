@@ -32,4 +32,4 @@ CURES = (
     (r"No resolvable bootstrap urls|Failed to construct kafka consumer", _AWAY),
     (r"kafka\.common\.errors\.|KafkaException", "see the broker's log for the same time"),
 )
-"""Regular expressions for ``kind: message`` of an error, with the cures. The first one that matches counts."""
+"""Pairs of a regular expression for an error's ``kind: message`` and a cure. The first match counts."""

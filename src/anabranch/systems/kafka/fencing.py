@@ -1,4 +1,5 @@
-"""The fence of a lane in Kafka: once it returns, nothing of an older incarnation can become visible."""
+"""The fence of a lane in Kafka: afterwards, nothing that an older incarnation has written can become visible any
+more."""
 
 from __future__ import annotations
 
@@ -33,18 +34,25 @@ def fence(
 ) -> dict[int, Marker]:
     """Stop every incarnation of a lane below ``epoch``, and return each slot's marker.
 
-    This also aborts their open transactions, so that readers don't wait for them. Idempotent; after an error, call it
-    again.
+    The fence also aborts open transactions of these incarnations, so that readers don't wait for them. Idempotent;
+    after an error, call it again.
 
     Args:
-        new: whether the lane has never run a batch. If so, its first markers are created, and the job's topic for them.
-            None: it may have run one, and missing markers are created.
-        closed: whether no incarnation may write any more, not even this one. A lane that was closed stays closed,
-            unless ``opens``: this incarnation still has something to write.
+        settings: how to reach the cluster.
+        job: the lane's job.
+        lane: the lane's id.
+        group: the lane's output group.
+        slots: the lane's slots.
+        epoch: the epoch that the markers will have.
+        new: whether the lane has never run a batch. If so, its markers are created, and the job's topic for markers.
+            None: the lane may have run a batch; only missing markers are created.
+        closed: whether no incarnation may write after that, not even the one with ``epoch``.
+        opens: whether a closed lane is opened again, because this incarnation still has something to write. Otherwise
+            it stays closed.
 
     Raises:
         FencedError: a process with a higher epoch has the lane.
-        StateError: the lane is new, but its slots have a batch; or it isn't new, and a slot has no marker.
+        StateError: the lane is new, but its slots have a batch; or the lane isn't new, and a slot has no marker.
         AnabranchError: another process opened a slot again and again, or the brokers don't answer.
     """
 
@@ -87,7 +95,8 @@ def successor(
     closed: bool,
     opens: bool = False,
 ) -> Marker:
-    """The marker with which a fence replaces the one that it found. Raises the same errors as :func:`fence`."""
+    """The marker with which a fence replaces ``found``, a slot's current marker. Raises the same errors as
+    :func:`fence`."""
     if found is None:
         if new is False:
             raise unmarked(job, lane, slot)

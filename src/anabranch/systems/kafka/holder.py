@@ -1,5 +1,5 @@
-"""A producer that holds a transactional id. Initializing the id permanently stops every other producer that holds
-it."""
+"""A producer that holds a transactional id. When a producer initializes an id, the previous holder is stopped for
+good."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from anabranch.systems.kafka.markers import Marker, Markers
 __all__ = ["PATIENCE", "TAKEN_OVER", "Holder", "LostRecord", "passes"]
 
 PATIENCE = 60.0
-"""The seconds that initializing an id, reading a marker, and a fence may take."""
+"""The time limit in seconds for initializing an id, reading a marker, and a fence."""
 
 TAKEN_OVER = {
     KafkaError._FENCED,
@@ -48,7 +48,7 @@ _TUNED = {
 }
 _MESSAGE_LIMIT = 1_000_000  # librdkafka's default of message.max.bytes
 _POLL_EVERY = 5_000  # rows
-_BRIEFLY = 10.0  # seconds for what only spares others a wait
+_BRIEFLY = 10.0  # seconds for an abort, which only shortens the wait of readers
 _LONGEST = 20.0  # seconds that a broker may take to answer within a transaction
 _stuck: list[Producer] = []
 _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
@@ -65,12 +65,14 @@ class LostRecord:
 
 
 class Holder:
-    """Holds an id until another process initializes it. Initializing the id also ends its open transactions. For one
-    thread at a time.
+    """Holds a transactional id until another process initializes it. Initializing the id also aborts open transactions
+    of earlier holders. Not thread-safe.
 
-    ``seen``: the instance in the slot's marker when this producer initialized the id, or its own once it has committed
-    one. If the marker has a different instance, another producer has written to the slot since. ``begun``: when the
-    transaction began, None if there is none. ``lost``: records of the transaction that the brokers refused.
+    Attributes:
+        seen: the instance in the slot's marker when this producer initialized the id; after this producer's first
+            commit, its own instance. If the marker has another instance, another producer has written to the slot.
+        begun: when the open transaction began; None if no transaction is open.
+        lost: the records of the transaction that the brokers refused.
     """
 
     def __init__(self, settings: KafkaSettings, transactional_id: str) -> None:
@@ -92,7 +94,7 @@ class Holder:
         self.message_limit = int(properties.get("message.max.bytes", _MESSAGE_LIMIT))
         try:
             self._producer = Producer(properties)
-            for _ in range(2):  # so that all connections are up: else the next call often sleeps for half a second
+            for _ in range(2):  # opens all connections: otherwise the next call often sleeps for half a second
                 self._producer.list_topics("__transaction_state", PATIENCE)
             _retried(self._producer.init_transactions, time.monotonic() + PATIENCE)
         except KafkaException as error:
@@ -113,10 +115,13 @@ class Holder:
     def produce(
         self, topic: str, records: pa.RecordBatch, partitions: npt.NDArray[Any], check: Callable[[], None]
     ) -> None:
-        """Queue records, each for the partition at the same index; ``check`` is called from time to time, and may
-        raise.
+        """Queue records. Records that are too large for the producer are added to ``lost``.
 
-        Records that raise MSG_SIZE_TOO_LARGE are added to ``lost``.
+        Args:
+            topic: the topic to write.
+            records: the records in the columns of ``RECORD_SCHEMA``.
+            partitions: the partition of each record.
+            check: called from time to time. It may raise an error to stop writing.
         """
         produce, poll = self._producer.produce, self._producer.poll
         rows = _rows(records, partitions)
@@ -147,14 +152,14 @@ class Holder:
         check()
 
     def mark(self, reader: Markers, slot: int, marker: Marker, deadline: float) -> None:
-        """Put a marker into the transaction. From then until its end, readers of the slot's marker wait."""
+        """Add a marker to the transaction. Until the transaction ends, readers of the slot's marker wait."""
         offsets, group = [reader.place(slot, marker)], reader.group_metadata()
         send, producer = self._producer.send_offsets_to_transaction, self._producer
         _retried(lambda left: _bounded(lambda: send(offsets, group, left), min(left, _LONGEST), producer), deadline)
 
     def commit(self, deadline: float) -> None:
-        """Commit the transaction. Readers see it some milliseconds later. The outcome is decided when this returns, and
-        a process that initializes the id or reads the marker waits for the rest.
+        """Commit the transaction. When this returns, the outcome is decided, but readers see the records some
+        milliseconds later. A process that initializes the id or reads the marker waits for that.
         """
         try:
             _retried(self._producer.commit_transaction, deadline)
@@ -165,14 +170,15 @@ class Holder:
         self.seen = self.instance
 
     def abort(self) -> None:
-        """Abort the transaction, unless its commit is under way. In that case, only initializing the id again reveals
-        the outcome."""
+        """Abort the transaction, unless its commit has been requested. In that case the outcome isn't known until the
+        id is initialized again."""
         if self.begun is not None and not self._ending:
             _retried(self._producer.abort_transaction, time.monotonic() + _BRIEFLY)
             self.begun = None
 
     def drop(self) -> None:
-        """Give up the producer as it is. An open transaction stays open until the id is initialized again."""
+        """Discard the producer without ending its transaction, which stays open until the id is initialized again or
+        the transaction times out."""
         del self._producer
 
 
@@ -182,14 +188,12 @@ def passes(error: KafkaError) -> bool:
 
 
 def _rows(records: pa.RecordBatch, partitions: npt.NDArray[Any]) -> list[tuple[Any, ...]]:
-    """The positional arguments of ``Producer.produce`` after the topic. (If they are passed by name, that takes 1.6
-    times as long.)
-
-    ``produce_batch`` is no faster, and accepts neither timestamps nor headers.
+    """The positional arguments of ``Producer.produce`` after the topic, for each record. (Passing them by name takes
+    1.6 times as long. ``produce_batch`` is no faster, and accepts neither timestamps nor headers.)
     """
     values, keys = (records.column(name).to_numpy(zero_copy_only=False).tolist() for name in ("value", "key"))
     times = records.column("timestamp").cast(pa.int64()).to_numpy() // 1000
-    stamps = np.where(times == 0, 1, times).tolist()  # 0 would be taken for now
+    stamps = np.where(times == 0, 1, times).tolist()  # the client takes 0 for "now"
     where = partitions.tolist()
     nones = [None] * len(values)
     headers = records.column("headers")
@@ -207,8 +211,8 @@ def _note(lost: list[LostRecord], error: KafkaError | None, message: Message) ->
 
 @contextmanager
 def _unmasked() -> Iterator[None]:
-    """If a fatal error and a delivery report occur in one call, confluent-kafka raises a SystemError. This raises its
-    cause instead.
+    """Raise the cause of a SystemError instead of the error itself. (If a fatal error and a delivery report occur in
+    one call, confluent-kafka raises a SystemError.)
     """
     try:
         yield
@@ -219,10 +223,10 @@ def _unmasked() -> Iterator[None]:
 
 
 def _bounded(call: Callable[[], object], seconds: float, producer: Producer) -> None:
-    """Make a call in a thread, and wait no longer than this for it. (Some calls never end after their broker was
+    """Make a call in a thread, and wait at most ``seconds`` for its end. (Some calls never end after their broker was
     unreachable.)
 
-    If a call hasn't ended, its producer is never destroyed, because that would wait for the call.
+    The producer of a call that hasn't ended is never destroyed, because that would wait for the call.
     """
     raised: list[BaseException] = []
 
@@ -243,7 +247,8 @@ def _bounded(call: Callable[[], object], seconds: float, producer: Producer) -> 
 
 
 def _retried(call: Callable[[float], object], deadline: float) -> None:
-    """Make a call with the remaining seconds, at least once, and again after errors that pass."""
+    """Make a call at least once, and again after transient errors until the deadline. The call's argument is the
+    remaining time in seconds."""
     while True:
         try:
             with _unmasked():

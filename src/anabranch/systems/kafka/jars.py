@@ -19,15 +19,15 @@ CONNECTOR = {
     "kafka-clients": "3.9.2",
     "commons-pool2": "2.13.1",
 }
-"""Artifact → version of the jars that ``anabranch jars fetch`` gets for a session. They were tested with PySpark 4.3.0.
-(Not every Maven repository has the connector of that version.)
+"""Artifact → version of the jars that ``anabranch jars fetch`` fetches for a session. They were tested with
+PySpark 4.3.0. (Not every Maven repository has a connector of version 4.3.0.)
 """
 
 OTHERS = (
     f"anabranch jars fetch gets a connector {CONNECTOR['spark-sql-kafka-0-10_2.13']} that was tried with "
     "PySpark 4.3.0; or name another one in [systems.kafka] packages, or a folder with its jars in [systems.kafka] jars"
 )
-"""What to do if the Maven repository doesn't have the connector."""
+"""The cure if the Maven repository doesn't have the connector."""
 
 BROKER = "4.1.0"
 """The version of the brokers whose jars ``anabranch jars fetch broker`` fetches."""
@@ -35,8 +35,8 @@ BROKER = "4.1.0"
 
 @dataclass(frozen=True)
 class Jars:
-    """The jars from which a session's Kafka sources and sinks are loaded. ``paths`` is empty if Maven's ``packages``
-    are used."""
+    """The jars from which a session's Kafka sources and sinks are loaded. ``paths`` is empty if ``packages``, Maven
+    coordinates, are used instead."""
 
     source: Literal["setting", "cache", "packages"]
     paths: tuple[Path, ...]
@@ -44,7 +44,7 @@ class Jars:
 
     @property
     def origin(self) -> str:
-        """Where the jars come from."""
+        """Where the jars come from, for messages."""
         if not self.paths:
             return f"{self.packages}, which Spark gets from a Maven repository when a job on Kafka starts"
         where = "of [systems.kafka] jars" if self.source == "setting" else "of anabranch jars fetch"
@@ -58,8 +58,8 @@ class Jars:
 
 
 def found(settings: KafkaSettings) -> Jars:
-    """The configured folder takes precedence, then the jars that ``anabranch jars fetch`` has fetched. Otherwise Spark
-    asks a Maven repository, for the configured version or PySpark's.
+    """The jars for a session: those in the configured folder; or else those that ``anabranch jars fetch`` has fetched;
+    or else Spark gets the configured packages, by default of PySpark's version, from a Maven repository.
 
     Raises:
         ConfigError: the configured folder doesn't exist, or contains no connector.

@@ -1,5 +1,5 @@
-"""Markers: what each slot of a lane wrote last. They are committed together with it, as offsets of a group on a topic
-that belongs to the job.
+"""Markers, which say what each slot of a lane wrote last. A marker is committed together with the slot's records, as
+an offset of a consumer group on a topic that belongs to the job.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
 
 FORMAT_VERSION = 1
 NOTHING = -1
-"""The batch in a marker that was written before the slot's first batch."""
+"""The batch number in a marker that was written before the slot's first batch."""
 
 _LIMIT = 4_096  # bytes of a group offset's metadata, by default of brokers
 _PATIENCE = 30.0
@@ -55,16 +55,22 @@ _MOVING = {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 }
-"""A broker's answers while the group has no coordinator yet, because the cluster is new or a broker has ended."""
+"""A broker's answers while a consumer group has no coordinator, because the cluster is new or a broker has ended."""
 
-_LANE = re.compile(r"(?P<lane>[^.]+-[0-9a-f]{8})\..+")  # and the output group
+_LANE = re.compile(r"(?P<lane>[^.]+-[0-9a-f]{8})\..+")  # the lane and its output group
 
 
 class Marker(Document, frozen=True, kw_only=True):
-    """What a slot of a lane last committed. If ``batch`` is -1, it has committed only markers.
+    """What a slot of a lane last committed.
 
-    ``instance``: the producer that wrote the marker. ``lineage``: the lane from which this one was copied. ``rows``:
-    how many records the slot has ever written. ``closed``: whether no process writes to the slot again.
+    Attributes:
+        lane: the lane's id.
+        lineage: the lane from which this one was copied.
+        batch: the number of the last batch; -1 if the slot has committed only markers.
+        epoch: the epoch of the process that wrote the marker.
+        instance: the producer that wrote the marker.
+        closed: whether no process may write to the slot any more.
+        rows: how many records the slot has ever written.
     """
 
     lane: str
@@ -77,12 +83,12 @@ class Marker(Document, frozen=True, kw_only=True):
 
 
 def topic(job: str) -> str:
-    """The topic whose partitions stand for slots. It contains no records."""
+    """The topic whose partitions stand for the slots of a job's lanes. It contains no records."""
     return f"{job}-markers"
 
 
 def group_id(prefix: str, job: str, lane: str, group: str) -> str:
-    """The consumer group whose offsets are the markers of a lane; ``group`` is the lane's output group."""
+    """The consumer group whose offsets are the markers of a lane. ``group``: the lane's output group."""
     return f"{prefix}.{job}.{lane}.{group}"
 
 
@@ -111,8 +117,8 @@ def decode(offset: int, metadata: str | None) -> Marker:
     """The inverse of :func:`encode`.
 
     Raises:
-        UnsupportedFormatError: another version of anabranch wrote it.
-        StateError: it isn't a marker, because the group's offsets were set manually.
+        UnsupportedFormatError: another version of anabranch wrote the marker.
+        StateError: the offset isn't a marker, because the group's offsets were set manually.
     """
     try:
         fields = msgspec.json.decode(metadata or "", type=dict[str, Any])
@@ -135,7 +141,7 @@ def decode(offset: int, metadata: str | None) -> Marker:
 
 
 class Markers:
-    """Reads the markers of a lane's output group. Threads may share it. Close it, or use it in ``with``."""
+    """Reads the markers of a lane's output group. Thread-safe. Close the reader, or use it in ``with``."""
 
     def __init__(self, settings: KafkaSettings, job: str, lane: str, group: str) -> None:
         self.group = group_id(settings.prefix, job, lane, group)
@@ -145,18 +151,18 @@ class Markers:
                 **librdkafka(settings),
                 "group.id": self.group,
                 "enable.auto.commit": False,
-                "isolation.level": "read_committed",  # else the broker answers with the one before a pending one
+                "isolation.level": "read_committed",  # otherwise the broker returns the marker before a pending one
             }
         )
 
     def read(self, slots: Iterable[int], timeout: float = _PATIENCE) -> dict[int, Marker | None]:
-        """The committed marker of each slot, None if there is none. If a transaction with a marker is pending, this
-        waits for its end.
+        """The committed marker of each slot; None for a slot without a marker. If a transaction with a marker is
+        pending, this waits for its end.
 
         Raises:
-            OutOfTimeError: it took longer than ``timeout`` seconds.
-            AnabranchError: the brokers refused.
-            StateError, UnsupportedFormatError: the marker can't be understood.
+            OutOfTimeError: there was no answer within ``timeout`` seconds.
+            AnabranchError: the brokers refused the request.
+            StateError, UnsupportedFormatError: a marker can't be decoded.
         """
         wanted = [TopicPartition(self._topic, slot) for slot in slots]
         if not wanted:
@@ -173,7 +179,7 @@ class Markers:
                 return {each.partition: self._decoded(each) for each in found}
 
     def place(self, slot: int, marker: Marker) -> TopicPartition:
-        """The offset that a transaction commits in order to write a marker."""
+        """The marker as the offset that a transaction commits."""
         offset, metadata = encode(marker)
         return TopicPartition(self._topic, slot, offset, metadata)
 
@@ -205,14 +211,15 @@ class Markers:
 
 
 def markers(settings: KafkaSettings, job: str, lane: str, group: str, slots: Iterable[int]) -> dict[int, Marker | None]:
-    """The marker of each slot of a lane, None if there is none. Raises the same errors as :meth:`Markers.read`."""
+    """The marker of each slot of a lane; None for a slot without a marker. Raises the same errors as
+    :meth:`Markers.read`."""
     with Markers(settings, job, lane, group) as reader:
         return reader.read(slots)
 
 
 def peeked(settings: KafkaSettings, job: str, lane: str, group: str, slots: Iterable[int]) -> int:
-    """The last batch that any of these slots has committed, -1 if none, without waiting for commits that are
-    under way.
+    """The last batch that any of these slots has committed; -1 if none. This doesn't wait for commits that are under
+    way.
     """
     name, its = group_id(settings.prefix, job, lane, group), [TopicPartition(topic(job), slot) for slot in slots]
     admin = AdminClient(librdkafka(settings))  # alive until the answer is there
@@ -248,11 +255,11 @@ def lane_of(group: str, prefix: str, job: str) -> str | None:
 
 
 def prepare(settings: KafkaSettings, job: str, slots: int) -> None:
-    """Create the job's topic of markers with at least as many partitions as slots, or expand it, and wait until it is
-    visible.
+    """Create or expand the job's topic for markers, so that it has at least as many partitions as slots, and wait until
+    it is visible.
 
     Raises:
-        AnabranchError: the cluster doesn't allow it, or it took too long.
+        AnabranchError: the cluster doesn't allow this, or it took too long.
     """
     admin, name = AdminClient(librdkafka(settings)), topic(job)
     asked, count = False, 0
@@ -263,7 +270,7 @@ def prepare(settings: KafkaSettings, job: str, slots: int) -> None:
         if count >= slots:
             return count
         asked = not asked
-        if not asked:  # it may only not be seen yet: asked for again if it isn't the next time either
+        if not asked:  # the change may not be visible yet: repeat the request only after another look
             return None
         if count == 0:
             made = admin.create_topics([NewTopic(name, slots, settings.replication_factor)])
@@ -294,7 +301,8 @@ def _partitions(admin: AdminClient, name: str) -> int:
 
 
 def _settle(error: BaseException | None, name: str, slots: int, beaten: int) -> None:
-    """If another process was first, check the topic again."""
+    """Raise an error unless the request succeeded or another process made the same change first (error code
+    ``beaten``)."""
     if isinstance(error, KafkaException) and error.args[0].code() != beaten:
         raise AnabranchError(
             f"topic {name} can't be made with {slots} partitions: {error.args[0].str()}",

@@ -1,4 +1,4 @@
-"""A lane's output into Kafka, exactly once: workers commit a transaction for each slot and batch."""
+"""A lane's exactly-once output to Kafka: workers commit a transaction for each slot and batch."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from anabranch.systems.output import Numbers, Target, Written
 __all__ = ["KafkaOutput", "KafkaPublisher", "fence", "peeked", "published"]
 
 _OVERHEAD = 200
-"""The overhead of a batch with one record, in bytes, with a margin."""
+"""The overhead in bytes of a Kafka batch that contains one record, with a margin."""
 _KNOWN_FOR = 60.0
 _limits: dict[tuple[str, str], tuple[int, float]] = {}
-"""The limits of topics, and when they were looked up."""
+"""Cluster and topic → the topic's size limit, and when it was looked up."""
 _SETTLING, _STEP = 5.0, 0.02
 
 
 @dataclass(frozen=True)
 class KafkaOutput:
-    """Writes for one incarnation of a lane. ``topics``: by stream."""
+    """Writes for one incarnation of a lane. ``topics``: stream → topic."""
 
     writer_of: SlotWriter
     topics: Mapping[str, str]
@@ -56,7 +56,7 @@ class KafkaOutput:
 
 @dataclass
 class _Transactions:
-    """The transactions of one Spark task, one for each slot that it has rows for: usually one."""
+    """The transactions of one Spark task: one for each slot whose rows the task has, which is usually a single slot."""
 
     output: KafkaOutput
     batch: int
@@ -90,7 +90,8 @@ class StreamEnds(Protocol):
     """What a publisher needs from the system."""
 
     def tell(self, stream: str, control: Mapping[str, Any]) -> None:
-        """Write a control record of an intermediate stream, after everything that was written to the stream before."""
+        """Write a control record of an intermediate stream, which comes after everything that was written to the stream
+        before."""
         ...
 
     def ends(self, stream: str) -> Mapping[int, int]: ...
@@ -99,8 +100,8 @@ class StreamEnds(Protocol):
 
 
 class KafkaPublisher:
-    """Publishes for the driver: what workers have committed is already visible, so the driver only takes the slots, and
-    reports event time. ``topics``: by stream.
+    """The driver's part of a lane's output. What workers have committed is already visible, so the driver only takes
+    the slots and writes control records. ``topics``: stream → topic.
     """
 
     slotted = True
@@ -133,8 +134,8 @@ class KafkaPublisher:
             self._system.tell(target.stream, control.to_builtins())
 
     def settle(self) -> None:
-        """Wait until markers and records are visible: a transaction counts as committed some time before its commit
-        markers are in the partitions. Other transactions may be open there.
+        """Wait until markers and records are visible: a transaction counts as committed some time before the broker has
+        written its end to the partitions. The wait is limited, because other lanes' transactions may be open there.
         """
         mine = [stream for stream, system in self._lane.systems.items() if system == "kafka"]
 
@@ -150,10 +151,11 @@ class KafkaPublisher:
 
 
 def fence(settings: KafkaSettings, lane: Lane, epoch: int, *, new: bool | None, closed: bool = False) -> int:
-    """Stop every incarnation of a lane below ``epoch``, and abort transactions that they left open. Raises the same
-    errors as :func:`transactions.fence`. Before that, the markers of an incarnation that died in a transaction can't be
-    read. ``closed``: this incarnation may not write either, until it takes its slots. Returns the last batch that is in
-    a slot, at least in part, -1 if none.
+    """Stop every incarnation of a lane below ``epoch``, and abort the transactions that they left open. (Until then,
+    the markers of an incarnation that died in a transaction can't be read.) Returns the last batch that is in a slot,
+    at least in part; -1 if none. Raises the same errors as :func:`fencing.fence`.
+
+    ``closed``: whether the incarnation with ``epoch`` can't write either until it takes its slots.
     """
     slots = range(len(lane.slots))
     held = transactions.fence(settings, lane.job, lane.id, lane.group, slots, epoch, new=new, closed=closed)
@@ -161,11 +163,12 @@ def fence(settings: KafkaSettings, lane: Lane, epoch: int, *, new: bool | None, 
 
 
 def peeked(settings: KafkaSettings, lane: Lane) -> int:
-    """The last batch that a running lane is known to have committed in any slot, -1 if none. Returns at once."""
+    """The last batch that a running lane is known to have committed in any slot; -1 if none. This doesn't wait for
+    commits that are under way."""
     return markers.peeked(settings, lane.job, lane.id, lane.group, range(len(lane.slots)))
 
 
 def published(settings: KafkaSettings, lane: Lane) -> int:
-    """The last batch that a lane has committed in any slot, -1 if none."""
+    """The last batch that a lane has committed in any slot; -1 if none."""
     found = markers.markers(settings, lane.job, lane.id, lane.group, range(len(lane.slots)))
     return max((marker.batch for marker in found.values() if marker is not None), default=-1)

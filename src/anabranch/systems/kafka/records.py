@@ -27,7 +27,7 @@ _STEP_SECONDS = 0.1
 
 _HEADERS = RECORD_SCHEMA.field("headers").type
 _PASSED_OVER = {
-    KafkaError.GROUP_AUTHORIZATION_FAILED,  # the consumer asks for the coordinator of a group that it doesn't use
+    KafkaError.GROUP_AUTHORIZATION_FAILED,  # concerns the coordinator of a group that the consumer doesn't use
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TIMED_OUT,
@@ -36,9 +36,9 @@ _PASSED_OVER = {
 
 
 class Reader:
-    """A consumer of one partition. For one thread. It must be closed.
+    """A consumer of one partition. Not thread-safe. It must be closed.
 
-    ``expected``: about how many records will be read; the consumer prefetches no more than that requires.
+    ``expected``: about how many records will be read. The consumer doesn't prefetch many more.
     """
 
     def __init__(self, topics: Topics, stream: str, partition: int, expected: int) -> None:
@@ -49,10 +49,10 @@ class Reader:
         self._consumer, self._health = self._cluster.open(Consumer, self._properties(expected))
 
     def messages(self, start: int, end: int) -> Iterator[list[Message]]:
-        """The records from ``start`` to before ``end``, several at a time.
+        """The records ``start`` to ``end - 1``, several at a time.
 
         Raises:
-            LogError: ``start`` doesn't exist any more, or the partition ends before ``end``.
+            LogError: the records at ``start`` have been deleted, or the partition ends before ``end``.
         """
         self._consumer.assign([TopicPartition(*self._place, start)])
         deadline = time.monotonic() + self._cluster.patience
@@ -82,7 +82,7 @@ class Reader:
         self._consumer.close()
 
     def _delivered(self, most: int) -> list[Message]:
-        """The available records. Waits only for the first one."""
+        """The records that are available, at most ``most``. Waits a short time for the first one."""
         first = self._consumer.poll(_STEP_SECONDS)
         if first is None:
             return []
@@ -149,7 +149,7 @@ def read(topics: Topics, stream: str, partition: int, ranges: Sequence[Range]) -
 
 
 def _near(ranges: Sequence[Range]) -> list[list[Range]]:
-    """Groups of ranges, each of which is read as one."""
+    """Groups of ranges that are close together. A group is read as a single range."""
     groups = [[ranges[0]]]
     for before, after in itertools.pairwise(ranges):
         if after[0] - before[1] < NEAR:
@@ -160,8 +160,8 @@ def _near(ranges: Sequence[Range]) -> list[list[Range]]:
 
 
 def _in_ranges(messages: list[Message], bounds: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[Records]:
-    """The records within some ranges. ``bounds``: the starts and ends of ranges in turn. An offset is within a range if
-    it has passed an odd number of them.
+    """The records within some ranges. ``bounds``: the start and end of each range, in ascending order. An offset is
+    within a range if an odd number of bounds are at or below it.
     """
     offsets = np.fromiter((message.offset() for message in messages), np.int64, len(messages))
     if len(bounds) > 2:

@@ -17,7 +17,7 @@ from anabranch.systems.kafka.system import KafkaSystem
 from anabranch.systems.source import Reading
 
 SOURCES = ()
-"""Empty, because Spark's connector is written in Java: a session gets it from its jars."""
+"""Empty, because Spark's connector isn't written in Python: a session gets it from jars."""
 
 PRODUCING = {
     "kafka.compression.type": "lz4",
@@ -33,8 +33,8 @@ FETCHING = {
 
 
 def streamed(spark: SparkSession, system: KafkaSystem, reading: Reading) -> DataFrame:
-    """The records of a stream, but only those of committed transactions. ``until`` has no effect, because Spark's
-    source has no such option.
+    """The records of a stream, without those of transactions that aren't committed. ``until`` has no effect, because
+    Spark's source has no such option.
     """
     topic = system.topic(reading.stream)
     begin = {str(p): offset for p, offset in sorted(reading.starting.items())}
@@ -61,30 +61,30 @@ def streamed(spark: SparkSession, system: KafkaSystem, reading: Reading) -> Data
 
 @functools.cache
 def _group(reading: frozenset[tuple[str, str]]) -> str:
-    """The group of all consumers of this process that read in the same way; no consumer joins it. Executors keep a
-    consumer by its group and partition, with the records that it has fetched, so the next lane that reads a partition
-    continues with it.
+    """The group of all consumers of this process that read with the same options; no consumer joins it. Executors cache
+    consumers, with the records that they have fetched, by group and partition. So the next lane that reads a partition
+    continues with the same consumer.
     """
     return f"anabranch-reads-{uuid.uuid4()}"
 
 
 @dataclass(frozen=True)
 class AtLeastOnceWriter:
-    """Writes output rows at least once, with Spark's own sink. ``topics``: by the number of the output.
+    """Writes output rows at least once, with Spark's own sink. ``topics``: the number of an output → its topic.
 
-    Java's default partitioner assigns them to the same partitions as our other output, except for those without a key.
+    Java's default partitioner assigns records with a key to the same partitions as anabranch's exactly-once output.
     """
 
     system: KafkaSystem
     topics: Mapping[int, str]
 
     def write(self, rows: DataFrame) -> None:
-        """Write all rows of these outputs."""
+        """Write the rows of the outputs in ``topics``."""
         mine = rows.where(F.col("output").isin(list(self.topics)))
         self._options(mine.select(*self._columns()).write.format("kafka")).save()
 
     def stream(self, rows: DataFrame) -> Any:
-        """A writer for an unbounded stream. No record waits for more records."""
+        """A writer for real-time mode. No record waits for other records."""
         return self._options(rows.select(*self._columns()).writeStream.format("kafka"), at_once=True)
 
     def _columns(self) -> list[Column]:
@@ -93,20 +93,20 @@ class AtLeastOnceWriter:
         return [F.coalesce(*topics).alias("topic"), F.col("key"), F.col("value"), _unpacked().alias("headers")]
 
     def _options(self, writer: Any, at_once: bool = False) -> Any:
-        """A writer with the settings of the cluster, and those for throughput. ``at_once``: no record waits for others
-        to fill up a request, but records that arrive while a request is being sent still share the next one.
+        """A writer with the cluster's settings, and with settings for throughput. With ``at_once``, no record waits for
+        others to fill up a request, but records that arrive while a request is being sent share the next one.
         """
         client = {f"kafka.{name}": value for name, value in clients.java(self.system.settings).items()}
         return writer.options(**{**PRODUCING, **(AT_ONCE if at_once else {}), **client})
 
 
 def plain(system: KafkaSystem, streams: Mapping[int, str]) -> AtLeastOnceWriter:
-    """Writes streams at least once, by the numbers of their outputs."""
+    """A writer that writes streams at least once. ``streams``: the number of an output → its stream."""
     return AtLeastOnceWriter(system, {number: system.topic(stream) for number, stream in streams.items()})
 
 
-# In SQL: variables of PySpark's own lambdas get names that are new each time, which are in the code that Spark makes of
-# them. Every lane would have its code compiled anew, a tenth of a second and more before its first batch.
+# These expressions are SQL because the variables of PySpark's lambdas get new names each time, and these names are in
+# the code that Spark generates. Spark would compile that code again for every lane, for 0.1 s or more.
 _ITEM = "array(header.key, base64(header.value))"
 _PAIR = "named_struct('key', pair[0], 'value', unbase64(pair[1]))"
 
@@ -118,5 +118,5 @@ def _unpacked() -> Column:
 
 
 def _packed() -> Column:
-    """Headers as :mod:`anabranch.systems.headers` packs them."""
+    """The record's headers in the form of :func:`anabranch.systems.headers.pack`."""
     return F.expr(f"if(size(headers) > 0, to_json(transform(headers, header -> {_ITEM})), null)")

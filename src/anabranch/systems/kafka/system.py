@@ -21,20 +21,21 @@ __all__ = ["INTERNAL", "KafkaSystem"]
 INTERNAL = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """Settings for the topic of an intermediate stream: it keeps its records until :meth:`KafkaSystem.purge` deletes them.
 
-A time limit would be wrong: a broker computes a record's age from the record's timestamp, and records between two
-stages have the timestamps of the input. In a job that reads last year's data, every finished segment would be older
-than any retention and be deleted within minutes, read or not. The same would happen after a lane was down for long.
-``LogAppendTime`` would prevent that, but change the timestamps that the next stage sees.
+A time limit would be wrong: a broker computes a record's age from its timestamp, and records of an intermediate stream
+have the timestamps of the input. If a job reads last year's data, every finished segment would be too old for any
+usual limit, and would be deleted within minutes, read or not. The same would happen if a lane was down for a long time.
+``LogAppendTime`` would prevent that, but would change the timestamps that the next stage sees.
 """
 
 
 class KafkaSystem(System):
-    """The topics of a Kafka cluster as streams. Readers see committed records; ends are last stable offsets.
+    """The topics of a Kafka cluster as streams. Readers see only committed records; the end of a partition is its last
+    stable offset.
 
     Args:
         settings: how to reach the cluster.
-        topics: stream → topic, where they differ.
-        controls_topic: the topic of the control records of a job's intermediate streams; only a job needs one.
+        topics: stream → topic, for streams whose topic has another name.
+        controls_topic: the topic for the control records of a job's intermediate streams; not needed without a job.
         patience: seconds to wait for an answer before raising an error.
     """
 
@@ -98,7 +99,8 @@ class KafkaSystem(System):
         return str(self._topics.describe(stream).topic_id)
 
     def create(self, stream: str, partitions: int, internal: bool = False) -> None:
-        """Create a topic. When this returns, every broker knows it. ``internal``: with the settings ``INTERNAL``."""
+        """Create a topic. When this returns, every broker knows it. If ``internal``, the topic gets the settings
+        ``INTERNAL``."""
         self._topics.create(stream, partitions, INTERNAL if internal else {})
 
     def expand(self, stream: str, partitions: int) -> None:
@@ -108,15 +110,15 @@ class KafkaSystem(System):
         return self._topics.starts(stream)
 
     def ends(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
-        """The last stable offsets: an open transaction holds them back."""
+        """The last stable offsets, which are held back by open transactions."""
         return self._topics.ends(stream, partitions)
 
     def high_watermarks(self, stream: str) -> dict[int, int]:
-        """The ends including what open transactions have written."""
+        """The ends including the records of open transactions."""
         return self._topics.ends(stream, isolation=UNCOMMITTED)
 
     def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
-        """Partition → the first offset whose record has this timestamp or a later one; the end if there is none."""
+        """Partition → the offset of the first record with this timestamp or a later one; the end if there is none."""
         ends = self.ends(stream)
         found = self._topics.at(stream, max(0, unix_ms), ends)
         return {number: min(found[number], end) if found[number] >= 0 else end for number, end in ends.items()}
@@ -132,7 +134,7 @@ class KafkaSystem(System):
         self._topics.delete_before(stream, before)
 
     def commit_positions(self, group: str, positions: Mapping[str, Mapping[int, int]]) -> None:
-        """Commit positions to a group without members."""
+        """Commit positions as the offsets of a consumer group without members."""
         self._topics.commit(group, positions)
 
     def read(self, stream: str, partition: int, ranges: Sequence[Range]) -> Iterator[Records]:
@@ -147,7 +149,8 @@ class KafkaSystem(System):
         return self._control_log().heard(stream, partition, cursor, position)
 
     def tell(self, stream: str, control: Mapping[str, Any]) -> None:
-        """Write a control record of an intermediate stream, after everything that was written to the stream before."""
+        """Write a control record of an intermediate stream, which comes after everything that was written to the stream
+        before."""
         self._control_log().tell(stream, control)
 
     def _control_log(self) -> ControlLog:
@@ -163,8 +166,8 @@ class KafkaSystem(System):
         output.fence(self.settings, lane, epoch, new=new)
 
     def recover(self, lane: Lane, epoch: int, new: bool | None) -> None:
-        """End open transactions of the former process. Before that, the markers of a process that died in a transaction
-        can't be read."""
+        """End the open transactions of the lane's earlier process. Until then, the markers of a process that died in a
+        transaction can't be read."""
         output.fence(self.settings, lane, epoch, new=new)
 
     def withdraw(self, lane: Lane, epoch: int, new: bool | None) -> int:
@@ -177,7 +180,7 @@ class KafkaSystem(System):
         return output.peeked(self.settings, lane)
 
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """All lanes that have left markers. (Markers don't name streams.)"""
+        """All lanes of the job that have markers, whatever their streams. (Markers don't name streams.)"""
         return dict.fromkeys(sorted(markers.lanes(self.settings, job)), f"the cluster {self}")
 
     def session_needs(self) -> SessionNeeds:

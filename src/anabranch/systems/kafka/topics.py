@@ -1,4 +1,4 @@
-"""Topics as streams: creates, expands, names and finds them, and looks up their offsets."""
+"""Creates, expands, lists and finds the topics of streams, and looks up their offsets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from anabranch.systems.kafka.cluster import Cluster
 __all__ = ["COMMITTED", "LARGEST", "LIMIT", "UNCOMMITTED", "Topics"]
 
 LARGEST, LIMIT = 1_000_000, "max.message.bytes"
-"""The default size limit for a batch of records, and the topic setting that changes it."""
+"""Kafka's default size limit in bytes for a batch of records, and the topic setting that changes it."""
 
 COMMITTED = IsolationLevel.READ_COMMITTED
 UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
@@ -47,7 +47,8 @@ _UNKNOWN = {
 
 
 class Topics:
-    """The topics of a cluster under the names of streams. ``topics``: stream → topic, where they differ."""
+    """The topics of a cluster, by the names of streams. ``topics``: stream → topic, for streams whose topic has another
+    name."""
 
     def __init__(self, cluster: Cluster, topics: Mapping[str, str] | None = None) -> None:
         self.cluster = cluster
@@ -65,8 +66,8 @@ class Topics:
         return topic
 
     def largest(self, topic: str) -> int:
-        """The size limit of a topic's batches of records, in bytes; Kafka's default if this user isn't allowed to look
-        it up.
+        """The size limit in bytes of a topic's batches of records. If the user isn't allowed to look it up, Kafka's
+        default.
         """
         resource = ConfigResource(ResourceType.TOPIC, topic)
         wait = self.cluster.patience
@@ -74,8 +75,8 @@ class Topics:
         return LARGEST if isinstance(answer, KafkaError) else int(answer[LIMIT].value)
 
     def counts(self) -> dict[str, int]:
-        """The partition counts of all streams, by name. If a topic has the name of a stream that is bound to another
-        topic, it isn't counted.
+        """The partition counts of all streams, by name. A topic is left out if a stream of the same name is bound to
+        another topic.
         """
         doing = "listing the topics"
         self._answer(doing, lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience))
@@ -95,7 +96,7 @@ class Topics:
         return list(self.counts())
 
     def find(self, stream: str) -> TopicDescription | None:
-        """A stream's topic; None if there is none."""
+        """A stream's topic; None if it doesn't exist."""
         topic, wait = self.topic(stream), self.cluster.patience
         found = self.cluster.ask(lambda admin: admin.describe_topics(TopicCollection([topic]), request_timeout=wait))
         answer = found[topic]
@@ -106,7 +107,7 @@ class Topics:
         return answer  # type: ignore[no-any-return]
 
     def describe(self, stream: str) -> TopicDescription:
-        """A stream's topic. Raises NotFoundError, with the most similar existing name."""
+        """A stream's topic. If it doesn't exist, raises NotFoundError with the most similar existing name."""
         found = self.find(stream)
         if found is None:
             near = difflib.get_close_matches(stream, self.names(), n=1)
@@ -142,7 +143,7 @@ class Topics:
         self._wait_everywhere(stream, partitions)
 
     def expand(self, stream: str, partitions: int) -> None:
-        """Raise a stream's partition count to a multiple. When this returns, every broker knows it."""
+        """Raise a stream's partition count to a multiple. When this returns, every broker knows the new partitions."""
         there = len(self.describe(stream).partitions)
         if partitions == there:
             return
@@ -162,7 +163,7 @@ class Topics:
         self._wait_everywhere(stream, partitions)
 
     def starts(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
-        """Partition (default: all) → the oldest existing offset."""
+        """Partition (default: all) → the offset of the oldest existing record."""
         return self._offsets(stream, OffsetSpec.earliest(), COMMITTED, partitions)  # type: ignore[no-untyped-call]
 
     def ends(
@@ -172,17 +173,18 @@ class Topics:
         return self._offsets(stream, OffsetSpec.latest(), isolation, partitions)  # type: ignore[no-untyped-call]
 
     def at(self, stream: str, unix_ms: int, partitions: Iterable[int]) -> dict[int, int]:
-        """Partition → the first offset with this timestamp or a later one, -1 if there is none."""
+        """Partition → the offset of the first record with this timestamp or a later one; -1 if there is none."""
         return self._offsets(stream, OffsetSpec.for_timestamp(unix_ms), COMMITTED, partitions)
 
     def check(self, stream: str, partition: int) -> None:
-        """Raises NotFoundError unless the stream has this partition."""
+        """Raise NotFoundError unless the stream has this partition."""
         count = len(self.describe(stream).partitions)
         if not 0 <= partition < count:
             raise NotFoundError(f"{stream} has no partition {partition}", f"its partitions are 0 to {count - 1}")
 
     def racks(self, stream: str) -> dict[int, tuple[str | None, ...]]:
-        """Partition → the racks of its replicas, the leader's first, each once; None for brokers without a rack."""
+        """Partition → the racks of its replicas, each once, the leader's first; None stands for a broker without a
+        rack."""
         brokers = self._answer(
             "looking at the brokers", lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience)
         ).nodes
@@ -238,7 +240,7 @@ class Topics:
         request: Callable[[AdminClient], Mapping[TopicPartition, Future[V]]],
         partitions: Sequence[int],
     ) -> dict[int, V]:
-        """Answers for some partitions. If the client remembers an older state of the topic, asks again."""
+        """The answers for these partitions. If the client's view of the topic is outdated, the request is repeated."""
         deadline = time.monotonic() + self.cluster.patience
         while partitions:
             found: dict[int, V] = {}
@@ -271,7 +273,7 @@ class Topics:
     def _wait_everywhere(self, stream: str, partitions: int) -> None:
         """Wait until every broker knows all the partitions, and their leaders serve them.
 
-        A client talks to the broker through which it connected until it has a reason to talk to another one.
+        Each broker is asked separately, because a client sends its requests to the broker through which it connected.
         """
         brokers = self._answer(
             "looking at the brokers", lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience)

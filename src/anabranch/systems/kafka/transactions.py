@@ -1,4 +1,4 @@
-"""Exactly once into Kafka: one transaction per slot and batch, which also commits the slot's marker."""
+"""Exactly-once output to Kafka: one transaction for each slot and batch, which also commits the slot's marker."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from anabranch.systems.kafka.markers import Marker, Markers
 __all__ = ["SlotTransaction", "SlotWriter", "close", "fence"]
 
 _SETTLED = 2.0
-"""Seconds to wait for a marker that another producer's transaction may hold back. After that, the id is initialized,
-which ends that transaction.
+"""How many seconds to wait for a marker that the transaction of another producer may hold back. After that, the id is
+initialized, which ends the transaction.
 """
 
 _holders: dict[tuple[str, str], Holder] = {}
-"""This process's producers that no transaction is using, by cluster and transactional id."""
+"""Cluster and transactional id → a producer of this process that no transaction is using."""
 
 _readers: dict[tuple[str, str], Markers] = {}
 
 
 @atexit.register
 def close() -> None:
-    """Give up the producers and readers that this process keeps. The next batch opens new ones."""
+    """Discard the producers and marker readers that this process keeps. The next batch opens new ones."""
     while _holders:
         _holders.popitem()[1].drop()
     while _readers:
@@ -47,10 +47,9 @@ def close() -> None:
 
 @dataclass(frozen=True)
 class SlotWriter:
-    """Writes to the slots of a lane's output group for one incarnation: the process that holds the lane under
-    ``epoch``.
+    """Writes to the slots of a lane's output group for one incarnation: the process that has the lane under ``epoch``.
 
-    Several threads may use it, for different slots.
+    Several threads may use a writer at once, if each slot is used by a single thread.
     """
 
     settings: KafkaSettings
@@ -60,13 +59,13 @@ class SlotWriter:
     epoch: int
 
     def open(self, slot: int, batch: int) -> SlotTransaction:
-        """Take a slot for a batch. From then on, its former owner can't write to it any more.
+        """Take a slot for a batch. After that, the slot's former owner can't write any more.
 
-        After any error except FencedError, open the same batch again: it takes effect once.
+        After any error except FencedError, open the same batch again; it takes effect only once.
 
         Raises:
-            FencedError: a newer process owns the lane, or it is closed. Stop and write nothing more.
-            StateError: the slot has no marker, so it isn't known what it has written.
+            FencedError: a newer process has the lane, or the lane is closed. Stop and write nothing more.
+            StateError: the slot has no marker, so it isn't known which batches it has written.
             ConfigError: the brokers refuse ``transaction_timeout``.
         """
         kept = _holders.pop(self._place(slot), None)
@@ -116,7 +115,7 @@ class SlotWriter:
             before.drop()
 
     def _if_still_ours(self, kept: Holder, slot: int) -> Marker | None:
-        """The slot's marker, unless another producer has written to the slot since, or is about to."""
+        """The slot's marker; None if another producer has written to the slot since, or is doing so."""
         try:
             marker = self.marker(slot, _SETTLED)
         except OutOfTimeError:
@@ -134,11 +133,12 @@ class SlotWriter:
 
 
 class SlotTransaction:
-    """What a slot writes in a batch. Readers see all of it after ``commit``, or never any of it. For one thread.
+    """What a slot writes in a batch. Readers see all of it after ``commit``, or never any of it. Not thread-safe.
 
-    ``done``: whether the slot has already committed this batch or a later one (a replay); if so, nothing is written.
-    Use it in ``with``: anything that wasn't committed is aborted. After any error except FencedError, open the batch
-    again.
+    Use the transaction in ``with``: if it isn't committed, it is aborted. After any error except FencedError, open the
+    batch again.
+
+    ``done``: whether the slot has already committed this batch or a later one (a replay). If so, nothing is written.
     """
 
     def __init__(self, writer: SlotWriter, holder: Holder, slot: int, batch: int, marker: Marker) -> None:
@@ -152,12 +152,12 @@ class SlotTransaction:
         self._timeout = durations.parse(writer.settings.transaction_timeout) / 1000
 
     def write(self, topic: str, records: pa.RecordBatch, partitions: npt.NDArray[Any]) -> None:
-        """Add records, in the columns of ``RECORD_SCHEMA``, each for the partition at the same index.
+        """Add records in the columns of ``RECORD_SCHEMA``. ``partitions``: the partition of each record.
 
-        They are sent in the background; some may be refused only by ``commit``.
+        Records are sent in the background; an error may not be known before ``commit``.
 
         Raises:
-            AnabranchError: a record is too large, the transaction took too long, or the brokers refuse it.
+            AnabranchError: a record is too large, the transaction took too long, or the brokers refuse a record.
         """
         if self.done or not records.num_rows:
             return
@@ -188,8 +188,8 @@ class SlotTransaction:
         """Make all records visible, with the marker. Without rows, commit only the marker.
 
         Raises:
-            FencedError: a newer process owns the lane, or it is closed. Stop and write nothing more.
-            AnabranchError: the transaction isn't committed, or that isn't known. Open the batch again.
+            FencedError: a newer process has the lane, or the lane is closed. Stop and write nothing more.
+            AnabranchError: the transaction isn't committed, or it isn't known whether it is. Open the batch again.
         """
         if self.done:
             self._release()
@@ -208,7 +208,7 @@ class SlotTransaction:
         crash_points.reach(crash_points.TRANSACTED, self._writer.lane, self._batch)
 
     def abort(self) -> None:
-        """Ensure that what was written never becomes visible. The batch may be opened again."""
+        """Ensure that what was written never becomes visible. After that, the batch may be opened again."""
         if self._holder is None:
             return
         try:
@@ -252,7 +252,7 @@ class SlotTransaction:
             raise self._meaning(error, f"writing to topic {holder.lost[0].topic}") from KafkaException(error)
 
     def _meaning(self, error: KafkaError, doing: str) -> AnabranchError:
-        """The meaning of a Kafka error here; the transaction is over."""
+        """The error to raise for a Kafka error. This ends the transaction."""
         holder = self._holder
         late = holder is not None and holder.elapsed > self._timeout
         if holder is not None and any(lost.error.code() == KafkaError.MSG_SIZE_TOO_LARGE for lost in holder.lost):
@@ -291,7 +291,7 @@ class SlotTransaction:
         )
 
     def _failed(self, error: AnabranchError) -> AnabranchError:
-        """Abort, so that readers don't have to wait, and give up the producer."""
+        """Abort the transaction, so that readers don't have to wait, and discard the producer."""
         if self._holder is not None:
             with contextlib.suppress(KafkaException):
                 self._holder.abort()
@@ -310,8 +310,9 @@ class SlotTransaction:
 
 
 def _may_be_timestamps(lost: Sequence[LostRecord]) -> bool:
-    """Brokers say that timestamps are wrong only of a single record, and of several that they aren't valid: as they do
-    of records without a key for a compacted topic.
+    """Whether wrong timestamps may be why brokers refused these records. Brokers report INVALID_TIMESTAMP only for a
+    single record. For several records they report INVALID_RECORD, as they also do for records without a key in a
+    compacted topic.
     """
     codes = {each.error.code() for each in lost}
     return KafkaError.INVALID_TIMESTAMP in codes or (
@@ -320,8 +321,8 @@ def _may_be_timestamps(lost: Sequence[LostRecord]) -> bool:
 
 
 def _too_large(holder: Holder) -> AnabranchError:
-    """An error that names the largest record that wasn't accepted. (Brokers accept or refuse a batch of records as a
-    whole.)"""
+    """An error that names the largest of the refused records. (Brokers accept or refuse a batch of records as a whole,
+    so the others may have been small enough.)"""
     worst = max(holder.lost, key=lambda lost: lost.size)
     named = f"a record of {worst.size} bytes for topic {worst.topic}, key {str(worst.key)[:60]},"
     if worst.size > holder.message_limit:

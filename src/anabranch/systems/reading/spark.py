@@ -1,5 +1,5 @@
-"""What a system provides for Spark, and the source for systems that don't have their own: a Python data source of Arrow
-batches.
+"""What a system provides for Spark, and the source for systems that don't have their own: a Python data source that
+returns Arrow batches.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class SparkSide(Protocol):
         ...
 
     def plain(self, system: Any, streams: Mapping[int, str]) -> PlainWriter:
-        """Writes streams at least once, by the numbers of their outputs. Only for a system with ``delivery`` among its
-        ``stream_settings``.
+        """A writer that writes streams at least once. Called only for a system with ``delivery`` among its
+        ``stream_settings``. ``streams``: the number of an output → its stream.
         """
         ...
 
@@ -84,13 +84,17 @@ def plain(system: System, streams: Mapping[int, str]) -> PlainWriter:
 
 
 def options(reading: Reading) -> dict[str, str]:
-    """The options of a :class:`Reader`, and ``bare``.
+    """The options of a :class:`Reader` and of its source:
 
-    They are ``stream``, ``partitions`` (JSON list), ``starting`` (JSON partition → offset), ``max_rows`` (of a batch,
-    while the query has no read limit), ``until`` (JSON partition → offset that is never exceeded), ``lane`` and
-    ``commits`` (a lane's id and commit folder, for tests that stop at a step), ``bare`` ("true": without headers and
-    timestamps), ``loss`` ("fail", or "skip" records that are gone), ``line`` (where workers report their progress, see
-    :class:`anabranch.task_progress.counts.Line`).
+    - ``stream``: the stream's name.
+    - ``partitions``: a JSON list of partition numbers.
+    - ``starting``: JSON, partition → start offset.
+    - ``until``: JSON, partition → the offset before which reading stops.
+    - ``max_rows``: the limit of a batch while the query has no read limit.
+    - ``lane``, ``commits``: the lane's id and commit folder, for tests that kill a process at a crash point.
+    - ``bare``: ``true`` to leave out headers and timestamps.
+    - ``loss``: ``fail`` if records are gone, or ``skip`` them.
+    - ``line``: where workers report their progress; see :class:`anabranch.task_progress.counts.ReportAddress`.
     """
     limits = reading.limits
     return {
@@ -108,10 +112,10 @@ def options(reading: Reading) -> dict[str, str]:
 
 
 class Reader(DataSourceStreamReader):
-    """An offset is ``{"stream", "id", "positions": {partition: next offset}}``, in the form in which the offset log
-    stores it.
+    """Plans batches from the ends of a stream. Subclasses define how the ends are found, and how a Spark task reads.
 
-    Subclasses define how the ends of a stream are found, and what a Spark task reads and how.
+    A Spark offset is ``{"stream", "id", "positions": {partition: next offset}}``; the offset log stores it in this
+    form.
     """
 
     def __init__(self, options: dict[str, str], bare: bool, name: str) -> None:
@@ -128,19 +132,20 @@ class Reader(DataSourceStreamReader):
         self._line = counts.of_text(options.get("line", ""))
 
     def id(self) -> str:
-        """The present id of the stream."""
+        """The current id of the stream."""
         raise NotImplementedError
 
     def ends(self) -> Mapping[int, int]:
-        """The present ends of the partitions."""
+        """The current ends of the partitions."""
         raise NotImplementedError
 
     def begins(self) -> Mapping[int, int]:
-        """The present beginnings of the partitions; empty: reading fails anyway if records are gone."""
+        """The offsets of the oldest existing records. Empty if the system can't skip records that are gone; then
+        reading fails."""
         return {}
 
     def piece(self, partition: int, begin: int, end: int) -> InputPartition:
-        """The work of one Spark task: these records of one partition."""
+        """The work of one Spark task: the records ``begin`` to ``end - 1`` of a partition."""
         raise NotImplementedError
 
     def initialOffset(self) -> dict[str, Any]:
@@ -171,8 +176,8 @@ class Reader(DataSourceStreamReader):
         return [self.piece(p, first, last) for p, first, last in ranges if last > first]
 
     def metered(self, partition: int, pieces: Iterable[Callable[[], Iterable[Records]]]) -> Iterator[pa.RecordBatch]:
-        """The records of a partition in the form that Spark needs. Workers report how many they have read, and in what
-        time.
+        """The records of a partition in the form that Spark needs. The worker reports how many records it has read, and
+        how long reading took.
         """
         with closing(meters.meter(self._line, counts.READING)) as meter:
             tally = meter.tally(0, 0, partition)
@@ -186,7 +191,7 @@ class Reader(DataSourceStreamReader):
         return {"stream": self._stream, "id": self.id(), "positions": told}
 
     def _kept(self, positions: dict[int, int]) -> dict[int, int]:
-        """Positions. If records are gone and may be skipped, these are the positions of the oldest existing records."""
+        """These positions; where records are gone and may be skipped, the position of the oldest existing record."""
         if not self._skips_lost:
             return positions
         begins = self.begins()
@@ -232,7 +237,7 @@ class SystemReader(Reader):
 
 
 class SystemSource(DataSource):
-    """The options are those of :func:`options`, and ``system``, which is pickled."""
+    """The source for any system. Its options are those of :func:`options`, and ``system``, the pickled system."""
 
     @classmethod
     def name(cls) -> str:
