@@ -1,4 +1,4 @@
-"""anabranch's Python sources in Spark's session, registered in such a way that queries share nothing that Spark
+"""Registers anabranch's Python sources in a Spark session, in such a way that queries share nothing that Spark
 modifies."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["register", "sources"]
 
 
 def sources(systems: Systems) -> list[type[DataSource]]:
-    """The event-time source and the sources of all systems, each once."""
+    """The event-time source and the sources of all systems, without duplicates."""
     of_systems = [source for system in systems.all for source in spark_side(system).SOURCES]
     return [EventTimeSource, *dict.fromkeys(of_systems)]
 
