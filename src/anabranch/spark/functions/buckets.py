@@ -243,7 +243,7 @@ class _Workers(Protocol):
         ...
 
     def close(self) -> None:
-        """End the threads. Jobs that haven't begun are dropped."""
+        """End the threads. Jobs that haven't started are dropped."""
         ...
 
 

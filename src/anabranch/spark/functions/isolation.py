@@ -217,7 +217,7 @@ class Host:
         answer: Callable[[Any], Any] = lambda _: None,
     ) -> Any:
         """Like :meth:`_Fork.ask`, with a process that no other thread uses. Raises RuntimeError if :data:`TRIES`
-        processes one after another end before user code begins.
+        processes in succession end before user code begins.
         """
         for _ in range(TRIES):
             with self._lock:

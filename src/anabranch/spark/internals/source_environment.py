@@ -26,7 +26,7 @@ probe = SURFACE.probe
 
 
 def of_session(spark: SparkSession) -> dict[str, str]:
-    """The variables that all runners set, in the driver and in tasks."""
+    """The variables that all runners set, in the driver and in Spark tasks."""
     if SURFACE.works(spark):
         conf = java.context(spark).sc().conf()
         # Runners replace this by the folders below it.

@@ -52,8 +52,8 @@ def rewrite(
     partitions: int,
     chosen: Callable[[DataFrame], DataFrame],
 ) -> None:
-    """Copy state from one checkpoint to another: some of the rows that ``source`` has after a committed batch become the
-    state of ``target`` after the same batch.
+    """Copy state from one checkpoint to another: some of the rows that ``source`` has after a committed batch become
+    the state of ``target`` after the same batch.
 
     Args:
         source: the checkpoint that is read.

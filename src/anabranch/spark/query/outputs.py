@@ -100,7 +100,7 @@ class LaneOutputs:
             publisher.take(new)
 
     def refresh(self) -> None:
-        """Renew the markers of the lane's slots, so that they don't expire."""
+        """Renew the markers of the lane's slots before they expire."""
         for publisher in self.publishers.values():
             if publisher.slotted:
                 publisher.take(new=False)

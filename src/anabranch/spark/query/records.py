@@ -41,7 +41,7 @@ def _reading(
 
 
 def task_number() -> int:
-    """The number of the Spark task in which this runs; 0 outside tasks."""
+    """The number of the Spark task in which this runs; 0 outside Spark tasks."""
     context = TaskContext.get()
     return context.partitionId() if context is not None else 0
 

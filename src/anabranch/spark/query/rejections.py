@@ -45,7 +45,7 @@ class Rejections:
     late: Callable[[Mapping[str, int]], None] = lambda _: None
 
     def put(self) -> None:
-        """Write the records that operators have rejected so far durably."""
+        """Write, durably, the records that operators have rejected so far."""
         dead_letters.put(self.spark, self.aside)
 
     def finish(self) -> list[Written]:

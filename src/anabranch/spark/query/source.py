@@ -86,7 +86,7 @@ class Source:
         return self._whole(records.again(self.spark, self.system, self.stream, ranges, self.bare))
 
     def _whole(self, raw: DataFrame) -> DataFrame:
-        """All columns of a record, null where they aren't needed."""
+        """The records with all columns; those that aren't needed are null."""
         if not self.bare:
             return raw
         return raw.withColumns({"headers": F.lit(None).cast("string"), "timestamp": F.lit(None).cast("timestamp")})

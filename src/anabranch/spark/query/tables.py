@@ -115,7 +115,7 @@ class TablePublisher:
                 table.commit(self.owner, batch, parts)
 
     def settle(self) -> None:
-        """Does nothing, because a commit is visible at once."""
+        """Leave the tables. There is nothing to wait for, because readers see a commit immediately."""
         for table in self.tables.values():
             table.leave(self.owner)
 

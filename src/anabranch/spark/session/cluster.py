@@ -35,7 +35,7 @@ _JOB, _PACKAGE = "anabranch-job", "anabranch-package"
 
 
 def is_cluster(master: str) -> bool:
-    """Whether tasks run in other processes than the driver's, possibly on other machines."""
+    """Whether Spark tasks run in other processes than the driver's, possibly on other machines."""
     return re.fullmatch(r"local(\[.*\])?", master) is None
 
 

@@ -23,9 +23,9 @@ from anabranch.spark.values import Reader, codec, meta_column
 
 _BLOCK = 1000
 _MARKS = 30
-"""To find unreadable records, blocks of offsets are read once more. In which blocks they are is known from a bit mask,
-which costs almost nothing per row. Each block belongs to one of this many bits; as many bits above them are for records
-with null keys.
+"""The number of bits of the mask that says in which blocks of offsets there are unreadable records. (Each block belongs
+to one bit.) These blocks are read once more to find the records. The mask costs almost nothing per row. As many bits
+above these are for blocks with null keys.
 """
 
 FAULTS = ("value", "key", "null_time", "time")
