@@ -1,1 +1,1 @@
-"""Groupers: which SSPs form a task, and which groupers keep a key of several streams in one task."""
+"""Groupers determine which SSPs form a task. Only some of them keep a key of several streams in one task."""

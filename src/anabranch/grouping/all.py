@@ -12,7 +12,7 @@ def group(request: Request) -> tuple[Task, ...]:
     """Samza's AllSspToSingleTask.
 
     Raises:
-        ConfigError: the factor is above 1, or there is a broadcast input; every task already has every SSP.
+        ConfigError: the factor is above 1, or there is a broadcast input, although every task has every SSP anyway.
     """
     if request.factor > 1:
         raise ConfigError(

@@ -1,7 +1,8 @@
-"""Where a lane's tasks begin to read a broadcast partition. Each task reads all of it, and no record twice.
+"""Where a lane's tasks begin to read a broadcast partition. Each task reads all records of the partition.
 
-A task that takes over from several others at different positions begins at the most advanced one, and also gets each
-record that one of the others lacks. The position of each of them is remembered, in case they are separated again.
+A task that takes over from several others at different positions begins at the smallest of these positions. So it gets
+each record that one of the others lacks, but none that all of them have processed. The positions of all of them are
+stored, in case the task is divided again.
 """
 
 from __future__ import annotations
@@ -31,8 +32,11 @@ def begins(lane: Lane, whole: SSP) -> dict[Virtual, int]:
 
 
 def floors(lane: Lane, whole: SSP, number: int) -> tuple[int, ...]:
-    """For each bucket of some factor, the offset from which the task with that number (at factor 1) hasn't processed
-    the bucket's records yet; NEVER: the lane has no such bucket of the task.
+    """For each bucket, the offset from which the task hasn't processed the bucket's records yet, or NEVER if the lane
+    doesn't have this bucket of the task. The length of the result is the factor to which the buckets belong.
+
+    Args:
+        number: the task's number at factor 1.
     """
     mine = [each for (n, _), each in _positions(lane, whole).items() if n == number]
     parts = [part for each in mine for part in positions.parts_of(each, lane.factor)]
@@ -45,14 +49,14 @@ def floors(lane: Lane, whole: SSP, number: int) -> tuple[int, ...]:
 
 
 def begin(lane: Lane, whole: SSP, former: Iterable[Lane]) -> Position:
-    """Where a lane begins to read a broadcast partition, and which parts of its tasks have already processed records
-    beyond that.
+    """The offset at which a lane begins to read a broadcast partition, and those parts of its tasks that have already
+    processed records beyond this offset.
 
     Args:
-        former: the closed lanes that had its tasks.
+        former: the closed lanes that had the tasks of ``lane``.
 
     Raises:
-        StateError: these lanes didn't have the tasks.
+        StateError: the former lanes didn't have all of these tasks.
     """
     left: dict[int, list[FormerPosition]] = {}
     for each in former:
@@ -82,7 +86,7 @@ def begin(lane: Lane, whole: SSP, former: Iterable[Lane]) -> Position:
 
 
 def _positions(lane: Lane, whole: SSP) -> dict[Virtual, Position]:
-    """Where each of a lane's tasks begins."""
+    """The position at which each of a lane's virtual tasks begins."""
     found = (position for position in lane.starting if position.ssp == whole)
     begun = next(found, Position(ssp=whole, offset=0))
     ahead: dict[int, dict[str, int]] = {}
@@ -102,7 +106,7 @@ def _positions(lane: Lane, whole: SSP) -> dict[Virtual, Position]:
 
 
 def _left(lane: Lane, whole: SSP) -> dict[int, list[FormerPosition]]:
-    """Where a closed lane stopped reading a partition, for each of its tasks, by their numbers at factor 1."""
+    """The positions at which a closed lane stopped reading a partition, by the number of the task at factor 1."""
     read = {position.ssp: position.offset for position in lane.final}[whole]
     found: dict[int, list[FormerPosition]] = {}
     for (number, _), begun in _positions(lane, whole).items():

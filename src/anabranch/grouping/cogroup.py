@@ -1,4 +1,4 @@
-"""The grouper ``cogroup``: as many tasks as the GCD of the partition counts. Each key is in one of them."""
+"""The grouper ``cogroup``: as many tasks as the GCD of the partition counts. Each key belongs to exactly one task."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from anabranch.model.task import Task
 
 
 def group(request: Request) -> tuple[Task, ...]:
-    """Partition p of every stream goes to task p mod GCD (SAMZA-71), if producers write to hash mod count."""
+    """Partition p of every stream goes to task p mod GCD (SAMZA-71). This keeps keys together if producers write each
+    key to partition hash mod count.
+    """
     return into(request, task_count(request.grouped))
 
 
@@ -31,6 +33,6 @@ def into(request: Request, count: int) -> tuple[Task, ...]:
 
 
 def task_count(inputs: Iterable[Input]) -> int:
-    """How many tasks ``cogroup`` makes at factor 1. If that is 1 for several streams, a warning with their counts is
-    due."""
+    """How many tasks ``cogroup`` makes at factor 1. If the result is 1 for several streams, the caller should warn; see
+    :func:`anabranch.grouping.keys.single_group`."""
     return math.gcd(*(stream.partitions for stream in inputs))

@@ -1,7 +1,7 @@
-"""How a stage's tasks change when its streams get more partitions, or when there are other streams (SEP-5).
+"""How a stage's tasks change when its streams get more partitions, or when its set of streams changes (SEP-5).
 
-State stays where it is: if the state of a stream was first written with n partitions, partition p has keys of partition
-p mod n, provided that producers assign keys by hash modulo the partition count.
+State stays where it is: if the stream had n partitions when its state was first written, the keys in partition p are
+keys that were in partition p mod n then, provided that producers assign keys by hash modulo the partition count.
 """
 
 from __future__ import annotations
@@ -40,18 +40,19 @@ def base_partitions(stage: StageModel) -> dict[str, int]:
 
 
 def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: int, containers: int) -> StageModel:
-    """A stage with these inputs, which may have more partitions than the stage knows, and with this factor.
+    """The stage with other inputs, which may have more partitions than before, and with another factor.
 
-    The result depends only on the present stage, and thus not on its history. With the same inputs, it has the same
-    tasks, divided by another factor.
+    The result depends only on the stage as it is now, not on its history. If the inputs are unchanged, the result has
+    the same tasks, divided by the new factor.
 
     Args:
-        inputs: in the job's order.
+        inputs: the inputs in the job's order.
         before: the stage's present factor.
 
     Raises:
-        ConflictError: a stream has fewer partitions than before, or its count isn't a multiple of the one when its
-            state was first written; or the inputs have another order.
+        ConflictError: a stream has fewer partitions than before; its partition count isn't a multiple of the count with
+            which its state was first written, or of the number of tasks that ``cogroup`` made; or the inputs are in
+            another order.
     """
     known = partitions(stage)
     for each in inputs:
@@ -79,7 +80,7 @@ def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: in
     if stage.grouper == "all":
         return _with(stage, named, groupers.named("all")(request), base)
     members: dict[TaskName, list[SSP]] = {}
-    for first in dict.fromkeys(base.values()):  # those that left, too: tasks are numbered by what was ever there
+    for first in dict.fromkeys(base.values()):  # also of removed streams: tasks keep the numbers that they had
         members[_task(stage.grouper, first, groups)] = []
     for each in request.grouped:
         for whole in each.ssps:
@@ -103,7 +104,7 @@ def _with(stage: StageModel, inputs: tuple[str, ...], tasks: tuple[Task, ...], b
 
 
 def _extend(stage: StageModel, base: dict[str, SSP], stream: Input) -> None:
-    """Record the base of each partition of a stream."""
+    """Add to ``base``, for each partition of a stream, the partition under which its state was first written."""
     first = base_partitions(stage).get(str(stream))
     if first is None:
         base.update({str(whole): whole for whole in stream.ssps})
@@ -118,7 +119,7 @@ def _extend(stage: StageModel, base: dict[str, SSP], stream: Input) -> None:
 
 
 def _groups(stage: StageModel, factor: int) -> int:
-    """How many tasks ``cogroup`` made, at factor 1."""
+    """How many tasks the stage has at factor 1."""
     return len(stage.tasks) // factor
 
 

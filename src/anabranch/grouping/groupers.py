@@ -1,4 +1,4 @@
-"""The groupers that anabranch includes, by their names in the configuration."""
+"""The built-in groupers, by their names in the configuration."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ GROUPERS: dict[str, Grouper] = {
 
 
 def named(name: str) -> Grouper:
-    """The grouper with that name. (The caller imports a user's own, ``module:function``.)
+    """The built-in grouper with that name. (A user's own grouper, ``module:function``, is imported by the caller.)
 
     Raises:
-        ConfigError: the name is unknown; the message lists the known ones and the nearest one.
+        ConfigError: the name is unknown; the message lists the known names and suggests the most similar one.
     """
     if name in GROUPERS:
         return GROUPERS[name]

@@ -1,4 +1,4 @@
-"""Whether tasks keep a key of several streams together, as joins and merges by key require."""
+"""Whether all records of a key, from several streams, are in one task, as joins and merges by key require."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ __all__ = ["SeparatedKey", "SingleGroup", "apart", "single_group"]
 
 @dataclass(frozen=True)
 class SeparatedKey:
-    """A key of two streams can be in different tasks. ``cogroup_tasks``: how many tasks ``cogroup`` would make."""
+    """Records of one key in two streams can be in different tasks. With ``cogroup``, which would keep them together,
+    the stage would have ``cogroup_tasks`` tasks.
+    """
 
     left: Input
     right: Input
@@ -26,17 +28,22 @@ class SeparatedKey:
 
 @dataclass(frozen=True)
 class SingleGroup:
-    """``cogroup`` makes a single task, because the counts have no common divisor except 1. A warning is due."""
+    """A warning: ``cogroup`` makes a single task, because the partition counts have no common divisor except 1.
+    ``counts`` are pairs of a stream and its partition count.
+    """
 
     counts: tuple[tuple[str, int], ...]
 
 
 def apart(tasks: Iterable[Task], keyed: Sequence[Input]) -> SeparatedKey | None:
-    """The first two streams with the same key columns whose keys these tasks don't keep together; None if there are
-    none.
+    """The first two streams whose keys these tasks don't keep together; None if there are none.
 
-    This looks only at the contents of tasks, so it works for a user's own grouper and an expanded job, too. If
-    producers write to hash mod count, partitions p and q of two streams can share a key if p = q modulo the GCD.
+    Only the contents of the tasks matter, so this also works for a user's own grouper and for an expanded job. If
+    producers write each key to partition hash mod count, partitions p and q of two streams can share a key if
+    p = q modulo the GCD of the two counts.
+
+    Args:
+        keyed: streams with the same key columns.
     """
     owners: defaultdict[tuple[str, str, int, int], set[str]] = defaultdict(set)
     for task in tasks:
@@ -57,7 +64,8 @@ def apart(tasks: Iterable[Task], keyed: Sequence[Input]) -> SeparatedKey | None:
 
 
 def single_group(keyed: Sequence[Input]) -> SingleGroup | None:
-    """A warning, as data, if ``cogroup`` makes a single task for lack of a common divisor."""
+    """A warning, as data, if ``cogroup`` makes a single task because the partition counts have no common divisor; None
+    if there is nothing to warn of."""
     if cogroup.task_count(keyed) > 1 or all(stream.partitions == 1 for stream in keyed):
         return None
     return SingleGroup(tuple((str(stream), stream.partitions) for stream in keyed))

@@ -1,4 +1,4 @@
-"""Which records of a partition belong to a lane: by bucket, and from which offset on."""
+"""Which records of a partition belong to a lane, determined by the buckets of their keys and by their offsets."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ NEVER = 2**63 - 1
 
 
 def floors(lane: Lane, whole: SSP) -> tuple[int, ...]:
-    """For each bucket of some factor, the offset from which its records belong to the lane; NEVER if they don't belong
-    to it.
+    """For each bucket, the offset from which its records belong to the lane, or NEVER if none of its records do. The
+    length of the result is the factor to which the buckets belong.
 
     Args:
         whole: a partition that the lane reads.
@@ -32,8 +32,8 @@ def floors(lane: Lane, whole: SSP) -> tuple[int, ...]:
 
 
 def owned(lane: Lane) -> dict[int, frozenset[int]]:
-    """By task number (at factor 1), the buckets of the lane's factor that belong to the lane, with their records and
-    state. With a broadcast input, this covers all tasks of the lane; otherwise only those with an SSP here.
+    """By task number (at factor 1), the buckets (at the lane's factor) whose records and state belong to the lane. With
+    a broadcast input, the result has all tasks of the lane, otherwise only those for which the lane reads an SSP.
     """
     found: dict[int, set[int]] = {}
     for ssp, whole in zip(lane.ssps, wholes(lane.ssps), strict=True):

@@ -9,7 +9,9 @@ from anabranch.model.task import Task
 
 
 def group(request: Request) -> tuple[Task, ...]:
-    """As many tasks as the widest stream has partitions. The keys of several streams meet if all counts are equal."""
+    """As many tasks as there are partitions in the stream with the most. Equal keys of several streams are in one task
+    if all partition counts are equal.
+    """
     count = max(stream.partitions for stream in request.grouped)
     return virtual.cut(
         request,

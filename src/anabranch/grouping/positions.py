@@ -1,7 +1,7 @@
-"""Where an SSP begins after the factor has changed: each part of its keys begins at the position of its former owner.
+"""Where an SSP begins after the factor has changed: for each part of its keys, at the position of their former owner.
 
-A bucket of a factor is contained in a bucket of every smaller factor. So if two owners have keys in common, they have
-all keys of the narrower bucket in common.
+Each bucket of a factor lies within one bucket of every smaller factor. So if two owners have keys in common, they have
+all keys of the smaller bucket in common.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ __all__ = ["FormerPosition", "KeyPart", "after", "begin", "lowered", "parts_of"]
 
 @dataclass(frozen=True)
 class FormerPosition:
-    """Where a lane that has ended stopped reading one of its SSPs, in a model with this factor."""
+    """Where a lane that has ended stopped reading one of its SSPs, and the factor of the job model to which it
+    belonged."""
 
     position: Position
     factor: int
@@ -26,7 +27,7 @@ class FormerPosition:
 
 @dataclass(frozen=True, order=True)
 class KeyPart:
-    """The keys of one bucket of ``factor``; bucket 0 of 1 has all keys."""
+    """The keys of one bucket at a factor. Bucket 0 at factor 1 has all keys."""
 
     factor: int
     bucket: int
@@ -43,12 +44,11 @@ class KeyPart:
 
 
 def begin(ssp: SSP, factor: int, former: Iterable[FormerPosition], start: int) -> Position:
-    """Where an SSP of a model with ``factor`` begins.
+    """Where an SSP of a job model with ``factor`` begins.
 
     Args:
-        former: final positions of SSPs of the same partition; those that have no keys in common with ``ssp`` don't
-            matter.
-        start: the configured start of the stream, for keys without a former owner.
+        former: final positions of SSPs of the same partition; those without keys in common with ``ssp`` are ignored.
+        start: the configured start offset, for keys without a former owner.
 
     Raises:
         StateError: two former owners have the same keys.
@@ -70,14 +70,14 @@ def begin(ssp: SSP, factor: int, former: Iterable[FormerPosition], start: int) -
 
 
 def after(position: Position, factor: int, read: int) -> Position:
-    """The position of an SSP once its partition was read up to the offset ``read``."""
+    """The position of an SSP after its partition was read up to the offset ``read``, given its position before."""
     parts = {part: max(offset, read) for part, offset in parts_of(position, factor)}
     return _position(position.ssp, _part_of(position.ssp, factor), parts)
 
 
 def lowered(position: Position, factor: int, to: int) -> Position:
-    """The position of an SSP that is moved back to the offset ``to``: parts that were before that stay where
-    they were.
+    """The position of an SSP that is moved back to the offset ``to``. Parts whose offset is smaller stay where they
+    are.
     """
     parts = {part: min(offset, to) for part, offset in parts_of(position, factor)}
     return _position(position.ssp, _part_of(position.ssp, factor), parts)
@@ -88,7 +88,7 @@ def _part_of(ssp: SSP, factor: int) -> KeyPart:
 
 
 def parts_of(position: Position, factor: int) -> list[tuple[KeyPart, int]]:
-    """The parts of an SSP's keys, each with the offset from which its messages have yet to be read."""
+    """The parts of an SSP's keys, each with the offset of the next record to read for it."""
     if not position.parts:
         return [(_part_of(position.ssp, factor), position.offset)]
     named = ((*map(int, name.split("/")), offset) for name, offset in position.parts.items())
@@ -96,7 +96,7 @@ def parts_of(position: Position, factor: int) -> list[tuple[KeyPart, int]]:
 
 
 def _gaps(own: KeyPart, found: Iterable[KeyPart]) -> Iterator[KeyPart]:
-    """The keys of a part that had no former owner, in as few pieces as possible."""
+    """The keys of ``own`` that are in none of the parts ``found``, in as few parts as possible."""
     within = [part for part in found if part.has(own) or own.has(part)]
     if not within:
         yield own

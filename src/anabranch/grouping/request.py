@@ -1,4 +1,4 @@
-"""A request to a grouper: the inputs of a stage with their partition counts, and the factor."""
+"""What a grouper is given: the inputs of a stage with their partition counts, and the factor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ __all__ = ["Grouper", "Input", "Request"]
 
 @dataclass(frozen=True)
 class Input:
-    """A stream that a stage reads, with its partition count. ``broadcast``: whether every task reads all of it.
+    """A stream that a stage reads, with its partition count. If ``broadcast`` is set, every task reads the whole
+    stream.
 
     Raises:
         GraphError: the stream has no partitions.
@@ -38,7 +39,7 @@ class Input:
 
     @property
     def ssps(self) -> tuple[SSP, ...]:
-        """All partitions, whole, in order."""
+        """All partitions in order, each as a whole SSP."""
         return tuple(self.ssp(partition) for partition in range(self.partitions))
 
 
@@ -47,7 +48,7 @@ class Request:
     """A stage to be grouped. ``inputs`` are in the job's order.
 
     Raises:
-        GraphError: no input makes a task, or a stream is named twice.
+        GraphError: all inputs are broadcast, there are none, or a stream is named twice.
         ConfigError: the factor isn't allowed.
     """
 
@@ -73,7 +74,7 @@ class Request:
 
     @property
     def grouped(self) -> tuple[Input, ...]:
-        """The inputs that make tasks: all except broadcast ones."""
+        """The inputs whose partitions form tasks: all except the broadcast ones."""
         return tuple(stream for stream in self.inputs if not stream.broadcast)
 
     @property
@@ -89,4 +90,4 @@ class Request:
 
 
 Grouper = Callable[[Request], tuple[Task, ...]]
-"""A pure function from a request to the tasks of a stage; a job may bring its own as ``module:function``."""
+"""A pure function from a request to the tasks of a stage. A job may have its own, named as ``module:function``."""

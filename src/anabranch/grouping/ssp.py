@@ -1,4 +1,4 @@
-"""The grouper ``ssp``, SAMZA-71's *max*: one task per SSP, numbered by input, then by partition."""
+"""The grouper ``ssp`` (*max* in SAMZA-71): one task per SSP, numbered by input, then by partition."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anabranch.model.task import Task
 
 
 def group(request: Request) -> tuple[Task, ...]:
-    """As many tasks as the streams have partitions in total; keys of several streams never meet."""
+    """As many tasks as the streams have partitions in total. A task never has records of more than one stream."""
     return virtual.cut(
         request,
         (
@@ -27,11 +27,11 @@ def group(request: Request) -> tuple[Task, ...]:
 
 
 def check_order(stage: str, previous: Sequence[str], inputs: Sequence[str]) -> None:
-    """Raise an error if the order of inputs differs from that of the previous generation. Tasks are numbered by this
-    order, so new inputs must come last.
+    """Check that the inputs that the previous generation had are in the same order. Tasks are numbered by this order,
+    so new inputs must come last.
 
     Raises:
-        ConflictError: a stream isn't in its place; the message names the first one.
+        ConflictError: a stream isn't in its place; the message names the first such stream.
     """
     kept = [name for name in previous if name in inputs]
     for was, now in zip(kept, inputs, strict=False):

@@ -1,4 +1,4 @@
-"""Checks the tasks of a user's own grouper: each SSP must be in exactly one of them, broadcast SSPs in all."""
+"""Checks the tasks from a user's own grouper: each SSP must be in exactly one task, each broadcast SSP in all tasks."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ _CURE = "correct the grouper's function: every bucket of every SSP belongs to ex
 
 
 def check(request: Request, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
-    """Return ``tasks`` if every bucket of every SSP is in exactly one of them, and each task has a name and a number.
+    """Return ``tasks`` if every bucket of every SSP is in exactly one of them, each task has the request's broadcast
+    SSPs, and the tasks have distinct names and are numbered in order.
 
     Raises:
-        GraphError: this isn't so; the message names the SSP or the task at fault.
+        GraphError: one of these conditions isn't met; the message names the SSP or the task at fault.
     """
     owner: dict[SSP, str] = {}
     wanted = {part for stream in request.grouped for ssp in stream.ssps for part in request.buckets(ssp)}

@@ -1,4 +1,4 @@
-"""Virtual tasks: each base task divided into as many tasks as the factor says, one for each key bucket."""
+"""Divides each base task into virtual tasks, one for each bucket; their number is the factor."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["cut"]
 
 
 def cut(request: Request, bases: Iterable[tuple[TaskName, Sequence[SSP]]]) -> tuple[Task, ...]:
-    """The tasks of a stage, from its base tasks with their whole SSPs; ``index`` numbers them in order.
+    """The tasks of a stage, made from its base tasks with their whole SSPs and numbered in order (``index``).
 
-    A base task without SSPs becomes no task, but its numbers stay unused.
+    No tasks are made from a base task without SSPs, and the numbers that they would have stay unused.
     """
     stage, broadcast = request.stage, request.broadcast
     tasks: list[Task] = []

@@ -1,5 +1,5 @@
-"""The meaning of each operator, independent of Spark: where it runs, what it does to the key, and which state it
-has."""
+"""The properties of each operator, independent of Spark: whether it runs in the JVM or in Python, whether it has state,
+and what it does to the stage key and to the event-time column."""
 
 from anabranch.operators.rules import RULES, Rule, rule
 

@@ -1,4 +1,4 @@
-"""What operators do to the columns of the stage key. All state belongs to the key, so no operator may change it
+"""What operators do to the columns of the stage key. All state belongs to this key, so a change of the key must not go
 unnoticed.
 """
 
@@ -13,7 +13,7 @@ from anabranch.model.graph import Node
 
 @dataclass(frozen=True)
 class KeyColumns:
-    """The columns that contain the stage key, or the reason why none do (``lost``: an operator and what it did)."""
+    """The columns that contain the stage key. If no columns do, ``lost`` says which operator lost the key, and how."""
 
     columns: tuple[str, ...] = ()
     lost: str = ""
@@ -25,7 +25,7 @@ _TOKENS = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[<>
 
 
 def field_names(declaration: str | None) -> tuple[str, ...]:
-    """The names in ``"tailnum string, `leg no` decimal(3, 0)"``, in order."""
+    """The field names of a declaration such as ``"tailnum string, `leg no` decimal(3, 0)"``, in order."""
     names: list[str] = []
     depth, begins = 0, True
     for token in _TOKENS.findall(declaration or ""):
@@ -40,7 +40,7 @@ def field_names(declaration: str | None) -> tuple[str, ...]:
 
 
 def kept(_node: Node, key: KeyColumns) -> KeyColumns:
-    """The operator doesn't touch the key."""
+    """The operator doesn't change the key."""
     return key
 
 
@@ -56,20 +56,20 @@ def partitioned(node: Node, _key: KeyColumns) -> KeyColumns:
 
 
 def selected(node: Node, key: KeyColumns) -> KeyColumns:
-    """``select`` keeps a key column that is selected unchanged, by name or by ``*``."""
+    """``select`` keeps a key column only if the column is selected unchanged, by its name or by ``*``."""
     taken = {expression.strip().strip("`") for expression in node.args["expressions"]}
     gone = [column for column in key.columns if column not in taken and "*" not in taken]
     return _without(node, key, gone)
 
 
 def not_replaced(node: Node, key: KeyColumns) -> KeyColumns:
-    """``with_columns`` must not change a key column's value."""
+    """``with_columns`` loses the key if it replaces a key column."""
     replaced = {name.lower() for name in node.args["columns"]}  # as Spark compares names
     return _without(node, key, [column for column in key.columns if column.lower() in replaced])
 
 
 def resulting(node: Node, key: KeyColumns) -> KeyColumns:
-    """A function with a declared result keeps a key column if it is in the result."""
+    """A function with a declared result keeps a key column only if the result contains the column."""
     if "schema" not in node.args:
         return key
     result = field_names(node.args["schema"])

@@ -11,10 +11,14 @@ from anabranch.operators import keys, times
 
 @dataclass(frozen=True)
 class Rule:
-    """``sql``: composed of SQL expressions, so that several branches can share one pass. ``sink``: ends a branch.
+    """The properties of one kind of operator.
 
-    ``function``: calls Python functions of the job, row by row or batch by batch. ``key``: gives, for a node and the
-    key columns before it, the key columns after it, or why they are lost; ``time``: the same for the event-time column.
+    Attributes:
+        sql: whether it is composed of SQL expressions, so several branches can share one pass.
+        sink: whether it ends a branch.
+        function: whether it calls Python functions of the job, row by row or batch by batch.
+        key: returns, for a node and the key columns before it, the key columns after it, or why they are lost.
+        time: the same for the event-time column.
     """
 
     sql: bool = False
@@ -47,7 +51,9 @@ RULES: dict[str, Rule] = {
 
 
 def rule(node: Node) -> Rule:
-    """The rule of a node. A ``partition_by`` through Spark doesn't end a branch: it is a shuffle inside the query."""
+    """The rule of a node. A ``partition_by`` with ``via="spark"`` doesn't end a branch: it is a shuffle inside the
+    query.
+    """
     if is_shuffle(node):
         return Rule(key=keys.partitioned)
     return RULES[node.kind]
@@ -59,7 +65,7 @@ def is_windowed(node: Node) -> bool:
 
 
 def is_by_intake(node: Node) -> bool:
-    """Whether this is an ``agg`` over windows of processing time, the time at which the job reads records."""
+    """Whether this is an ``agg`` over windows of processing time, the time at which a record's batch was planned."""
     return node.kind == "agg" and node.args.get("window", {}).get("time") == "processing"
 
 
@@ -74,7 +80,7 @@ def on_late(node: Node) -> str:
 
 
 def late_of(node: Node) -> str:
-    """The name of the part of an operator that rejects late rows."""
+    """The name under which an operator rejects late rows."""
     return f"{node.name}-late"
 
 
@@ -84,5 +90,5 @@ def is_shuffle(node: Node) -> bool:
 
 
 def is_boundary(node: Node) -> bool:
-    """Whether a stage ends and another begins here: ``partition_by`` through an intermediate stream."""
+    """Whether a stage ends and another begins here, at a ``partition_by`` through an intermediate stream."""
     return node.kind == "partition_by" and node.args["via"] == "stream"

@@ -1,4 +1,4 @@
-"""What operators do to the event-time column: windows need it, so no operator may change it unnoticed."""
+"""What operators do to the event-time column. Windows need this column, so a change of it must not go unnoticed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anabranch.operators import keys
 
 @dataclass(frozen=True)
 class EventTime:
-    """The column that contains a row's event time, or why none does (``lost``)."""
+    """The column that contains a row's event time. If no column does, ``lost`` says which operator lost it, and how."""
 
     column: str = ""
     lost: str = ""
@@ -26,7 +26,7 @@ def kept(_node: Node, time: EventTime) -> EventTime:
 
 
 def lost(node: Node, _time: EventTime) -> EventTime:
-    """Rows of state have no single event time."""
+    """The operator's results come from state, so they have no single event time."""
     return EventTime("", f"{node.kind} ({node.where}) gives rows of its own, which have no event time")
 
 

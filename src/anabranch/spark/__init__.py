@@ -1,1 +1,1 @@
-"""Operators as DataFrame calls, and the other parts of a lane's query."""
+"""Everything that uses Spark: sessions, a lane's query, and operators as calls on DataFrames."""

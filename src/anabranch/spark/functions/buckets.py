@@ -1,4 +1,4 @@
-"""The buckets of a Spark task in a Python worker. They are processed concurrently, but each one in order."""
+"""Processes the buckets of a Spark task in a Python worker: several at the same time, but the rows of each in order."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from anabranch.spark.values import meta_column
 __all__ = ["LOOK_AHEAD", "Bucket", "Crew", "Places", "Work", "Worked", "done", "of_rows", "worked"]
 
 LOOK_AHEAD = 64 * 2**20
-"""How many bytes of Arrow data a Spark task holds: rows that it has read, and results that wait for earlier rows. At
-this limit, a slow bucket holds up the others.
+"""How many bytes of Arrow data a Spark task keeps at most: rows that it has read, and results that wait for earlier
+rows. When this limit is reached, other buckets must wait for a slow one.
 """
 
 T = TypeVar("T")
 Places = npt.NDArray[np.int64]
 Worked = tuple[pa.RecordBatch, Places]
-"""Result rows, and for each the index of the row from which it comes."""
+"""Result rows, and for each of them the index of the row from which it comes."""
 
 Bucket = tuple[int, int]
 """The number of a task at factor 1, and the number of a bucket."""
@@ -41,15 +41,17 @@ Cut = Callable[[pa.RecordBatch, dict[int, int]], None]
 """Called with the rows of a partition that have arrived, and how many of them each bucket has."""
 
 Work = Callable[[pa.RecordBatch], Coroutine[Any, Any, Worked]]
-"""The work on some rows. It is suspended only if it waits for something in an event loop."""
+"""The work on some rows. It is suspended only while it waits for something in an event loop."""
 
 
 @dataclass(frozen=True)
 class Crew:
-    """Distributes the buckets of a Spark task over threads. ``factor``: how many buckets each partition has.
+    """How the buckets of a Spark task are processed at the same time.
 
-    There are at most ``threads`` threads; for work that ``awaits``, there is one event loop in which buckets take
-    turns.
+    Attributes:
+        factor: how many buckets each partition has.
+        threads: the largest number of threads.
+        awaits: whether the work is async. If so, buckets take turns in one event loop, without further threads.
     """
 
     factor: int
@@ -65,12 +67,15 @@ def worked(
     ahead: int = LOOK_AHEAD,
     cut: Cut = lambda _, __: None,
 ) -> Iterator[pa.RecordBatch]:
-    """The results of rows, in the order of the rows. Each batch has rows of one task.
+    """The results of rows, in the order of the rows. Exceptions of the work are raised here.
 
-    ``busy`` is called with the seconds that were spent on each bucket, or at factor 1 on each task.
+    Above factor 1, work on later batches continues while a bucket is busy with an earlier batch.
 
-    Above factor 1, work on later batches continues while a bucket is busy with an earlier one, until more than
-    ``ahead`` bytes are held. ``cut`` is called with the rows. Exceptions of the work are raised here.
+    Args:
+        batches: each batch has rows of one task.
+        busy: the seconds that were spent on each bucket, or at factor 1 on each task, are added to it.
+        ahead: how many bytes of rows and results may be kept before this waits for the earliest batch.
+        cut: above factor 1, called with each batch.
     """
     if crew.factor > 1:
         yield from _at_once(batches, work, crew, busy, ahead, cut)
@@ -134,7 +139,7 @@ class _Queue:
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def cut(self, rows: pa.RecordBatch, factor: int) -> list[tuple[_Part, pa.RecordBatch]]:
-        """Add a batch. Returns its parts, with their rows."""
+        """Add a batch, and return its parts with their rows."""
         task = _task(rows)
         of_row = of_rows(rows, factor)
         parts = []
@@ -166,8 +171,8 @@ class _Queue:
             self._changed.notify()
 
     def ended(self, ahead: int) -> Iterator[pa.RecordBatch]:
-        """The results of the first batches that have ended. While more than ``ahead`` bytes are held, this waits for
-        them."""
+        """The results of the first batches, as far as they have ended. While more than ``ahead`` bytes are held, this
+        waits for the first batch to end."""
         while self._batches:
             with self._changed:
                 first = self._batches[0]
@@ -196,7 +201,7 @@ def _in_order(parts: list[_Part]) -> pa.RecordBatch:
 
 
 def of_rows(rows: pa.RecordBatch, factor: int) -> Places:
-    """The bucket of each row: the one in its hidden column, or that of its key."""
+    """The bucket of each row: from the hidden column or, if that has none, from the key."""
     fields = "key", "offset", "bucket"
     keys, offsets, given = (pc.struct_field(rows.column(meta_column.NAME), name).to_pylist() for name in fields)
     found = (
@@ -207,7 +212,7 @@ def of_rows(rows: pa.RecordBatch, factor: int) -> Places:
 
 
 def _run(work: Coroutine[Any, Any, Any]) -> Any:
-    """The result of work that doesn't wait for an event loop."""
+    """The result of work that never waits for an event loop."""
     try:
         work.send(None)
     except StopIteration as ended:
@@ -217,8 +222,8 @@ def _run(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def done(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
-    """The result of work in a loop. If a task that user code has started there raises SystemExit, the loop ends; code
-    that waits for that task gets the exception when the loop continues.
+    """The result of work in an event loop. If an asyncio task that user code has started raises SystemExit, the loop
+    stops, and is run again here. Code that waits for this asyncio task then gets the exception.
     """
     task = loop.create_task(work)
     while not task.done():
@@ -238,7 +243,7 @@ class _Workers(Protocol):
         ...
 
     def close(self) -> None:
-        """End the threads. Jobs that haven't begun are dropped."""
+        """End the threads. Jobs that haven't started are dropped."""
         ...
 
 
@@ -285,7 +290,7 @@ class _Loop:
 
     def _run(self) -> None:
         while not self._closing:
-            with suppress(SystemExit, KeyboardInterrupt):  # see done
+            with suppress(SystemExit, KeyboardInterrupt):  # see done()
                 self._loop.run_forever()
 
     def put(self, bucket: Bucket, job: _Job) -> None:

@@ -1,4 +1,4 @@
-"""How long Python functions work on each bucket, as workers report it to the driver."""
+"""Measures how long Python functions work on each bucket. Workers report it to the driver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anabranch.spark.functions.buckets import Bucket
 __all__ = ["Busy", "Slowest", "heard", "listening", "slowest"]
 
 Busy = dict[Bucket, float]
-"""Seconds, some of which a function may have spent waiting."""
+"""Seconds by bucket, including those that a function spent waiting."""
 
 
 class _Adding(AccumulatorParam[Busy]):
@@ -26,7 +26,7 @@ class _Adding(AccumulatorParam[Busy]):
 
 
 def listening(context: SparkContext) -> Accumulator[Busy]:
-    """The accumulator to which tasks add. A task that is run again adds again."""
+    """The accumulator to which Spark tasks add their seconds. A Spark task that runs again adds its seconds again."""
     said: Accumulator[Busy] = context.accumulator({}, _Adding())
     return said
 
@@ -47,7 +47,7 @@ class Slowest:
 
 
 def slowest(lane: Lane, busy: Mapping[Bucket, float]) -> Slowest | None:
-    """The slowest bucket of a lane's batches, from the reports about them; None if functions had nothing to do."""
+    """The slowest bucket of a lane, given the seconds for each bucket; None if functions had nothing to do."""
     total = sum(busy.values())
     if not total:
         return None

@@ -1,4 +1,4 @@
-"""Calls a user's function on rows. Returns its results in the columns of its schema, and the rows on which it failed.
+"""Calls a user's function on rows. Returns its results as columns of its schema, and the rows on which it failed.
 
 This runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`.
 """
@@ -40,12 +40,12 @@ Begin = Callable[[int], None]
 """A function that is called with the number of each row before the user's function is called on it."""
 
 BATCH = -1
-"""The index in a rejection that concerns all rows."""
+"""The index of a rejection that concerns all rows."""
 
 
 class Rejection(NamedTuple):
-    """A row, by its index, and what is wrong with it. ``raised``: whether the function raised; otherwise its result is
-    wrong.
+    """A rejected row, by its index, and the error. ``raised``: whether the function raised an exception; otherwise its
+    result is wrong.
     """
 
     place: int
@@ -54,7 +54,8 @@ class Rejection(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """``places``: for each row of ``rows``, the index of the row from which it comes."""
+    """The result of calling a function on rows. ``places`` has, for each result row, the index of the row from which it
+    comes."""
 
     rows: pa.RecordBatch
     places: Places
@@ -63,11 +64,14 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class UserFunction:
-    """A function of an operator of the given ``kind``.
+    """A function of an operator.
 
-    ``schema``: the schema of its results. ``home``: the job's folder; tracebacks are shortened to its files.
-    ``seconds``: how long it may work on a message. ``source``: how other processes get the function; None: it is
-    pickled.
+    Attributes:
+        kind: the kind of the operator.
+        schema: the schema of the function's results.
+        home: the job's folder; tracebacks are shortened to its files.
+        seconds: how long the function may work on a message.
+        source: how other processes get the function; None: it is pickled.
     """
 
     kind: str
@@ -88,7 +92,7 @@ def _from_source(kind: str, source: JobFunction, schema: pa.Schema, seconds: flo
 
 
 def awaits(function: Callable[..., Any]) -> bool:
-    """Whether calling it requires an event loop."""
+    """Whether calling a function requires an event loop."""
     if isinstance(function, functools.partial):
         return awaits(function.func)
     called = getattr(type(function), "__call__", None)  # noqa: B004
@@ -101,7 +105,7 @@ def overdue(seconds: float) -> str:
 
 
 class Evaluator:
-    """Calls a function. There is one evaluator for each Spark task; threads may call it at the same time."""
+    """Calls a function. Each Spark task has one evaluator, which several threads may call at the same time."""
 
     def __init__(self, user: UserFunction) -> None:
         self._user = user
@@ -109,7 +113,7 @@ class Evaluator:
         self._results = Results(user.schema)
 
     async def __call__(self, rows: pa.RecordBatch, begin: Begin, fails: bool = False) -> Outcome:
-        """The results for some rows. ``fails``: stop at the first rejection, because nothing else counts then."""
+        """The results for some rows. ``fails``: whether a rejection fails the lane, so this stops at the first one."""
         match self._user.kind:
             case "map_arrow":
                 return self._map_arrow(rows, begin, fails)
@@ -132,7 +136,7 @@ class Evaluator:
             for number, error in errors.items():
                 wrong.setdefault(places[number], error)
             of = np.delete(of, list(errors))
-            whole = ~np.isin(of, list(wrong))  # of a message, all that flat_map gives or nothing
+            whole = ~np.isin(of, list(wrong))  # if one result of flat_map is wrong, no result of the message counts
             rows, of = rows.filter(pa.array(whole)), of[whole]
             rejected += [Rejection(place, error, raised=False) for place, error in wrong.items()]
         return Outcome(rows, of, tuple(sorted(rejected)))
@@ -146,8 +150,8 @@ class Evaluator:
     async def _called(
         self, rows: pa.RecordBatch, begin: Begin, fails: bool
     ) -> tuple[list[Any], list[int], list[Rejection]]:
-        """The returned values, the rows to which they belong, and the rejected rows. Each message is passed to the
-        function once.
+        """The returned values, the indexes of their rows, and the rejected rows. Each message is passed to the function
+        once.
         """
         function, take = self._user.function, _TAKE[self._user.kind]
         returned: list[Any] = []
@@ -246,8 +250,8 @@ async def _value(called: Any) -> Any:
 
 
 def messages(rows: pa.RecordBatch) -> list[Any]:
-    """The rows as dicts, with dicts for maps. A map whose keys are arrays or structs, which a dict can't have, becomes
-    a list of pairs.
+    """The rows as dicts. Maps become dicts, too, unless their keys are arrays or structs, which can't be keys of a
+    dict: such a map becomes a list of pairs.
     """
     kinds = [kind for field in rows.schema for kind in _key_types(field.type)]
     maps = "strict" if kinds and not any(map(pa.types.is_nested, kinds)) else None
@@ -274,7 +278,7 @@ def _key_types(type_: pa.DataType) -> Iterable[pa.DataType]:
 
 
 def _is_cancelled(error: BaseException) -> bool:
-    """Whether the running task was cancelled, as opposed to user code having raised the same exception."""
+    """Whether this is the exception of an asyncio task that was cancelled. (User code can raise the same exception.)"""
     if not isinstance(error, asyncio.CancelledError):
         return False
     try:

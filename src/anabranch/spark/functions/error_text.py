@@ -1,7 +1,7 @@
-"""The text for an exception or a row. It is short, and can always be produced and encoded.
+"""Describes exceptions and rows by texts that are short, and that can always be produced and encoded.
 
-User code decides what exceptions and values are: their ``__str__`` may raise, not return a string, or return one of 50
-MB. Nothing in this module raises, whatever it is given.
+Exceptions and values come from user code: their ``__str__`` may raise an exception, may return something that isn't a
+string, or may return a string of 50 MB. Whatever they do, no function in this module raises an exception.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CAUSES = 4
 _MEMBERS = 5
 _FRAMES = 8
 _DEPTH = 100
-"""Rows that are nested more deeply are cut at this depth. Spark's own types are never that deep."""
+"""Rows that are nested more deeply are cut at this depth. Spark's own values are never so deep."""
 
 
 class _Repr(reprlib.Repr):
@@ -53,10 +53,10 @@ _REPR.maxstring = _REPR.maxother = _SHORT
 
 
 def described(error: BaseException, home: str = "") -> str:
-    """The type and message of an exception, its place in the job's files, the members of a group, and the causes.
+    """The type and message of an exception, its place in the job's files, its members if it is a group, and its causes.
 
     Args:
-        home: the job's folder; frames of other files aren't shown.
+        home: the job's folder; frames of files elsewhere aren't shown.
     """
     told = _attempted(lambda: "; caused by ".join(_chain(error, home)))
     return bounded(told if told is not None else _name(type(error)))
@@ -73,7 +73,7 @@ def traced(error: BaseException, home: str) -> str:
 
 
 def bounded(text: str, limit: int = LIMIT) -> str:
-    """Text that UTF-8 can encode, without NUL, cut to this many characters."""
+    """The text, changed such that it can be encoded as UTF-8 and has no NUL, and cut to ``limit`` characters."""
     length = str.__len__(text)
     cut = str.__getitem__(text, slice(0, limit))
     clean = cut.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
@@ -90,18 +90,18 @@ def shortened(value: object) -> str:
 
 
 def as_json(row: object) -> bytes:
-    """A row as a JSON object. Values that JSON can't represent become text: bytes in base64, numbers like NaN by their
-    names.
+    """A row as a JSON object. Values that JSON can't represent become text: bytes as base64, numbers such as NaN as
+    their names.
     """
     plain = _attempted(lambda: _plain(row, 0))
     return json.dumps(plain if plain is not None else shortened(row)).encode() if row is not None else b"null"
 
 
 def _attempted(make: Callable[[], _T]) -> _T | None:
-    """The result of running user code, or None if that raises anything."""
+    """The result of running user code; None if it raises an exception of any kind."""
     try:
         return make()
-    except BaseException:  # theirs, whatever it is
+    except BaseException:  # user code can raise anything
         return None
 
 
@@ -118,7 +118,7 @@ def _message(error: BaseException) -> str:
 
 
 def _chain(error: BaseException, home: str) -> Iterator[str]:
-    """The exception, and its causes."""
+    """The texts for an exception and its causes."""
     seen: set[int] = set()
     following: BaseException | None = error
     while following is not None and id(following) not in seen and len(seen) < _CAUSES:

@@ -1,4 +1,4 @@
-"""The driver's side of :mod:`anabranch.task_progress.meters`: receives the progress of running batches' Spark tasks."""
+"""The driver's side of :mod:`anabranch.task_progress.meters`: receives reports of Spark tasks about running batches."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = ["Listener", "listening"]
 log = logs.get_logger()
 
 _LONGEST = 2**20
-"""The size limit of a line, in bytes. A sender of a longer line is disconnected."""
+"""The size limit of a line (a report), in bytes. The sender of a longer line is disconnected."""
 _MOST_RUNS, _MOST_CONNECTIONS, _MOST_TASKS, _MOST_COUNTS = 256, 4096, 4096, 65536
 _FRESH = 3.0
-"""In seconds. Older reports come from workers that are gone."""
+"""In seconds. If the newest report is older than this, its worker is considered gone."""
 _HELLO, _TOLD = msgspec.json.Decoder(Greeting), msgspec.json.Decoder(TaskReport)
 
 _Key = tuple[int, int, int, int]
@@ -36,7 +36,7 @@ _Key = tuple[int, int, int, int]
 
 @dataclass
 class _Task:
-    """The newest report on an attempt at a Spark task, for one operator."""
+    """The newest report on one attempt of a Spark task, for one operator."""
 
     told: TaskReport
     at: float
@@ -50,7 +50,7 @@ class _Task:
 
 @dataclass
 class _Run:
-    """The newest batch of a query's run."""
+    """The reports on the newest batch of one run of a query."""
 
     batch: int
     tasks: dict[tuple[int, int, int, str], _Task] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class _Client:
 
 
 class Listener:
-    """Listens in its own thread until it is closed. Invalid input is ignored.
+    """Receives reports in a thread of its own until it is closed. A connection with invalid input is closed.
 
     Raises OSError if it can't listen.
     """
@@ -95,7 +95,9 @@ class Listener:
             ]
 
     def oldest(self, run: str) -> Work | None:
-        """The message in a run's batch on which functions have been working longest, if that is a second or more."""
+        """The message in a run's batch on which a function has been working longest. Workers report only messages that
+        take a second or more.
+        """
         now = time.monotonic()
         with self._lock:
             found = self._runs.get(run)
@@ -107,7 +109,7 @@ class Listener:
         return max(works, key=lambda each: each.seconds, default=None)
 
     def hear(self, told: TaskReport, connection: int = 0) -> None:
-        """Process a line."""
+        """Process a report."""
         with self._lock:
             run = self._runs.get(told.run)
             if run is not None and told.batch < run.batch:
@@ -165,7 +167,7 @@ class Listener:
             self._end(connection, client)
 
     def _end(self, connection: Any, client: _Client | None) -> None:
-        """When a worker is gone, forget its work in flight."""
+        """Close a connection. Its worker is gone, so the messages on which it was working no longer count."""
         if client is None:
             return
         self._connected -= 1
@@ -180,8 +182,8 @@ class Listener:
 
 
 def _bound(hosts: Iterable[str]) -> socket.socket:
-    """A socket that listens at the first of these addresses that belongs to this machine, or at all addresses if none
-    does.
+    """A socket that listens at the first of these addresses that belongs to this machine. If none does, it listens at
+    all addresses of this machine.
     """
     for host in (*hosts, ""):
         made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

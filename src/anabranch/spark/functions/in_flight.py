@@ -1,5 +1,5 @@
-"""What the Python functions of a lane are working on. Workers report it to the driver, and end if a function takes too
-long.
+"""Records on which messages the Python functions of a lane are working. Workers report this to the driver, and end if a
+function takes too long.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _STDERR = 2
 
 
 def on(meter: Meter, origin: pa.Array, factor: int, limit: float = math.inf) -> AbstractContextManager[None]:
-    """Inside ``with``, a function works on the rows of one bucket of one task, one by one; see :func:`at`.
+    """A context in which a function works on the rows of one bucket of one task, one by one; see :func:`at`.
 
     Args:
         meter: counts the rows.
         origin: the rows' hidden column.
-        limit: how many seconds the function may work on a row. If it takes longer, this process ends;
-            :mod:`anabranch.spark.functions.isolation` describes what happens then.
+        limit: how many seconds the function may work on a row. If it takes longer, this process ends, and user code
+            runs in isolation; see :mod:`anabranch.spark.functions.isolation`.
     """
     if not len(origin):
         return nullcontext()
@@ -58,8 +58,8 @@ def on(meter: Meter, origin: pa.Array, factor: int, limit: float = math.inf) -> 
 def on_key(
     meter: Meter, origins: Sequence[Mapping[str, int]], bucket: tuple[int, int], limit: float = math.inf
 ) -> AbstractContextManager[None]:
-    """The same for the rows of a key. ``origins``: source, partition and offset of each row; ``bucket``: the key's task
-    and bucket number.
+    """Like :func:`on`, for the rows of one key. ``origins``: source, partition and offset of each row; ``bucket``: the
+    numbers of the key's task and bucket.
     """
     label = meter.told.label
 
@@ -95,7 +95,7 @@ def _on(meter: Meter, tally: Tally, message: Message, count: int, limit: float) 
 
 
 def at(index: int) -> None:
-    """Record that the function begins with the row of this number."""
+    """Record that the function begins to work on the row with this index."""
     message = _mine.get()
     if message is not None:
         message.index, message.since = index, time.monotonic()
@@ -108,8 +108,8 @@ def number(origin: pa.Array, field: str, index: int) -> int:
 
 
 def _offset(origin: pa.Array, index: int) -> int:
-    """The offset of the record from which a row comes. (It is negative for a row that doesn't come from a single
-    record.)
+    """The offset of the record from which a row comes. (A row that doesn't come from a single record has a negative
+    offset, from which the record's offset is computed.)
     """
     offset = number(origin, "offset", min(index, len(origin) - 1))
     return offset if offset >= 0 else -1 - offset
@@ -140,8 +140,8 @@ def _look() -> None:
 
 
 def _end_if_late(several: dict[Message, float], now: float) -> None:
-    """End this process if a message takes too long. Otherwise let :func:`_arm` do so, as long as a message may still
-    take too long."""
+    """End this process if a message takes too long. Otherwise postpone the end that :func:`_arm` has set, or cancel it
+    if no function is working any more."""
     late = next((each for each, limit in several.items() if now - each.since > limit + LOOK_EVERY), None)
     if late is not None:
         told = late.place(late.index)
@@ -156,8 +156,8 @@ def _end_if_late(several: dict[Message, float], now: float) -> None:
 
 
 def _arm(limit: float, now: float) -> None:
-    """Make this process end unless this is called again in time. (No thread of ours can run while code that doesn't
-    release Python's global lock works on a message.)
+    """Make this process end unless this function is called again in time. (A thread can't do this: none can run while a
+    function works on a message in code that doesn't release Python's global lock.)
     """
     if now - _armed[0] >= LOOK_EVERY / 2:
         _armed[0] = now

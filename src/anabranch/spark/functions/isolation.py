@@ -1,10 +1,10 @@
-"""Runs user code in separate processes, which the code may end. This is how a message that kills its worker is found.
+"""Runs user code in separate processes, to find and reject messages that kill the process in which they are processed.
 
 The first attempt of a Spark task runs user code in the worker itself. If the worker dies, or is ended because one
-message takes too long, Spark retries the task, perhaps elsewhere. From then on, user code runs in forks of a clean
-process, one for each thread. If a fork dies, only its own messages are affected: they are retried one by one, and a
-message on which a fork dies :data:`TRIES` times is rejected. So one attempt of a task finds any number of such
-messages.
+message takes too long, Spark retries the Spark task, perhaps elsewhere. From then on, user code runs in forks of a
+clean process, one for each thread. If a fork dies, only its own messages are affected: they are retried one by one, and
+a message on which a fork dies :data:`TRIES` times is rejected. So a single attempt of a Spark task finds any number of
+such messages.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ __all__ = [
 ]
 
 TRIES = 3
-"""A message is rejected after the process has died on it this many times."""
+"""How many times a process must die on a message before the message is rejected."""
 
 MOST = 16
-"""The largest number of processes of a Spark task, and so of threads that work at once."""
+"""The largest number of processes for one Spark task, and thus of threads that work at the same time."""
 
 _BEFORE = -1
 PAUSE = 2.0
-"""Seconds to wait after a process was killed. The kernel kills processes when memory is short, which may not be the
-fault of a message, and may pass.
+"""Seconds to wait after a process was killed. The kernel kills processes if there is too little memory. This may not be
+the fault of a message, and may pass.
 """
 
 _KILLED = "killed by SIGKILL"
@@ -69,7 +69,7 @@ _DIED = "Python worker exited unexpectedly"
 
 
 def is_needed() -> bool:
-    """Whether the present Spark task has to isolate user code."""
+    """Whether this Spark task must isolate user code."""
     context = TaskContext.get()
     return context is not None and (context.attemptNumber() > 0 or context.getLocalProperty(_SETTING) == "true")
 
@@ -78,8 +78,8 @@ isolated_lanes: set[str] = set()
 
 
 def note(lane: str, error: BaseException) -> None:
-    """Record that a lane has failed in this process. If one of its Python workers has died, its next batch isolates
-    user code from the first attempt on. (Spark may be configured not to retry tasks.)
+    """Record that a lane has failed in this process. If one of its Python workers has died, the lane's next batch
+    isolates user code even in the first attempt. (Spark may be configured not to retry Spark tasks.)
     """
     if _DIED in str(error):
         isolated_lanes.add(lane)
@@ -96,8 +96,12 @@ def end(lane: str) -> None:
 
 
 class LostError(Exception):
-    """The process that ran user code is gone. ``at``: the message on which it was working; ``late``: whether that
-    message took too long.
+    """The process that ran user code is gone.
+
+    Args:
+        at: the number of the message on which it was working.
+        how: how the process ended.
+        late: whether the message took too long.
     """
 
     def __init__(self, at: int, how: str, late: bool) -> None:
@@ -115,7 +119,7 @@ class _Fork:
             self._pid = host.fork(theirs)
 
     def ask(self, request: object, begin: Begin, seconds: float, answer: Callable[[Any], Any]) -> Any:
-        """The result of a request. ``answer``: answers questions that the process asks before it has the result.
+        """The result of a request. ``answer`` answers questions that the process asks before it has the result.
 
         Raises LostError if the process is gone.
         """
@@ -140,7 +144,7 @@ class _Fork:
             raise LostError(at, _told(self.kill()), late=False) from None
 
     def kill(self) -> int:
-        """End the process, if it hasn't ended before, and return how it ended."""
+        """End the process, if it hasn't ended already, and return its exit status."""
         with suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
         self._socket.close()
@@ -166,7 +170,7 @@ def _told(status: int) -> str:
 
 
 class Host:
-    """Provides processes that run user code. ``open_service``: makes the service that each of them runs."""
+    """Provides processes that run user code. Each of them runs a service that ``open_service`` makes."""
 
     def __init__(self, open_service: Callable[[], Service]) -> None:
         self._lock = threading.Lock()
@@ -199,7 +203,7 @@ class Host:
             return int(messages.receive(self._control))
 
     def ended(self, pid: int) -> int:
-        """How a process has ended, or is about to end."""
+        """The exit status of a process that has ended or is about to end."""
         with self._lock:
             self._control.sendall(b"w")
             messages.send(self._control, pid)
@@ -212,8 +216,8 @@ class Host:
         seconds: float = math.inf,
         answer: Callable[[Any], Any] = lambda _: None,
     ) -> Any:
-        """See :meth:`_Fork.ask`; uses a process that no other thread is asking. Raises RuntimeError if each process
-        ends before user code begins.
+        """Like :meth:`_Fork.ask`, with a process that no other thread uses. Raises RuntimeError if :data:`TRIES`
+        processes in succession end before user code begins.
         """
         for _ in range(TRIES):
             with self._lock:
@@ -236,7 +240,7 @@ class Host:
     def close(self) -> None:
         for fork in self._idle:
             fork.close()
-        self._control.close()  # then it ends
+        self._control.close()  # the process ends when its connection is closed
         try:
             self._process.wait(_BEGINNING)
         except subprocess.TimeoutExpired:
@@ -262,7 +266,7 @@ def _opened(user: UserFunction) -> Service:
 
 
 def called(user: UserFunction, host: Host) -> Calls:
-    """Calls of a function in the processes of a host."""
+    """Calls a function in the processes of a host."""
     return _Isolated(user, host)
 
 
@@ -278,7 +282,7 @@ class _Isolated:
 
     async def __call__(self, rows: pa.RecordBatch, begin: Begin, fails: bool = False) -> Outcome:
         nothing = pa.RecordBatch.from_pylist([], schema=self.user.schema)
-        names_late = self.user.kind != "map_arrow"  # there a batch is one call, whatever is in it
+        names_late = self.user.kind != "map_arrow"  # map_arrow is called once for all rows
         ask = partial(self._ask, begin=begin, fails=fails)
         return narrowed(rows, nothing, ask, names_late, fails)
 
@@ -296,13 +300,13 @@ _Ask = Callable[[pa.RecordBatch, int], Outcome]
 
 
 def narrowed(rows: pa.RecordBatch, nothing: pa.RecordBatch, ask: _Ask, names_late: bool, fails: bool) -> Outcome:
-    """The results of rows; a row that ends the process is rejected.
+    """The results of rows. A row that ends the process is rejected.
 
     Args:
         nothing: a result without rows.
-        ask: returns the result of some of the rows, starting at an index. Raises LostError.
+        ask: returns the result of some of the rows, given these rows and the index of the first one. Raises LostError.
         names_late: whether ``ask`` says which row takes too long.
-        fails: stop at the first rejection, because nothing else counts then.
+        fails: whether a rejection fails the lane, so this stops at the first one.
     """
     step = min(_ROWS, max(1, _BYTES * rows.num_rows // max(1, rows.nbytes)))
     parts: dict[int, Outcome] = {}

@@ -1,7 +1,7 @@
 """Forks the processes in which user code runs in isolation: ``python -m anabranch.spark.functions.isolation_host FD``.
 
-The host loads nothing from the job: each fork does its own imports, because threads and clients that a module has
-created at its top level don't survive a fork. The host ends when its worker does, and its forks end with it.
+The host itself loads nothing from the job. Each fork does its own imports, because threads and clients that a module
+creates at its top level don't survive a fork. The host ends when its worker ends, and its forks end with it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Channel:
         self.worker = worker
 
     def begin(self, place: int) -> None:
-        """Report to the worker that user code begins with the message of this number."""
+        """Report to the worker that user code begins to work on the message with the number ``place``."""
         messages.send(self.worker, ("begin", place))
 
     def ask(self, question: object) -> Any:
@@ -49,7 +49,7 @@ class Channel:
 
 
 Service = Callable[[Any, Channel], Any]
-"""A function that returns the result of a request."""
+"""A function that returns the result of a request. Through the channel, it can ask the worker questions."""
 
 
 def main(number: int) -> None:
@@ -115,11 +115,11 @@ def _serve(control: socket.socket, pickled: bytes, forks: set[int]) -> None:
 
 
 def _become(worker: socket.socket, pickled: bytes) -> None:
-    """Answer the worker's requests, and end when it does."""
+    """In a fork: answer the worker's requests, and end when the worker ends."""
     status = _FAILED
     try:
         with contextlib.suppress(OSError):
-            Path("/proc/self/oom_score_adj").write_text("1000")  # when memory ends, end this process
+            Path("/proc/self/oom_score_adj").write_text("1000")  # if memory runs out, the kernel kills this process
         open_service: Callable[[], Service] = cloudpickle.loads(pickled)
         channel, service = Channel(worker), open_service()
         while True:

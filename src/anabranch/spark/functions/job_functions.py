@@ -1,5 +1,5 @@
-"""How Python workers get a job's functions and processors: they import the job file, or otherwise get the functions as
-code.
+"""Sends a job's functions and processors to Python workers. If a function comes from a job file, workers import this
+file; otherwise they get the function as code.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _OWN = 'put what only the user\'s process can do under if __name__ == "__main__"
 
 @dataclass(frozen=True)
 class JobFunction:
-    """A function or a processor of an operator. ``home`` is the job's folder, where this process has it.
+    """A function or a processor of an operator. ``home`` is the job's folder on this machine.
 
-    When it is pickled, it consists of its place in the job file, where a worker finds it (``code``), or of its code
-    (``pickled``).
+    The pickle of this object has either the place in the job file where a worker finds the function (``code``), or the
+    function itself, pickled as code (``pickled``).
     """
 
     value: Any
@@ -50,7 +50,7 @@ class JobFunction:
 
 
 def of_node(node: Node, functions: Mapping[int, Any], home: str) -> JobFunction:
-    """What workers get for an operator.
+    """The function or processor of an operator, in the form for workers.
 
     Raises:
         GraphError: the function doesn't come from a job file, and refers to something that can't be copied to another
@@ -102,8 +102,8 @@ def _place(node: Node) -> tuple[str, str, str]:
 
 
 def culprit(value: Any) -> str:
-    """The part of a function or a processor that can't be pickled, in words: the path to it, its type, and its line.
-    Empty if none is found.
+    """The part of a function or a processor that can't be pickled, in words: the path to this part, with lines, and its
+    type. Empty if no such part is found.
     """
     trail = _trail(value, ())
     if trail is None:
@@ -131,7 +131,7 @@ def _is_fine(value: Any) -> bool:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """The objects that an object refers to, each with a name."""
+    """The objects to which an object refers, each with a description."""
     if isinstance(value, types.FunctionType):
         line = f"{Path(value.__code__.co_filename).name}:{value.__code__.co_firstlineno}"
         inside = inspect.getclosurevars(value)

@@ -24,7 +24,7 @@ class OutOfTime(Exception):
 
 
 def send(to: socket.socket, message: object) -> None:
-    """Raises Closed if the other end is gone."""
+    """Send a message. Raises Closed if the other process has ended."""
     body = pickle.dumps(message, protocol=5)
     try:
         to.sendall(_HEAD.pack(len(body)))
@@ -34,11 +34,11 @@ def send(to: socket.socket, message: object) -> None:
 
 
 def receive(source: socket.socket, seconds: float | None = None) -> Any:
-    """The next message. ``seconds``: the time limit for its beginning to arrive.
+    """The next message. ``seconds``: how long to wait until the message begins to arrive.
 
     Raises:
-        Closed: there is none, or only part of one.
-        OutOfTime: the wait took too long.
+        Closed: the other process has ended before it has sent a complete message.
+        OutOfTime: nothing has arrived in this time.
     """
     if seconds is not None and not _is_readable(source, seconds):
         raise OutOfTime
@@ -47,7 +47,7 @@ def receive(source: socket.socket, seconds: float | None = None) -> Any:
 
 
 def _is_readable(source: socket.socket, seconds: float) -> bool:
-    poller = select.poll()  # not select, whose descriptors end at 1024
+    poller = select.poll()  # select can't handle descriptors above 1023
     poller.register(source, select.POLLIN)
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:

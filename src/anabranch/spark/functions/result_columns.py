@@ -1,5 +1,4 @@
-"""Columns from the results of Python functions: the values of an Arrow type, including those in arrays, maps and
-structs."""
+"""Converts the results of Python functions to columns of Arrow types, including arrays, maps and structs."""
 
 from __future__ import annotations
 
@@ -25,8 +24,14 @@ _ZONES = (dt.timezone, zoneinfo.ZoneInfo)
 
 
 class Column:
-    """The values of one type. ``usual``: the Python types whose values Arrow either converts exactly or refuses; empty
-    if Arrow would accept values that it shouldn't.
+    """Converts values to arrays of one type.
+
+    Args:
+        kind: the name of the type in messages.
+        usual: the Python types whose values Arrow either converts exactly or refuses; empty if Arrow would accept
+            values that it should refuse.
+        convert: returns a value in the form that Arrow needs, or raises :class:`Wrong`.
+        nullable: whether null is allowed.
     """
 
     def __init__(
@@ -54,7 +59,7 @@ class Column:
         return pa.array(plain, self.type)
 
     def plain(self, value: object) -> Any:
-        """The value in the form that Arrow needs. Raises :class:`Wrong`."""
+        """The value in the form that Arrow needs. Raises :class:`Wrong` if it doesn't fit the type."""
         if result_values.is_missing(value):
             if not self._nullable:
                 raise Wrong(None, "give a value, or declare the column without NOT NULL")
@@ -97,7 +102,7 @@ def column_of(type_: pa.DataType, nullable: bool) -> Column:
 
 
 def is_alike(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a cast changes only how values are stored, and fails if it would change the values."""
+    """Whether a cast between two types changes only how values are stored, and fails if it would change a value."""
     types = pa.types
     if given == wanted or types.is_null(given):
         return True

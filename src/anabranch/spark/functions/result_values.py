@@ -1,5 +1,5 @@
-"""Values that Python functions return, one at a time: each is either converted exactly for Arrow, or refused with the
-reason.
+"""Converts single values that Python functions return to the form that Arrow needs. A value is either converted
+exactly, or refused with the reason.
 """
 
 from __future__ import annotations
@@ -61,7 +61,13 @@ class ResultError(TypeError):
 
 
 class Wrong(Exception):
-    """A value that doesn't fit its column. ``path``: the position within the column."""
+    """A value doesn't fit its column.
+
+    Args:
+        advice: what to return instead.
+        path: the position of the value within the column.
+        kind: the name of the type that it should have.
+    """
 
     def __init__(self, value: object, advice: str, path: str = "", kind: str = "") -> None:
         super().__init__()
@@ -230,7 +236,7 @@ def _whole_us(value: Any) -> int:
 
 
 def _in_microseconds(value: dt.datetime) -> dt.datetime:
-    """The datetime of a pandas Timestamp, which may have nanoseconds."""
+    """The value as a plain datetime. Raises :class:`Wrong` for a pandas Timestamp with nanoseconds."""
     if getattr(value, "nanosecond", 0):
         raise Wrong(value, "it has nanoseconds; value.floor('us') cuts them")
     if type(value) is dt.datetime:

@@ -1,8 +1,8 @@
-"""The results of Python functions as columns of the declared schema: each value is either converted exactly, or refused
-with the reason.
+"""Converts the results of Python functions to columns of the declared schema. Each value is either converted exactly,
+or refused with the reason.
 
-Arrow converts a column at once if all of its values have the usual Python type. Any other column is checked value by
-value. So is a column that Arrow refuses, in order to find the row at fault.
+If all values of a column have the usual Python type, Arrow converts the whole column. Otherwise, or if Arrow refuses
+the column, its values are checked one by one, which finds the rows at fault.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["ResultError", "Results", "check_awaited"]
 
 
 class Results:
-    """Makes batches of a schema from the results of functions. ``schema``: in Arrow's form, with times in UTC."""
+    """Makes batches from the results of functions. ``schema``: the schema of these batches, with times in UTC."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -29,10 +29,10 @@ class Results:
         self._names = frozenset(schema.names)
 
     def batch(self, rows: Sequence[Any]) -> tuple[pa.RecordBatch, dict[int, str]]:
-        """The rows that can be converted, in order; and for each of the other rows, by index, why it can't be."""
+        """The rows that can be converted, in order; and, by index, why each of the other rows can't be converted."""
         try:
             arrays = self._arrays(rows)
-        except BaseException:  # classes of users can raise anything where they are only compared
+        except BaseException:  # a user's class can raise anything, even when it is only compared
             return self._one_by_one(rows)
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema), {}
 
@@ -85,7 +85,7 @@ class Results:
                     column.built([value])
             except ResultError as error:
                 errors[number] = error_text.bounded(str(error))
-            except BaseException as error:  # of user code, in what it has returned
+            except BaseException as error:  # from user code, in an object that the function has returned
                 errors[number] = f"what it returned can't be read: {error_text.described(error)}"
             else:
                 good.append(values)

@@ -1,8 +1,8 @@
-"""The turns of keys: in a turn, a processor is called with the messages of one key, or with a timer, and with the key's
-state.
+"""Gives keys their turns: in a turn, a processor is called with the messages of one key, or with a timer, and with the
+key's state.
 
 This runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`. These ask their
-worker for state, and send it the changes when the turn has ended.
+worker for state, and send all changes of state to the worker when the turn has ended.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ __all__ = [
 VALUE = "value"
 
 Stored = Mapping[str, Any]
-"""Spark's states of the present key, by name."""
+"""Spark's objects for the states of the present key, by the state's name."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """The result of a turn: rows; the messages that were rejected, by number; and for each timer that was changed, by
-    its time, whether it now exists.
+    """The result of a turn: the rows that were returned, the messages that were rejected, and the timers that were
+    changed. ``timers`` says, by the time of such a timer, whether the timer exists now.
     """
 
     rows: list[dict[str, Any]]
@@ -70,8 +70,8 @@ class Turn:
 
 
 class Turns(Protocol):
-    """Gives keys their turns. ``now``: the timers' time, in Unix ms; ``fails``: whether the first rejection ends a
-    turn."""
+    """Gives keys their turns. ``now``: the time on the clock of the timers, in Unix ms; ``fails``: whether the first
+    rejection ends the turn, because it fails the lane."""
 
     def on_messages(self, now: int, messages: list[dict[str, Any]], begin: Begin, fails: bool) -> Turn: ...
 
@@ -80,8 +80,8 @@ class Turns(Protocol):
 
 @dataclass(frozen=True)
 class Schemas:
-    """``names``: the schema of a map's entry names. ``single``: whether values aren't structs, so that they are stored
-    in a struct with one field.
+    """The schemas of a state. ``names``: the schema of the entries' names if the state is a map. ``values``: the schema
+    of its values. ``single``: whether values are stored as the only field of a struct, because they aren't structs.
     """
 
     names: StructType | None
@@ -91,10 +91,10 @@ class Schemas:
 
 @dataclass(frozen=True)
 class KeyedProcessor:
-    """A processor, with everything that is needed to call it. It is sent to other processes.
+    """A processor, with everything that is needed to call it in another process.
 
-    ``clock``: the clock of its timers. ``result``: the schema of its rows. ``schemas``: the schemas of its states.
-    ``home``: the job's folder. ``source``: how other processes get the processor; None: it is pickled.
+    ``clock`` is the clock of its timers, ``result`` the schema of the rows that it returns, and ``schemas`` has the
+    schemas of its states. ``source``: how other processes get the processor; None: it is pickled.
     """
 
     processor: Processor
@@ -121,7 +121,7 @@ def _from_source(
 
 
 class LocalTurns:
-    """See :class:`Turns`. ``skip``: the messages of a turn that are left out."""
+    """Gives turns in this process; see :class:`Turns`. ``skip``: the numbers of the messages of a turn to leave out."""
 
     def __init__(self, keyed: KeyedProcessor, stored: Stored, timers: StoredTimers | None) -> None:
         self._home = keyed.home
@@ -176,7 +176,7 @@ class LocalTurns:
 
 
 class _Writes:
-    """The changes to the states of a key that will be made when its turn has ended: state, method, arguments."""
+    """The changes of a key's states that will be made when the turn has ended: state, method, arguments."""
 
     def __init__(self) -> None:
         self.noted: list[tuple[str, str, tuple[Any, ...]]] = []
@@ -187,7 +187,7 @@ _TIMERS = ""
 
 
 class _Remote:
-    """A state, or the timers, in the worker. Reads ask the worker for it; changes wait for the end of the turn."""
+    """Stands for a state, or the timers, in the worker. A read asks the worker; a change waits for the turn's end."""
 
     def __init__(self, name: str, channel: Channel, writes: _Writes) -> None:
         self._name, self._channel, self._writes = name, channel, writes
@@ -226,7 +226,7 @@ def _opened(keyed: KeyedProcessor) -> Service:
 
 
 def isolated(host: Host, stored: Stored, timers: StoredTimers | None, seconds: float) -> Turns:
-    """Turns that run user code in the isolated processes of a host. ``seconds``: how long a message may take."""
+    """Gives turns in which user code runs in the processes of a host. ``seconds``: how long a message may take."""
     return _IsolatedTurns(host, {**stored, _TIMERS: timers}, seconds)
 
 
@@ -243,8 +243,8 @@ class _IsolatedTurns:
         return self._turn(("timer", now, key, at, fails), begin)
 
     def _turn(self, request: tuple[Any, ...], begin: Begin) -> Turn:
-        """A turn. It is repeated without the messages on which it always ends its process; nothing is changed before
-        that."""
+        """A turn. If messages end the process, the turn is repeated, in the end without them. State and timers change
+        only after the turn has succeeded."""
         deaths: dict[int, int] = {}
         rejected: dict[int, str] = {}
         turn: Turn
@@ -270,9 +270,9 @@ class _IsolatedTurns:
 
 
 def reader(kind: DataType) -> Callable[[Any], Any] | None:
-    """Converts a value from Spark's store into the form that messages have; None if both forms are the same."""
+    """A function that converts a value from Spark's store to the form of messages; None if both forms are the same."""
     if isinstance(kind, TimestampType):
-        return lambda value: value.astimezone(UTC)  # of the worker's own zone
+        return lambda value: value.astimezone(UTC)  # Spark returns it in the worker's own zone
     if isinstance(kind, BinaryType):
         return bytes
     if isinstance(kind, ArrayType):
@@ -295,8 +295,8 @@ def fields(readers: Sequence[tuple[str, Callable[[Any], Any] | None]], row: Sequ
 
 
 def maps(kind: DataType) -> Callable[[Any], Any] | None:
-    """Converts the maps in a value from Arrow, which are lists of pairs, into dicts; None if there are none. Maps whose
-    keys are arrays or structs can't be dicts and stay lists of pairs.
+    """A function that converts the maps in a value of this type, which Arrow represents as lists of pairs, to dicts;
+    None if there are none. Maps whose keys are arrays or structs can't be dicts, and stay lists of pairs.
     """
     if isinstance(kind, ArrayType):
         element = maps(kind.elementType)
@@ -320,12 +320,12 @@ def _kept(state: State, stored: Any, schemas: Schemas) -> Any:
 
 
 class _Kept:
-    """A kind of Spark state, with its values in the form for functions, and as tuples."""
+    """One of Spark's states. Converts its values between the form for functions and Spark's form, tuples."""
 
     def __init__(self, state: Any, schemas: Schemas) -> None:
         self._state = state
         self._schemas = schemas
-        # What isn't of its type would fail the task in Spark's store, where no message is to blame.
+        # Values of a wrong type must be found here: in Spark's store, no message could be rejected for them.
         self._verify = type_verifiers.of_type(schemas.values)
         self._readers = [(field.name, reader(field.dataType)) for field in schemas.values]
         self._times = [isinstance(field.dataType, TimestampType) for field in schemas.values]

@@ -1,4 +1,4 @@
-"""User functions on Arrow batches. The hidden column is removed before the call, and added to the results."""
+"""Applies user functions to Arrow batches. The hidden column is removed before the call, and added to the results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from anabranch.task_progress.meters import Meter
 
 Batches = Iterator[pa.RecordBatch]
 Rejecting = Callable[[str], Rejects]
-"""Opens, in a Spark task, the receiver for the rows that an operator (given by its label) rejects."""
+"""Opens, in a Spark task, the receiver for the rows that the operator with the given label rejects."""
 
 CURE = "fix the function; the lane continues from this batch at the next run"
 
@@ -50,16 +50,17 @@ def wrap(
 ) -> Callable[[Batches], Batches]:
     """The function for ``mapInArrow`` that runs an operator of the given kind.
 
-    With a factor above 1, several buckets are processed at once; the results are still in the order of the rows.
+    With a factor above 1, several buckets are processed at the same time. The results are in the order of the rows
+    anyway.
 
     Args:
         schema: the schema of the result, without the hidden column.
-        label: names the operator in errors.
+        label: the operator's name in messages.
         home: the job's folder; tracebacks are shortened to its files.
-        on_error: receives the messages on which the function raises; None: they fail the lane.
+        on_error: receives the messages on which the function fails; None: they fail the lane.
         factor: how many buckets each partition is divided into.
-        threads: how many buckets a function that isn't async works on at once, in a Spark task.
-        busy: the accumulator to which each Spark task adds the seconds that it has worked on each bucket.
+        threads: on how many buckets a function that isn't async works at the same time, in one Spark task.
+        busy: called at the end of each Spark task with the seconds for which it has worked on each bucket.
         line: where workers report their progress; see :mod:`anabranch.task_progress.meters`.
         seconds: how long the function may work on a message.
         source: how other processes get the function; None: it is pickled.
@@ -104,7 +105,7 @@ def wrap(
 
 @contextmanager
 def _calling(user: UserFunction) -> Iterator[tuple[Calls, bool]]:
-    """The calls of a function in a Spark task, and whether they are made in separate processes."""
+    """A context with the object that calls a function in this Spark task, and whether it does so in other processes."""
     let_signals_end()
     if not isolation.is_needed():
         yield Evaluator(user), False
@@ -117,15 +118,15 @@ def _calling(user: UserFunction) -> Iterator[tuple[Calls, bool]]:
 
 
 def let_signals_end() -> None:
-    """Let SIGINT end a worker as it ends a program that isn't Python. Then ``KeyboardInterrupt`` can come only from
-    user code.
+    """Let SIGINT end this worker at once, as it ends programs that aren't written in Python. Then only user code can
+    raise ``KeyboardInterrupt``.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _of_no_record(origin: pa.Array) -> pa.Array:
-    """The hidden column of rows if it isn't known from which record of their partition they come."""
+    """The hidden column for rows if it isn't known from which of a partition's records each of them comes."""
     fields = [origin.field(i) for i in range(origin.type.num_fields)]
     at = origin.type.get_field_index("offset")
     offsets = fields[at].to_numpy(zero_copy_only=False)
@@ -134,15 +135,15 @@ def _of_no_record(origin: pa.Array) -> pa.Array:
 
 
 def origin_of(origins: pa.Array, place: int) -> dict[str, Any]:
-    """The part of a row's hidden column that identifies its record. (The record's time may be one that Python doesn't
-    support.)
+    """The part of a row's hidden column that identifies its record. (The timestamp isn't included, because Python may
+    not support it.)
     """
     fields = ("source", "partition", "offset", "key")
     return {name: pc.struct_field(origins.slice(place, 1), name)[0].as_py() for name in fields}
 
 
 def rejecting(condition: str, error: str, label: str, on_error: Rejecting) -> Callable[[Batches], Batches]:
-    """A function for ``mapInArrow`` that rejects the rows whose column ``condition`` is true, and drops that column."""
+    """A function for ``mapInArrow`` that rejects rows whose column ``condition`` is true, and drops this column."""
 
     def run(batches: Batches) -> Batches:
         rejects = on_error(label)
@@ -160,7 +161,7 @@ def rejecting(condition: str, error: str, label: str, on_error: Rejecting) -> Ca
 
 
 def _of_one_partition(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
-    """Runs of rows of one partition and task, in order. Most batches are a single run."""
+    """The batch in slices of consecutive rows with the same partition and task. Most batches are a single slice."""
     if not batch.num_rows:
         return
     origin = batch.column(meta_column.NAME)

@@ -1,8 +1,8 @@
-"""``BatchClock.java``: the clock with which a lane's query plans its batches. It never goes back.
+"""Installs ``BatchClock.java``, the clock by which a lane's query plans its batches. It never goes back.
 
-Spark stamps batches with the machine's time. If a batch had an earlier stamp than the previous one, its records would
-fall into closed windows; timers would wait until the clock has caught up, and so would a query with an interval between
-its batches. See :mod:`anabranch.event_time.batch_time`.
+By default, Spark stamps batches with the machine's time. If a batch had an earlier stamp than the previous one, its
+records would fall into closed windows. Timers, and a query with an interval between its batches, would wait until the
+machine's clock has caught up. See :mod:`anabranch.event_time.batch_time`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RUNTIME = "org.apache.spark.sql.execution.streaming.runtime"
 log = logs.get_logger()
 _lock = threading.Lock()
 _installed: list[tuple[object, Any]] = []
-"""The present context, and the listener in its session."""
+"""The present SparkContext, and the listener in its session."""
 
 
 def _tried(spark: SparkSession) -> str:
@@ -53,8 +53,8 @@ probe = SURFACE.probe
 
 @contextmanager
 def starting(spark: SparkSession, name: str, since: int) -> Iterator[None]:
-    """A context in which the query of that name is started. Its time begins at ``since`` (Unix ms), or now if that is
-    later."""
+    """A context for starting the query of that name. The query's time begins at ``since`` (Unix ms), or at the
+    machine's time if this is later."""
     if not SURFACE.works(spark):
         yield
         return

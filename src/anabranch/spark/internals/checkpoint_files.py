@@ -1,4 +1,4 @@
-"""Checkpoint files that aren't on a local disk: writes them completely, creates them exclusively, and lists them.
+"""Checkpoint files that aren't on a local disk: writes each as a whole, creates files exclusively, and lists them.
 
 Spark uses the same class, ``CheckpointFiles.java``, for its own checkpoint files.
 """
@@ -36,8 +36,12 @@ probe = SURFACE.probe
 
 
 class Listed(NamedTuple):
-    """``name``: in the listed folder, "" if that is itself a file; ``size`` in bytes; ``changed``: when it was written,
-    in Unix seconds on the clock of the store.
+    """A file in a listed folder.
+
+    Attributes:
+        name: the name in the folder; "" if the listed folder is itself a file.
+        size: in bytes.
+        changed: when the file was written, in Unix seconds on the clock of the file system.
     """
 
     name: str
@@ -57,7 +61,7 @@ def prepare(spark: SparkSession) -> None:
 
 
 def lease(spark: SparkSession, folder: str, seconds: float) -> None:
-    """Let this JVM write below a folder for some time from now on; with 0, stop letting it."""
+    """Permit this JVM to write below a folder for ``seconds`` from now on; 0 withdraws the permission."""
     java.java_class(spark, MANAGER).lease(folder, int(seconds * 1000))
 
 
@@ -82,13 +86,13 @@ class FarFiles:
         """Whether a file appears completely, under its own name, when it is closed, and renaming means copying."""
 
     def create(self, path: Any, text: str) -> bool:
-        """Create a file that must not exist yet. Returns whether it was created. If several processes try, one
+        """Create a file unless it exists, and return whether it was created. If several processes try, only one
         succeeds, provided that the file system creates files exclusively.
         """
         return bool(self._class.create(self._fs, path, text))
 
     def write(self, path: Any, text: str) -> None:
-        """Write a file, replacing any existing one. Readers see either the old or the new one, complete."""
+        """Write a file, replacing any existing one. Readers see either the old or the new file, each complete."""
         self._class.write(self._fs, path, text)
 
     def read(self, path: Any) -> str:
@@ -96,8 +100,8 @@ class FarFiles:
         return str(self._class.read(self._fs, path))
 
     def just_written(self, path: Any) -> str | None:
-        """The text of an entry of a log in an object store that this JVM has written, without a call to the store. It
-        is returned only once, because the file may be rewritten later. None: it isn't known.
+        """The text of a log entry that this JVM has just written to an object store, without a request to the store.
+        Each text is returned only once, because the entry may be rewritten later. None: the text isn't known.
         """
         text = self._class.justWritten(self._fs, path)
         return None if text is None else str(text)
@@ -107,7 +111,7 @@ class FarFiles:
         self._class.rename(self._fs, path, to)
 
     def files(self, folder: Any, *, below: bool) -> list[Listed]:
-        """The files in a folder; with ``below``, including those in folders below it. None if the folder doesn't
+        """The files in a folder; with ``below``, including those in folders below it. Empty if the folder doesn't
         exist."""
         lines = str(self._class.files(self._fs, folder, below)).splitlines()
         parts = (line.rsplit("\t", 2) for line in lines)

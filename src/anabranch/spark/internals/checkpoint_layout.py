@@ -1,7 +1,7 @@
-"""The layout of Spark's checkpoints, which is needed to write planned batches into them, to split and copy lanes, and
-to set time back.
+"""The layout of Spark's checkpoints. anabranch relies on it when it writes planned batches into a lane's folder,
+divides or copies folders, or sets time back.
 
-:mod:`anabranch.container.checkpoint.folder` reads and changes the folder itself, in the versions named here.
+:mod:`anabranch.container.checkpoint.folder` reads and changes the folders, in the versions of the format named here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OFFSETS = "v1"
 """The first line of an entry of ``offsets`` and ``commits``."""
 
 SCHEMAS = ("*/_metadata", "*/*/_metadata", "*/*/*/_metadata", "*/_stateSchema")
-"""The folders below ``state`` with the schemas of state: those of operators, partitions and stores."""
+"""The folders below ``state`` with the schemas of state: of operators, of state partitions, and of state stores."""
 
 OPERATORS = "*/_metadata/v2/*"
 """The files below ``state`` in which a ``process`` describes its state, with the absolute paths of its schemas."""
@@ -30,7 +30,7 @@ _VERSIONS = {
     "spark.sql.streaming.offsetLog.formatVersion": ("1",),
     "spark.sql.streaming.stateStore.checkpointFormatVersion": ("1", "2"),
 }
-"""The formats that a session may be configured to write."""
+"""The format versions that a session may be configured to write, by setting."""
 
 
 def _others(spark: SparkSession) -> str:

@@ -1,7 +1,7 @@
-"""The methods and fields of a Java class, as read from its file.
+"""Reads the names of a Java class's methods and fields from its class file.
 
-Reflection would load the class and every class in the signatures of its methods. There are hundreds of these, so that
-would take a second of a session's start.
+Reflection would load the class, and all classes in the signatures of its methods. These are hundreds of classes, and a
+session would start one second later.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ __all__ = ["ClassFile", "parsed"]
 _MAGIC = 0xCAFEBABE
 _UTF8, _CLASS = 1, 7
 _SIZES = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
-"""The size of a constant pool entry, in bytes after its tag; texts contain their own size."""
+"""By tag, the size of an entry of the constant pool, in bytes after the tag. (Texts contain their size.)"""
 _TWO_PLACES = (5, 6)
 """A long and a double take up two entries."""
 
 
 @dataclass(frozen=True)
 class ClassFile:
-    """``members``: those that the class itself declares. ``parents``: its superclass and interfaces, by their full
-    names.
+    """The contents of a class file.
+
+    Attributes:
+        members: the names of the methods and fields that the class itself declares.
+        parents: the full names of the superclass and of the interfaces.
     """
 
     members: frozenset[str]
@@ -30,7 +33,7 @@ class ClassFile:
 
 
 def parsed(data: bytes) -> ClassFile:
-    """Read a class file: Java Virtual Machine Specification, chapter 4.
+    """Read a class file. (For the format, see the Java Virtual Machine Specification, chapter 4.)
 
     Raises:
         ValueError: the data isn't a class file.
@@ -54,7 +57,8 @@ def parsed(data: bytes) -> ClassFile:
 
 
 def _constants(data: bytes) -> tuple[dict[int, str], dict[int, int], int]:
-    """The texts and class names in the constant pool, by number, and the position where the pool ends."""
+    """The texts in the constant pool, by number; by the number of each class, the number of its name; and the position
+    where the pool ends."""
     texts: dict[int, str] = {}
     classes: dict[int, int] = {}
     (count,) = struct.unpack_from(">H", data, 8)

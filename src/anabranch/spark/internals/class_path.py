@@ -1,4 +1,4 @@
-"""The class path of a running session, to which jars can't be added later."""
+"""Finds out whether a running session has Spark's Kafka connector. (Its class path can't be extended any more.)"""
 
 from __future__ import annotations
 

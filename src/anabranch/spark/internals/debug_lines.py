@@ -1,7 +1,7 @@
-"""Whether PySpark records the line of Python code from which each column comes.
+"""Determines whether PySpark records the line of Python code from which each column comes.
 
-Spark's errors point to those lines, and so do anabranch's errors about what users' functions do with DataFrames. For
-anabranch's own columns, the lines aren't needed, and recording them takes longer than making the column.
+Spark's errors point to these lines, and so do anabranch's errors about what users' functions do with DataFrames. For
+anabranch's own columns, the lines aren't needed, and recording a line takes longer than making the column.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ probe = SURFACE.probe
 
 
 def settings() -> dict[str, str]:
-    """Session settings with which lines are recorded only on request; empty if that isn't possible."""
+    """Session settings with which lines are recorded only inside :func:`noted`; empty if this isn't possible."""
     return {_SETTING: "false"} if SURFACE.is_in_pyspark else {}
 
 
@@ -39,7 +39,7 @@ _asking: set[object] = set()
 
 @contextmanager
 def noted() -> Iterator[None]:
-    """Record lines inside this context, in all threads, because a user's function makes columns."""
+    """A context for functions of users that make columns. Inside it, lines are recorded, in all threads."""
     who = object()
     with _lock:
         _asking.add(who)
@@ -53,6 +53,6 @@ def noted() -> Iterator[None]:
 
 
 def _settle() -> None:
-    # PySpark looks at the setting once a process, and keeps what it finds here; None: it has not looked.
+    # PySpark reads the setting once in a process, and stores its value here. None: PySpark hasn't read it yet.
     if hasattr(utils, _CACHE):
         setattr(utils, _CACHE, True if _asking else None)

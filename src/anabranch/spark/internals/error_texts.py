@@ -1,6 +1,6 @@
-"""How Spark and py4j write errors. The cause of a lane's failure is parsed from such a text.
+"""Checks the form in which Spark writes errors, from which the cause of a lane's failure is parsed.
 
-The patterns are in :mod:`anabranch.container.root_cause`, and :mod:`anabranch.container.error_text` knows the kinds.
+:mod:`anabranch.container.root_cause` has the patterns, and :mod:`anabranch.container.error_text` the kinds of errors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The executors that a cluster has provided."""
+"""Counts the cores of the executors that a cluster has provided."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ probe = SURFACE.probe
 
 
 def cores(spark: SparkSession) -> int:
-    """The total number of cores of all present executors.
+    """The total number of cores of the executors that a session has now.
 
     Raises:
-        UnsupportedSparkError: this Spark doesn't provide it.
+        UnsupportedSparkError: this Spark doesn't provide this number.
     """
     SURFACE.insist(spark)
     there = java.context(spark).sc().statusStore().executorList(True)

@@ -28,11 +28,16 @@ probe = SURFACE.probe
 
 
 class Hadoop:
-    """Access to the files below a path. ``path`` makes paths, ``files`` copies files, ``io`` reads streams, and
-    ``conf`` is Spark's configuration.
+    """Access to files by Hadoop's classes.
+
+    Attributes:
+        path: makes paths.
+        files: copies files.
+        io: reads streams.
+        conf: Spark's configuration of Hadoop.
 
     Raises:
-        UnsupportedSparkError: this Spark lacks these.
+        UnsupportedSparkError: this Spark lacks some of these classes.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -44,7 +49,7 @@ class Hadoop:
         self.conf: Any = java.context(spark).hadoopConfiguration()
 
     def sha256(self, fs: Any, path: Any) -> str:
-        """The SHA-256 of a file's content, which stays in the JVM."""
+        """The SHA-256 of a file's content. The content itself isn't copied to Python."""
         stream = fs.open(path)
         try:
             return str(java.java_class(self._spark, "org.apache.commons.codec.digest.DigestUtils").sha256Hex(stream))
@@ -52,13 +57,13 @@ class Hadoop:
             stream.close()
 
     def text(self, values: Any) -> str:
-        """The elements of a Java array, in one call."""
+        """The elements of a Java array as text, in one call."""
         return java.text(self._spark, values)
 
 
 def lock(spark: SparkSession, path: str) -> Any:
-    """Take the OS lock of a local file for the JVM, which holds the lock as long as Python refers to the result; None:
-    another process has the lock.
+    """Let the JVM take the operating system's lock on a local file. The JVM keeps the lock as long as Python refers to
+    the result. None: another process has the lock.
     """
     holder = java.java_class(spark, "java.io.RandomAccessFile")(path, "rw")
     if holder.getChannel().tryLock() is None:

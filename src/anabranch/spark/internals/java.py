@@ -1,8 +1,8 @@
-"""The Java objects behind PySpark's objects. PySpark has references to them, but makes no promises about these.
+"""The Java objects behind PySpark's objects. PySpark has references to them, but they aren't a public interface.
 
-The other modules of this package build on this one. A class is looked up once, by its full name: for
-``jvm.org.apache.x`` Java would search all of Spark's jars for a class at each dot, and py4j would ask again at every
-use.
+The other modules of this package build on this one. Each class is looked up once, by its full name. With
+``jvm.org.apache.x``, Java would search all of Spark's jars for a class at each dot, and py4j would ask Java again at
+each use.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _PYSPARKS = (
     "org.apache.spark.sql.classic.SparkSession$",
     "org.apache.spark.sql.functions",
 )
-"""The classes that PySpark uses for each column, function and frame."""
+"""The classes that PySpark uses for each column, function and DataFrame."""
 
 
 def jvm(spark: SparkSession) -> Any:
@@ -62,12 +62,12 @@ def java_class(spark: SparkSession, name: str) -> Any:
     view = jvm(spark)
     found = getattr(view, name)
     if isinstance(found, JavaClass):
-        setattr(view, name, found)  # py4j asks Java only for what the view hasn't
+        setattr(view, name, found)  # py4j asks Java only for attributes that the view doesn't have
     return found
 
 
 def keep_pysparks_classes(spark: SparkSession) -> None:
-    """Let PySpark find its own classes without asking Java, which searches all jars ten times for a short name."""
+    """Let PySpark find its own classes without asking Java. (For a short name, Java searches all jars ten times.)"""
     for name in _PYSPARKS:
         java_class(spark, name)
 
@@ -84,7 +84,7 @@ def has_class(spark: SparkSession, name: str) -> bool:
 
 
 def class_file(spark: SparkSession, name: str) -> bytes | None:
-    """The file from which a class would be loaded, without loading the class; None if there is none."""
+    """The bytes of the file from which a class would be loaded, without loading the class; None if there is no file."""
     loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
     stream = loader.getResourceAsStream(f"{name.replace('.', '/')}.class")
     if stream is None:
@@ -101,7 +101,7 @@ def gateway(spark: SparkSession) -> Any:
 
 
 def let_java_call(spark: SparkSession) -> None:
-    """Let Java objects call Python objects, as for ``foreachBatch``."""
+    """Allow Java objects to call Python objects, as ``foreachBatch`` does."""
     ensure_callback_server_started(gateway(spark))  # type: ignore[no-untyped-call]
 
 
@@ -131,7 +131,7 @@ def frame(rows: DataFrame) -> Any:
 
 
 def plan(rows: DataFrame) -> Any:
-    """The ``QueryExecution`` of a DataFrame: its plans, each of which is made on demand."""
+    """The ``QueryExecution`` of a DataFrame, which has its plans. Each plan is made on demand."""
     return frame(rows).queryExecution()
 
 
@@ -141,7 +141,7 @@ def column(value: Column) -> Any:
 
 
 def array(spark: SparkSession, kind: Any, values: Sequence[Any]) -> Any:
-    """A Java array of a class."""
+    """A Java array of elements of the class ``kind``."""
     made = gateway(spark).new_array(kind, len(values))
     for place, value in enumerate(values):
         made[place] = value
@@ -156,8 +156,7 @@ def items(scala: Any) -> Iterator[Any]:
 
 
 def text(spark: SparkSession, values: Any) -> str:
-    """The elements of a Java array, in one call. (Hundreds of separate calls would take longer than everything
-    else.)"""
+    """The elements of a Java array as text, in one call. (Hundreds of separate calls would take too long.)"""
     return str(java_class(spark, "org.apache.commons.lang3.ArrayUtils").toString(values))
 
 

@@ -1,4 +1,4 @@
-"""anabranch's Java code, mainly functions on columns. It is compiled once per JVM with Janino, the compiler that Spark
+"""Compiles anabranch's Java code, mainly functions on columns: once per JVM, with Janino, the compiler that Spark
 ships."""
 
 from __future__ import annotations
@@ -48,8 +48,10 @@ def applied(name: str, arguments: Callable[[SparkSession], Sequence[Any]], colum
     """The result of a Java function for a column.
 
     Args:
-        name: the name of the class, a ``UDF1``, and of its file in this folder.
-        arguments: returns the constructor's arguments, made with the session.
+        name: the name of the function's class (a ``UDF1``), and of the file in this folder.
+        arguments: returns the arguments of the class's constructor.
+        column: the function's argument.
+        result: the type of the function's result.
 
     Raises:
         AnabranchError: this Spark can't compile the class.
@@ -59,7 +61,7 @@ def applied(name: str, arguments: Callable[[SparkSession], Sequence[Any]], colum
     of_objects, of_classes = (java.java_class(spark, f"java.lang.{name}") for name in ("Object", "Class"))
     given = java.array(spark, of_objects, arguments(spark))
     function = class_of(spark, name).getConstructors()[0].newInstance(given)
-    # By reflection: py4j would take another function of this name, for Scala.
+    # By reflection, because py4j would call another function with this name, which is for Scala.
     types = [of_classes.forName(f"{_SQL}.{name}") for name in ("api.java.UDF1", "types.DataType")]
     method = of_classes.forName(f"{_SQL}.functions").getMethod("udf", java.array(spark, of_classes, types))
     made = method.invoke(None, java.array(spark, of_objects, [function, java_type(spark, result)]))
@@ -72,17 +74,17 @@ def java_type(spark: SparkSession, kind: DataType) -> Any:
 
 
 def prepare(spark: SparkSession) -> None:
-    """Compile the functions in the background. That takes a fifth of a second, and a lane's first query needs them."""
+    """Compile the functions in the background, because it takes 0.2 s, and a lane's first query needs them."""
 
     def compile_them() -> None:
-        with suppress(Exception):  # whoever needs one is told
+        with suppress(Exception):  # raised again when a function is needed
             class_of(spark, _SOURCES[0].stem)
 
     threading.Thread(target=compile_them, name="compiles Java functions", daemon=True).start()
 
 
 def _loader(spark: SparkSession) -> Any:
-    """The outermost class loader of an application's jars, to which those of sessions and tasks delegate."""
+    """The outermost class loader of an application's jars. The loaders of sessions and Spark tasks delegate to it."""
     found = each = java.java_class(spark, _UTILS).getContextOrSparkClassLoader()
     while each is not None:
         found = each if each.getClass().getName() == _MUTABLE else found
@@ -91,7 +93,7 @@ def _loader(spark: SparkSession) -> Any:
 
 
 def class_of(spark: SparkSession, name: str) -> Any:
-    """The class in a file of this folder, which has the same name.
+    """The class with the given name, from the file of the same name in this folder.
 
     Raises:
         AnabranchError: this Spark can't compile the class.

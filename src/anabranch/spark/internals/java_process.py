@@ -17,7 +17,7 @@ _PARENT = os.getppid()
 
 
 class _Started:
-    """``launch_gateway`` stores the process that it has started in the gateway; with spark-submit there is none."""
+    """PySpark's gateway has the process that ``launch_gateway`` has started. (With spark-submit, it starts none.)"""
 
     def missing(self, spark: SparkSession) -> str:
         kept = "PYSPARK_GATEWAY_PORT" in os.environ or _process(spark) is not None
@@ -39,13 +39,13 @@ def is_child(spark: SparkSession) -> bool:
 
 
 def pid(spark: SparkSession) -> int:
-    """The id of the Java process that this one has started; 0 if there is none, or if it isn't known."""
+    """The id of the Java process that this process has started; 0 if there is none, or if it isn't known."""
     process = _process(spark)
     return 0 if process is None else process.pid
 
 
 def kill(spark: SparkSession) -> None:
-    """End the Java process that this one has started, whatever it is doing."""
+    """End the Java process that this process has started, whatever it is doing."""
     process = _process(spark)
     if process is not None:
         process.kill()
@@ -53,12 +53,12 @@ def kill(spark: SparkSession) -> None:
 
 
 def is_gone(spark: SparkSession, within: float = 0.0) -> bool:
-    """Whether the Java process of a session has ended, or ends ``within`` this many seconds, although this process
-    hasn't stopped it.
+    """Whether the Java process of a session has ended, although this process hasn't stopped it. ``within``: how many
+    seconds to wait for its end.
     """
     process = _process(spark)
     if process is None:
-        return os.getppid() != _PARENT  # spark-submit's Java is our parent
+        return os.getppid() != _PARENT  # with spark-submit, the Java process is the parent of this process
     with suppress(subprocess.TimeoutExpired):
         process.wait(within)
     return process.poll() is not None

@@ -1,4 +1,4 @@
-"""Whether this Spark passes on the purpose of a task under the names that anabranch knows."""
+"""The names under which a Spark task finds its query and its batch, and whether this Spark uses these names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The observations of a query in its running batch. Spark passes them to listeners only after the batch has ended."""
+"""The observations of a query's running batch. (Spark passes observations to listeners only after the batch.)"""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ probe = SURFACE.probe
 
 
 def of_query(spark: SparkSession, name: str) -> dict[str, dict[str, Any]]:
-    """The observations of a query's running batch so far, by name; {} if no such query is running. They are complete
-    once the batch's rows have been computed.
+    """The observations of a query's running batch so far, by the name of the observation; {} if no query of that name
+    is running. They are complete once the batch's rows have been computed.
     """
     active = [each for each in java.session(spark).streams().active() if each.name() == name]
     if not active:

@@ -1,7 +1,8 @@
-"""Spark's Python daemon for calls of anabranch's sources outside tasks. It imports their modules only once.
+"""The Python daemon for calls of anabranch's sources outside Spark tasks. It imports the sources' modules only once.
 
-Spark ends a worker that was idle for a minute, but the daemon stays, so that a lane that starts later doesn't wait for
-imports. The first daemon of a session also forks the processes of sources; its second argument is the address for that.
+Spark ends a worker that was idle for a minute, but the daemon stays, and a lane that starts later need not wait for
+imports. The first daemon of a session also forks the processes of sources; its second argument is the address at which
+it receives requests for them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def _nothing(*_: object) -> None:
 
 if __name__ == "__main__":
     worker = importlib.import_module(sys.argv[1])
-    vars(worker)["print"] = _nothing  # that of a process would tell of each of its steps
+    vars(worker)["print"] = _nothing  # otherwise each process would print each of its steps
     gc.collect()
     gc.freeze()  # see worker_daemon.py
     source_server.serve(sys.argv[2])

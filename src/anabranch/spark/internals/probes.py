@@ -1,4 +1,4 @@
-"""All private surfaces of Spark that are used, and whether a session's Spark has them."""
+"""Lists all private surfaces of Spark that anabranch uses, and checks whether a session's Spark has them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ log = logs.get_logger()
 
 
 def look(spark: SparkSession) -> list[Probe]:
-    """Whether a session's Spark has each of the surfaces, and whether they do what they should."""
+    """For each surface, whether a session's Spark has it, and whether it works as expected."""
     return [each.probe(spark) for each in SURFACES]
 
 

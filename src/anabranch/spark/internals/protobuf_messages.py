@@ -13,7 +13,7 @@ __all__ = ["reason", "row", "written"]
 
 
 def row(value: Column, files: bytes, message: str, columns: StructType) -> Column:
-    """Bytes of a message as a struct of these columns, null where they are unreadable.
+    """The bytes of a message as a struct of the given columns; null if the bytes are unreadable.
 
     Args:
         files: a serialized FileDescriptorSet.
@@ -23,12 +23,12 @@ def row(value: Column, files: bytes, message: str, columns: StructType) -> Colum
 
 
 def reason(value: Column, files: bytes, message: str, columns: StructType) -> Column:
-    """Why bytes are unreadable, in words; null where they aren't."""
+    """Why the bytes of a message are unreadable, in words; null if they are readable."""
     return _applied(value, files, message, columns, "reason", StringType())
 
 
 def written(struct: Column, files: bytes, message: str, columns: StructType) -> Column:
-    """A struct of these columns as bytes of a message."""
+    """A struct of the given columns as the bytes of a message."""
     return _applied(struct, files, message, columns, "write", BinaryType())
 
 

@@ -1,6 +1,6 @@
-"""Holds a running query at the point where it would plan its next batch, so that the batch can be planned from outside.
+"""Holds a running query at the point where it would plan its next batch, to let anabranch plan the batch instead.
 
-The public way is to stop the query and to start it for each planned batch. A held query is faster, because Spark
+The public way is to stop the query, and to start it for each planned batch. A held query is faster, because Spark
 already has its plan, its state and its sources.
 """
 
@@ -30,12 +30,12 @@ _HANDOVER_NS = 50_000_000
 _LOCKING_MS = 100
 TURN_EVERY = 0.2
 RUNS_WITHIN = 60.0
-"""Seconds within which a query without a running batch reaches the point where it would plan one, and begins a planned
-one.
+"""Seconds within which a query without a running batch must reach the point where it would plan its next batch, or must
+begin a batch that was planned for it.
 """
 
 _PASSED = 2
-"""How many batches a query may still plan once it should be held. If it plans more, it doesn't wait where it should."""
+"""How many batches a query may still plan while it should be held. If it plans more, it can't be held."""
 
 SURFACE = Surface(
     "query_hold",
@@ -78,21 +78,23 @@ probe = SURFACE.probe
 
 
 class NotHeldError(AnabranchError):
-    """Spark hasn't done in time what a held query should do. The query must be stopped instead."""
+    """The query can't be held, because it hasn't reacted in time as a held query should. It must be stopped instead."""
 
 
 class HeldQuery:
-    """The query of a lane, from when this object is made until it is released or closed. For one thread.
+    """Holds the query of a lane from the creation of this object until :meth:`release` or :meth:`close`. Not
+    thread-safe.
 
-    Its batches read only what is planned for them. Unless the query was let :meth:`go`, no batch is running when a
-    method of this class returns, and Spark plans none.
+    Meanwhile, batches read only what is planned for them. When a method of this class returns, no batch is running, and
+    Spark plans none; an exception is :meth:`go`.
 
-    ``turn`` is called from time to time while this waits for a batch; if it raises an exception, the wait ends.
-    ``limits``: the limits of the query's sources.
+    Args:
+        turn: called from time to time during a wait; if it raises an exception, the wait ends.
+        limits: the limits of the query's sources.
 
     Raises:
-        NotHeldError: raised by every method that waits, if the query has no running batch and still doesn't reach that
-            point.
+        NotHeldError: from any method that waits, if no batch is running and the query still doesn't reach the point
+            where it is held.
     """
 
     def __init__(
@@ -133,8 +135,8 @@ class HeldQuery:
         self._stand()
 
     def go(self, begun: Callable[[], bool] = lambda: True) -> None:
-        """Let the query run the planned batch, and those that Spark plans after it. Wait until the query has
-        ``begun``."""
+        """Let the query run the planned batch, and batches that Spark plans after it. Returns when ``begun`` is
+        true."""
         self._adopt()
         self._planning.unlock()
         self._ran_at = monotonic()
@@ -147,13 +149,13 @@ class HeldQuery:
         self.close()
 
     def close(self) -> None:
-        """Let the query plan batches that read nothing, so that it can end. Idempotent."""
+        """Stop holding the query, but let its batches read nothing. It can then be stopped. Idempotent."""
         if self._planning.isHeldByCurrentThread():
             self._planning.unlock()
 
     def _stand(self) -> None:
-        """Take the lock, and wait until the query waits for it in order to plan a batch. The batch that is then adopted
-        is the one that the query runs. At any other point, Spark would discard the adopted batch or treat it as
+        """Take the lock, and wait until the query waits for the lock in order to plan a batch. If a batch is adopted at
+        this point, the query runs it next. At any other point, Spark would discard the adopted batch or treat it as
         finished.
         """
         self._ran_at, self._last = monotonic(), math.inf
@@ -162,8 +164,8 @@ class HeldQuery:
         try:
             self._last = self._batch() + _PASSED
             while not self._would_plan():
-                if self._planning.hasQueuedThread(self._thread):  # for something else, which it may do
-                    self._progress.awaitNanos(_HANDOVER_NS)  # gives it the lock, and is the next to have it
+                if self._planning.hasQueuedThread(self._thread):  # it wants the lock for something else
+                    self._progress.awaitNanos(_HANDOVER_NS)  # let it have the lock, and take the lock again after that
                 self._look()
         except BaseException:
             self._planning.unlock()
@@ -175,7 +177,7 @@ class HeldQuery:
         return not self._is_under_way() and PLANNING_CALL in java.text(self._spark, self._thread.getStackTrace())
 
     def _is_under_way(self) -> bool:
-        """Whether the query has planned a batch and not forgotten it yet."""
+        """Whether the query has a planned batch that it hasn't completed."""
         context = self._execution.getLatestExecutionContext()
         return context is not None and bool(context.isCurrentBatchConstructed())
 
@@ -201,9 +203,10 @@ class HeldQuery:
         return -1 if context is None else int(context.batchId())
 
     def _adopt(self) -> None:
-        """Adopt the last batch of the offset log as the one that the query has planned, as it does when it starts.
+        """Make the query take the last batch of the offset log for the batch that it has planned, as it does when it
+        starts.
 
-        With its present watermark, the query has already determined whether another batch is due. That result is
+        The query has already determined, with its present watermark, whether another batch is due. This result is
         discarded.
         """
         execution, context = self._execution, self._execution.getLatestExecutionContext()
@@ -220,7 +223,7 @@ class HeldQuery:
         getattr(context, "isCurrentBatchConstructed_$eq")(True)
 
     def _read(self, ends: Any) -> Any:
-        """Offsets in the form in which sources create them. (Those in a log may be of another class.)"""
+        """The offsets in the form in which sources create them. (Offsets from a log may be of another class.)"""
         found, sources = self._execution.uniqueSources().empty(), ends.keysIterator()
         while sources.hasNext():
             source = sources.next()

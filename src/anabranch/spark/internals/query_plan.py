@@ -1,4 +1,5 @@
-"""Spark's plan of a DataFrame: its printed steps, whether a value depends on chance, and planning it in advance."""
+"""Reads Spark's plan of a DataFrame: which steps it has, and whether a value depends on chance. Can also let Spark plan
+a DataFrame in advance."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ GENERATOR = "Generate "
 
 
 def count(frame: DataFrame, word: str) -> int:
-    """How many times a step's name occurs in the analyzed plan.
+    """How many times the name of a step, ``word``, occurs in the analyzed plan.
 
     Raises:
         UnsupportedSparkError: this Spark's plans are unreadable.
@@ -27,7 +28,7 @@ def count(frame: DataFrame, word: str) -> int:
 
 
 def is_by_chance(frame: DataFrame) -> bool:
-    """Whether a column comes from an expression that isn't deterministic, in any earlier step.
+    """Whether a column of a DataFrame comes from an expression, in this or an earlier step, that isn't deterministic.
 
     Raises:
         UnsupportedSparkError: this Spark's plans are unreadable.
@@ -37,7 +38,7 @@ def is_by_chance(frame: DataFrame) -> bool:
 
 
 def prepare(frame: DataFrame) -> None:
-    """Let Spark plan the computation of a DataFrame in advance. Does nothing if that isn't possible."""
+    """Let Spark plan the computation of a DataFrame in advance. Does nothing if this isn't possible."""
     if SURFACE.works(frame.sparkSession):
         java.plan(frame).executedPlan()
 

@@ -1,8 +1,8 @@
 """Changes the limits that a running query passes to its sources, between two batches.
 
-Spark sets the limits once, when the query starts, to the values that each source gives, and offers no public way to
-change them. They are in a field of the query, ``uniqueSources``, which the query reads when it plans a batch. Without
-access to this field, batches keep the limit with which the query was started.
+When a query starts, Spark asks each source for its limit, and offers no public way to change it later. The limits are
+in a field of the query, ``uniqueSources``, which the query reads when it plans a batch. Without access to this field,
+batches keep the limits with which the query was started.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ probe = SURFACE.probe
 
 
 class ReadLimits:
-    """The limits of one query, which can be used once its first batch is planned. Thread-safe.
+    """The limits of one query, which can be used once the query's first batch is planned. Thread-safe.
 
-    Spark reads them in the query's own thread when it plans a batch. So limits that are set in that thread, or while
-    the query is held, apply to the next batch.
+    Spark reads the limits in the query's own thread when it plans a batch. So limits that are set in this thread, or
+    while the query is held, apply to the next batch.
     """
 
     def __init__(self, spark: SparkSession, query: StreamingQuery) -> None:
@@ -54,11 +54,11 @@ class ReadLimits:
         self._known: list[Any] = []
 
     def begins(self) -> list[str]:
-        """Where each source began in the running batch, as JSON, in a fixed order; '': at its start."""
+        """The offsets at which the running batch begins, as JSON, by source in a fixed order; '': at its start."""
         return self._texts(self._execution.getLatestExecutionContext().startOffsets())
 
     def ends(self) -> list[str]:
-        """Where each source ends in the running batch, as JSON, in the same order."""
+        """The offsets at which the running batch ends, as JSON, in the same order."""
         return self._texts(self._execution.getLatestExecutionContext().endOffsets())
 
     def _texts(self, offsets: Any) -> list[str]:
@@ -66,8 +66,8 @@ class ReadLimits:
         return [str(each.get().json()) if each.isDefined() else "" for each in found]
 
     def give(self, rows: Mapping[int, int]) -> None:
-        """Let each source, by its index in :meth:`ends`, contribute at most this many rows to a batch, from the next
-        batch on; while the query is held, from its release on.
+        """Set how many rows a source may contribute to a batch, by the source's index in :meth:`ends`. This applies
+        from the next batch on or, if the query is held, from its release on.
         """
         with self._lock:
             limits = self._limits if self._before is None else self._before
@@ -88,7 +88,7 @@ class ReadLimits:
             self._set(limits)
 
     def release(self) -> None:
-        """Restore the earlier limits, or those that were set since."""
+        """Restore the limits from before :meth:`hold`, with the changes that were made since."""
         with self._lock:
             limits, self._before = self._before, None
             if limits is not None:
@@ -99,8 +99,7 @@ class ReadLimits:
         return getattr(self._execution, _FIELD)()
 
     def _sources(self) -> list[Any]:
-        """The sources. They are cached, because each call into the JVM costs a batch some time, and they don't
-        change."""
+        """The query's sources. They don't change, and are cached, because each call to the JVM delays the batch."""
         if not self._known:
             sources = self._limits.keysIterator()
             while sources.hasNext():
@@ -108,7 +107,8 @@ class ReadLimits:
         return self._known
 
     def _limit(self, now: Any, rows: int) -> Any:
-        """The limit in the form that the source accepts, according to its present one."""
+        """The limit ``rows`` in the form of ``now``, the source's present limit, because a source accepts only one
+        form."""
         if now.getClass().getName() == _LIMIT_IN_PYTHON:
             told = json.dumps({"_type": "ReadMaxRows", "max_rows": rows})
             return java.java_class(self._spark, _LIMIT_IN_PYTHON)(told)
@@ -119,7 +119,7 @@ class ReadLimits:
 
 
 def current(spark: SparkSession) -> StreamingQuery | None:
-    """The query for whose batch this thread was called; None if it has ended, or if its limits can't be changed."""
+    """The query whose batch this thread runs; None if the query has ended, or if limits can't be changed."""
     if not SURFACE.works(spark):
         return None
     number = spark.sparkContext.getLocalProperty(local_properties.QUERY)

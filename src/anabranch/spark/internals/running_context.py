@@ -1,4 +1,5 @@
-"""Whether this process already has a session. Nothing in Spark's public interface says so without starting one."""
+"""Finds out whether this process already has a session. Spark's public interface doesn't offer this without starting a
+session."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ __all__ = ["is_there"]
 
 
 def is_there() -> bool:
-    """Whether there is a session. If PySpark keeps its context elsewhere, only a session of this thread is seen; one of
-    another thread is then joined when a session is started, and keeps its own settings.
+    """Whether this process has a session. If this PySpark doesn't have the private attribute that says so, only a
+    session of this thread is found. If another thread has a session, starting one then returns this session, with its
+    own settings.
     """
     if getattr(SparkContext, "_active_spark_context", None) is not None:
         return True

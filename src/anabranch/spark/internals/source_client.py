@@ -1,11 +1,11 @@
 """The Python process that Spark starts for a source. It lets a fork of :mod:`source_server` do the work.
 
-It is run as a file, with nothing but the standard library, so that it starts in 0.02 s::
+Spark runs this file as a script. Because it imports only a part of the standard library, it starts in 0.02 s::
 
     source_client.py SOCKET -m MODULE ...
 
-The fork gets this process's standard streams, folder and environment, and each of the two ends with the other. If no
-server is listening, this process itself becomes the requested one.
+The fork gets this process's standard streams, folder and environment, and each of the two processes ends when the other
+ends. If no server is listening, this process does the work itself.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""The environment variables that Spark's runners give to a Python source's function. They are set before the source is
-registered.
+"""The environment variables that Spark's runners add to the function of a Python source. anabranch sets them before it
+registers a source.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ probe = SURFACE.probe
 
 
 def of_session(spark: SparkSession) -> dict[str, str]:
-    """The variables that all runners set, in the driver and in tasks."""
+    """The variables that all runners set, in the driver and in Spark tasks."""
     if SURFACE.works(spark):
         conf = java.context(spark).sc().conf()
-        # A runner then names the folders in the local one.
+        # Runners replace this by the folders below it.
         folders = java.java_class(spark, _UTILS).getLocalDir(conf)
         timeout, buffer = str(conf.getTimeAsSeconds(_TIMEOUT, "15s")), str(conf.getInt(_BUFFER, 65536))
     else:

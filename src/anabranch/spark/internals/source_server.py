@@ -1,7 +1,7 @@
 """Forks the Python processes that Spark starts for sources.
 
-Each query starts one process for each of its Python sources, without a daemon. Such a process would spend 0.3 s on
-imports, on a core that batches of other lanes need meanwhile. See :mod:`source_client`.
+Spark starts one process for each Python source of a query, without a daemon. Such a process would spend 0.3 s on
+imports, on a core that batches of other lanes need at that time. See :mod:`source_client`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _STREAMS = 3
 
 
 def serve(path: str) -> None:
-    """Fork a process that serves at this path as long as this process, or a fork of it, is alive. Does nothing if
-    another process serves there, or if serving isn't possible; processes of sources then do their own imports.
+    """Fork a server that listens at this path as long as this process, or a fork of it, is alive. Does nothing if
+    another server listens there, or if this isn't possible; then the processes of sources do their own imports.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -33,7 +33,7 @@ def serve(path: str) -> None:
     except OSError:
         listener.close()
         return
-    gone, held = os.pipe()  # the other end is ours, and that of all that we fork
+    gone, held = os.pipe()  # ``held`` stays open in this process and in all of its forks
     if os.fork():
         listener.close()
         os.close(gone)
@@ -48,7 +48,7 @@ def serve(path: str) -> None:
 def _serve(listener: socket.socket, gone: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     nothing = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1):  # Spark's, to its daemon
+    for stream in (0, 1):  # they connect Spark and its daemon
         os.dup2(nothing, stream)
     os.close(nothing)
     while gone not in select.select([listener.fileno(), gone], [], [])[0]:
@@ -85,7 +85,7 @@ def _become(client: socket.socket) -> None:
 
 
 def _taken_over(client: socket.socket) -> list[str]:
-    """Take over the client's streams, folder and environment. Returns its arguments."""
+    """Take over the client's streams, folder and environment, and return the client's arguments."""
     size, streams, _, _ = socket.recv_fds(client, 4, _STREAMS)
     with client.makefile("rb") as told:
         folder, number, *rest = told.read(int.from_bytes(size, "big")).split(b"\0")
@@ -101,8 +101,8 @@ def _taken_over(client: socket.socket) -> list[str]:
 
 
 def _end_with(client: socket.socket) -> None:
-    """End when the connection to the client ends, because the client has then ended. A client that is killed before it
-    has read all that it was sent resets the connection.
+    """Exit when the connection to the client ends, because the client has then ended. (A client that is killed before
+    it has read everything that was sent to it resets the connection.)
     """
     with suppress(OSError):
         client.recv(1)

@@ -1,6 +1,6 @@
 """Rewrites a checkpoint's state, with the part of Spark that repartitions the state of a stopped query.
 
-Spark has no public call for this, but its internal one accepts any function of the rows (tested with 4.3.0).
+Spark has no public call for this, but its internal call accepts any function of the rows (tested with 4.3.0).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ probe = SURFACE.probe
 
 
 class _Function:
-    """An object that the JVM calls as a ``scala.Function1`` of data frames."""
+    """An object that the JVM calls as a ``scala.Function1`` of DataFrames."""
 
     def __init__(self, spark: SparkSession, function: Callable[[DataFrame], DataFrame]) -> None:
         self._spark = spark
@@ -52,12 +52,13 @@ def rewrite(
     partitions: int,
     chosen: Callable[[DataFrame], DataFrame],
 ) -> None:
-    """Take the rows of state that one checkpoint has after a committed batch, and write some of them as the state of
-    another checkpoint after that batch.
+    """Copy state from one checkpoint to another: some of the rows that ``source`` has after a committed batch become
+    the state of ``target`` after the same batch.
 
     Args:
-        target: a checkpoint with the same logs and schemas, but no state.
-        partitions: the number of state partitions in both.
+        source: the checkpoint that is read.
+        target: a checkpoint with the same logs and schemas, but without state.
+        partitions: the number of state partitions in both checkpoints.
         chosen: returns the rows to write from those of ``source``, in the form of :func:`state_rows.read`.
 
     Raises:

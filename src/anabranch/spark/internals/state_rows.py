@@ -1,6 +1,6 @@
-"""The rows of state in a checkpoint, as Spark reads them when it rewrites state.
+"""Reads the rows of state in a checkpoint, in the form in which Spark reads them when it rewrites state.
 
-Spark's reader of state is public, but its option to return stored rows of all stores at once isn't.
+Spark's reader of state is public, but the option with which it returns the stored rows of all state stores isn't.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ probe = SURFACE.probe
 
 
 def read(spark: SparkSession, folder: str, batch: int) -> DataFrame:
-    """The rows of state after a committed batch: ``partition_key``, ``key_bytes``, ``value_bytes`` and
+    """The rows of state after a committed batch, with the columns ``partition_key``, ``key_bytes``, ``value_bytes`` and
     ``column_family_name``. The folder isn't changed.
 
     Raises:

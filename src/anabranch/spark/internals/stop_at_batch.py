@@ -1,4 +1,4 @@
-"""Ends a query at a batch boundary, in the same way in which Spark ends a query that has read everything."""
+"""Ends a query at a batch boundary, in the way in which Spark itself ends a query that has read everything."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _JOIN_MS = 100
 TURN_EVERY = 0.5
 _LOOK = 0.02
 NEXT_WITHIN = 1.0
-"""Seconds within which the next batch begins, if there is anything to read."""
+"""Seconds within which the next batch begins if there is anything to read."""
 STOPS_WITHIN = 60.0
-"""Seconds within which Spark finishes planning a batch, and ends once no batch is being written."""
+"""Seconds within which Spark must finish the planning of a batch, and must end when no batch is being written."""
 _RUNTIME = "org.apache.spark.sql.execution.streaming.runtime"
 _IDLE = "Waiting for next trigger"
 _BETWEEN = ("Initializing", "Waiting", "Stopped")
@@ -49,18 +49,22 @@ def end(
     another: bool = False,
     decided: Callable[[], None] = lambda: None,
 ) -> None:
-    """Let the running batch be committed, and no other batch begin. ``query.exception()`` says whether it failed.
+    """Let the running batch be committed, and no other batch begin. Then ``query.exception()`` says whether the batch
+    failed.
 
-    ``writes``: whether a batch is planned and being written. ``turn`` is called from time to time; if it raises an
-    exception, the wait ends. ``another``: if a batch is being written, the next one is the last, unless it takes long
-    to begin. ``decided`` is called once it is known which batch is the last one; that batch may still be running.
+    ``stop()`` interrupts a running batch. It is called only between two triggers of an interval, when nothing is
+    running, and in a ``hurry``. If Spark's state says that the query has ended while a batch is being planned, Spark
+    abandons this batch. So this function waits until planning is finished.
 
-    ``stop()`` would interrupt the batch. It is the right call between two triggers of an interval, when nothing is
-    running, and in a ``hurry``. If a batch is being planned when Spark's state says that the query has ended, Spark
-    abandons that batch, so this waits for the end of planning.
+    When this returns, there may be a batch that is planned but not committed, because this Spark can't be ended in this
+    way or hasn't ended in time. The caller must finish this batch by a query that runs ``once``.
 
-    When this returns, a batch may be planned but not committed, if this Spark can't be ended in this way or hasn't
-    ended in time. The caller finishes that batch with a query that runs ``once``.
+    Args:
+        writes: whether a batch is planned and being written.
+        turn: called from time to time during a wait; if it raises an exception, the wait ends.
+        hurry: whether to stop at once.
+        another: if a batch is being written, whether to let one more batch begin, unless it takes long to begin.
+        decided: called when it is known which batch is the last one. This batch may still be running.
     """
     if not SURFACE.works(spark):
         _wait(lambda: hurry() or not query.isActive, turn, lambda: not writes())
@@ -77,7 +81,7 @@ def end(
     execution.state().set(java.singleton(spark, f"{_RUNTIME}.TERMINATED"))
     decided()
     turned = written = monotonic()
-    while thread.isAlive():  # what the query itself says of being active goes by its state
+    while thread.isAlive():  # query.isActive isn't used, because it depends on the state that was set
         thread.join(_JOIN_MS)
         written = monotonic() if writes() else written
         if hurry() or query.status["message"] == _IDLE or monotonic() > written + STOPS_WITHIN:

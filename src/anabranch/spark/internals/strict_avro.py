@@ -11,7 +11,7 @@ __all__ = ["reason"]
 
 
 def reason(value: Column, schema: str, head: int = 0) -> Column:
-    """Why bytes aren't a single Avro value of a schema (as JSON), in words; null where they are.
+    """Why bytes aren't a single Avro value of a schema (given as JSON), in words; null if they are.
 
     Args:
         head: how many bytes precede the value.

@@ -21,10 +21,10 @@ def row(
     result: StructType,
     array: bool = False,
 ) -> Column:
-    """JSON bytes as a struct of the columns ``wanted``, null where they can't be read as ``declared``.
+    """JSON bytes as a struct of the columns ``wanted``; null if they can't be read as ``declared``.
 
     Args:
-        read_as: the columns that aren't read by their type alone; see docs/reference/values.md.
+        read_as: how to read the columns whose type alone doesn't determine it; see docs/reference/values.md.
         result: the type of the struct.
         array: whether the columns are the elements of an array that anabranch wrote, that is, a key.
     """
@@ -33,7 +33,7 @@ def row(
 
 
 def reason(value: Column, declared: StructType, read_as: Mapping[str, str], array: bool = False) -> Column:
-    """Why JSON bytes are unreadable, in words; null where they aren't."""
+    """Why JSON bytes are unreadable, in words; null if they are readable."""
     given = _arguments(declared, declared.names, read_as, array, explains=True)
     return java_functions.applied("StrictJson", given, value, StringType())
 

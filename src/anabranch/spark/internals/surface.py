@@ -1,7 +1,7 @@
-"""A private surface of Spark: which parts it consists of, which features need it, and what happens if this Spark lacks
-it.
+"""Describes a private surface of Spark: which parts it consists of, which features need it, and what happens if this
+Spark lacks it.
 
-Parts that Spark makes no promises about may be gone or changed in its next version. So each module that uses such parts
+Parts that aren't public may be missing or different in the next version of Spark. So each module that uses such parts
 declares them in its ``SURFACE``, and code that uses the module first asks whether this Spark has them::
 
     if query_hold.SURFACE.works(spark):
@@ -31,33 +31,33 @@ from anabranch.spark.internals.class_files import ClassFile
 __all__ = ["DEADLINE", "SUPPORTED", "TRIED_WITHIN", "JavaMembers", "Need", "Probe", "PythonName", "Surface", "look"]
 
 SUPPORTED = "PySpark 4.3"
-"""The version with which anabranch was tested, and which its package requires."""
+"""The version with which anabranch was tested, and which anabranch's package requires."""
 
 DEADLINE = 60.0
-"""Seconds within which a surface must be found; otherwise it counts as missing until the next check. Finding it takes
-milliseconds, but on a busy machine it may take thousands of times as long.
+"""Seconds within which the parts of a surface must be found; otherwise it counts as missing until the next check. This
+takes milliseconds, but on a busy machine it may take thousands of times as long.
 """
 TRIED_WITHIN = 300.0
-"""Seconds within which a surface must have been tried. (Spark may have to load hundreds of classes for that.)"""
+"""Seconds within which the trial of a surface must end. (Spark may have to load hundreds of classes for it.)"""
 
 
 _files: dict[str, ClassFile | None] = {}
-"""Class files by name. They are cached because several surfaces need the same ones, and Spark's class path doesn't
-change."""
+"""Class files by the name of the class. They are cached, because several surfaces need the same class files, and
+Spark's class path doesn't change."""
 
 
 class Need(Protocol):
     """A part of which a surface consists."""
 
     def missing(self, spark: SparkSession) -> str:
-        """What this Spark lacks of the part, in words; empty if nothing. An exception means that the part is missing,
-        too."""
+        """What is missing of the part in this Spark, in words; empty if nothing is missing. An exception also means
+        that the part is missing."""
         ...
 
 
 @dataclass(frozen=True)
 class JavaMembers:
-    """A Java class, with methods or fields of the class or of its parents."""
+    """A Java class, with methods or fields that the class or one of its parents must have."""
 
     name: str
     members: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class PythonName:
 
 @dataclass(frozen=True)
 class Probe:
-    """Whether a session's Spark has a surface. ``missing``: why it doesn't; empty if it does."""
+    """Whether a session's Spark has a surface. ``missing``: what is missing, in words; empty if nothing is."""
 
     surface: Surface
     version: str
@@ -123,16 +123,16 @@ class Probe:
 
 
 class Surface:
-    """Thread-safe.
+    """A private surface of Spark. Thread-safe.
 
     Args:
-        name: the module's name.
-        used_for: the features that need it, in the users' terms.
-        needs: the parts that it consists of. All of them are checked when a session starts.
-        tried: tries the surface, and returns what is wrong with it, '' if nothing; called when the surface is first
-            needed.
+        name: the name of the module that uses the surface.
+        used_for: the features that need the surface, in the users' terms.
+        needs: the parts of the surface. All of them are checked when a session starts.
+        tried: tries the surface, and returns what is wrong with it, or '' if nothing is. It is called when the surface
+            is needed for the first time.
         otherwise: the public alternative if the surface is missing; '': the features are refused.
-        always: whether every job needs it, so that a session doesn't start without it.
+        always: whether every job needs the surface. If so, a session doesn't start without it.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class Surface:
         return not any(each.missing(None) for each in self.needs if isinstance(each, PythonName))
 
     def probe(self, spark: SparkSession) -> Probe:
-        """Whether this Spark has the surface, and the surface does what it should. This is determined once per
+        """Whether this Spark has the surface, and the surface works as expected. This is determined once per
         session."""
         probed = self._probed
         if probed is None or probed[0] is not spark.sparkContext:
@@ -184,7 +184,7 @@ class Surface:
         return probed[1]
 
     def works(self, spark: SparkSession) -> bool:
-        """Whether this Spark has the surface. If not, do what ``otherwise`` says."""
+        """Whether this Spark has the surface. If it doesn't, the caller must do what ``otherwise`` says."""
         return self.probe(spark).works
 
     def insist(self, spark: SparkSession) -> None:
@@ -194,7 +194,7 @@ class Surface:
             raise probe.refusal()
 
     def forget(self) -> None:
-        """Check the surface again when it is next asked for."""
+        """Forget all results: the next call checks the surface again."""
         self._there = self._probed = None
 
     def look_here(self, spark: SparkSession) -> None:
@@ -202,7 +202,7 @@ class Surface:
         self._looked(spark, _answer(partial(self._missing, spark)))
 
     def latest(self, spark: SparkSession) -> Probe:
-        """The result of :meth:`look_here` so far; missing, if there is none."""
+        """The last result of :meth:`look_here`. If there is no result yet, the surface counts as missing."""
         there = self._there
         return there[1] if there is not None and there[0] is spark.sparkContext else self._in_vain(DEADLINE)
 
@@ -238,7 +238,7 @@ def look(spark: SparkSession, surfaces: Sequence[Surface]) -> list[Probe]:
 
 
 def _within(seconds: float, ask: Callable[[], str]) -> str | None:
-    """The result of ``ask``; None if it took too long."""
+    """The result of ``ask``; None if it takes longer than ``seconds``."""
     said: list[str] = []
     thread = threading.Thread(target=lambda: said.append(_answer(ask)), name="probes Spark", daemon=True)
     thread.start()
@@ -247,7 +247,7 @@ def _within(seconds: float, ask: Callable[[], str]) -> str | None:
 
 
 def _answer(ask: Callable[[], str]) -> str:
-    """The result of ``ask``, or the text of what it raises."""
+    """The result of ``ask``. If it raises an exception, a text about the exception."""
     try:
         return ask()
     except Exception as error:

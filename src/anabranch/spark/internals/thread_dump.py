@@ -1,4 +1,4 @@
-"""What the threads of this driver are doing, to find out why a lane makes no progress."""
+"""Shows what the threads of this driver are doing, to find out why a lane makes no progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_FRAMES = 40
 _MANAGEMENT = "java.lang.management"
 
 _QUERY, _TASK = "stream execution thread for", "Executor task launch worker"
-"""The beginnings of the names of Spark's threads: those of a query, and those of tasks in this JVM."""
+"""The beginnings of the names of Spark's threads: for queries, and for Spark tasks in this JVM."""
 
 SURFACE = Surface(
     "thread_dump",
@@ -30,7 +30,7 @@ probe = SURFACE.probe
 
 
 def of_lane(spark: SparkSession, lane: str) -> str:
-    """The stacks of a lane's query, of the tasks that run in this JVM, and of Python's threads."""
+    """The stacks of the threads of a lane's query, of the Spark tasks that run in this JVM, and of Python."""
     parts = [*(_java(spark, lane) if SURFACE.works(spark) else [probe(spark).summary]), *_python()]
     return "\n\n".join(parts)
 

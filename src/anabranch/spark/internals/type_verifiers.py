@@ -1,4 +1,4 @@
-"""Checks whether a value has one of Spark's types, in the same way as Spark before it accepts a value."""
+"""Checks whether a value has one of Spark's types, in the way in which PySpark checks values that it is given."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ probe = SURFACE.probe
 
 
 def of_type(kind: DataType) -> Callable[[Any], None]:
-    """A function that raises a PySpark exception for a value that doesn't have a type.
+    """A function that raises a PySpark exception for a value that isn't of the given type.
 
     Raises:
         UnsupportedSparkError: this Spark has no such check.

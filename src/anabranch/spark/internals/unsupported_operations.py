@@ -1,4 +1,4 @@
-"""Spark's objections to a plan, which it would raise when the query starts, without starting the query."""
+"""Finds out why Spark would refuse to start a query with some plan, without starting the query."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ probe = SURFACE.probe
 
 
 def fault(frame: DataFrame, mode: str) -> str:
-    """Spark's objection to running a DataFrame as a stream; empty if there is none, or if Spark can't be asked.
+    """Why Spark refuses to run a DataFrame as a stream; empty if it doesn't refuse, or if it can't be asked.
 
     Args:
         mode: ``Append`` or ``Update``.

@@ -1,8 +1,8 @@
-"""Makes Python workers accept a task's input as complete only if it ends with Spark's end mark.
+"""Makes Python workers accept the input of a Spark task as complete only if it ends with Spark's end mark.
 
-A task that is ended halfway, because its batch is broken off or another of its workers has died, closes the pipes of
-its workers. If that happens between two Arrow batches, pyarrow takes it for the end of the input. A worker would
-continue, and commit its partial result as if it were complete.
+If a Spark task is ended halfway, because its batch is broken off or another of its workers has died, it closes the
+pipes of its workers. If this happens between two Arrow batches, pyarrow takes it for the end of the input. A worker
+would continue, and commit its partial result as if it were complete.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Load = Callable[[Any, IO[bytes]], Iterator[pa.RecordBatch]]
 
 
 class CutShortError(Exception):
-    """The input of a Spark task ended prematurely, because the task was ended. Nothing of it may count."""
+    """The input of a Spark task ended prematurely, because the Spark task was ended. Its results must not count."""
 
 
 class _Watched:
-    """A stream for pyarrow. ``is_over``: whether it returned less than was requested."""
+    """A stream for pyarrow. ``is_over``: whether the stream has returned less than was requested."""
 
     closed = False
 
@@ -48,7 +48,7 @@ class _Watched:
 
 
 def whole(load: Load) -> Load:
-    """The same function, but raising CutShortError if a stream has ended without its end mark."""
+    """The same function, except that it raises CutShortError if a stream has ended without the end mark."""
 
     def load_whole(serializer: Any, stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
         watched: Any = _Watched(stream)
@@ -60,5 +60,5 @@ def whole(load: Load) -> Load:
 
 
 def insist() -> None:
-    """Apply this to everything that this process, and those forked from it, reads as Arrow."""
+    """Apply :func:`whole` to everything that this process, and processes forked from it, read as Arrow."""
     ArrowStreamSerializer.load_stream = whole(ArrowStreamSerializer.load_stream)  # type: ignore[method-assign, assignment]

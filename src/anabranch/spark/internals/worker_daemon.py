@@ -1,7 +1,7 @@
-"""Spark's Python daemon, from which workers are forked. It has already imported the workers' modules.
+"""The Python daemon from which Spark's workers are forked. It has already imported the workers' modules.
 
-A worker collects garbage after each task, before Spark gives it the next one. Imported objects are excluded, because
-collecting them would take longer than many a task.
+A worker collects garbage after each Spark task, before Spark gives it the next one. Imported objects are excluded,
+because examining them would take longer than many a Spark task.
 """
 
 from __future__ import annotations

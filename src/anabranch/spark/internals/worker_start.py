@@ -1,4 +1,4 @@
-"""How Spark starts Python on this machine: with which interpreter, and through which daemons that fork its workers."""
+"""How Spark starts Python on this machine: with which interpreter, and by which daemons, which fork Spark's workers."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ SOURCES = Surface(
 
 
 def interpreter() -> str:
-    """The interpreter of Python workers on this machine. It is this process's, without Spark's zips on its path, and
-    with anabranch's daemons where Spark has no setting for them.
+    """The interpreter for Python workers on this machine: a script that runs the interpreter of this process, without
+    Spark's zips on the module path, and with anabranch's daemons if Spark has no setting for them.
 
     Spark puts a zip with PySpark's sources before the installed PySpark. Each process that Spark starts for a source or
     a function would then compile these sources again, which takes most of a second. The working folder isn't on the
-    path either (``-P``), because a job file named ``json.py`` would replace Python's own module.
+    module path either (``-P``), because a job file named ``json.py`` would replace Python's own module.
     """
     folder = scratch.folder("python")
     file = folder / "python"
@@ -62,4 +62,4 @@ esac
         ours = ""
     file.write_text(f'#!/bin/sh\n{strip}{ours}exec {python} -P "$@"\n')
     file.chmod(0o700)
-    return str(file) if os.access(file, os.X_OK) else sys.executable  # some have a /tmp that nothing can run from
+    return str(file) if os.access(file, os.X_OK) else sys.executable  # on some machines, files in /tmp can't be run

@@ -1,1 +1,1 @@
-"""Each operator as DataFrame calls."""
+"""Expresses each operator by calls on Spark's DataFrames."""

@@ -1,4 +1,4 @@
-"""Which of its tasks get a broadcast record in a lane: all of them, each from its own start on."""
+"""Which tasks of a lane get a broadcast record: all of them, but each only from its own start offset on."""
 
 from __future__ import annotations
 
@@ -20,17 +20,20 @@ from anabranch.spark.query import ownership
 __all__ = ["FIRST", "BroadcastRouting"]
 
 FIRST = 0
-"""The number of the task that rejects records that are unreadable or have no key, for all tasks."""
+"""The number of the task that, on behalf of all tasks, rejects records that are unreadable or have no key."""
 _ONE = "_anabranch_one"
 
 
 @dataclass(frozen=True)
 class BroadcastRouting:
-    """A lane's broadcast routing. ``ssps``: the partitions of one broadcast stream; ``key``: the bytes of a record's
-    key.
+    """The routing of one broadcast stream in a lane.
 
-    Without state, a record goes to each virtual task. State belongs to a key, and thus to one bucket. So, with state, a
-    record is processed once for each task at factor 1, in the virtual task that has the bucket of the record's key.
+    Without state, a record goes to each virtual task. With state, a record is processed once for each task at factor 1,
+    in the virtual task that has the bucket of the record's key, because this is where the state of the key is.
+
+    Attributes:
+        ssps: the partitions of the stream.
+        key: the bytes of a record's key.
     """
 
     lane: Lane
@@ -38,8 +41,8 @@ class BroadcastRouting:
     key: Column
 
     def given(self, records: DataFrame) -> DataFrame:
-        """A row for each task that gets the record: ``task``, its number at factor 1, and ``bucket``, null for the
-        key's own bucket.
+        """One row for each record and each task that gets it, with two more columns: ``task``, the number of the task
+        at factor 1, and ``bucket``, null for the bucket of the record's key.
         """
         one = "task int, bucket int, begins array<bigint>"
         every = F.from_json(F.lit(json.dumps(self._tasks)), f"array<struct<{one}>>")
@@ -53,7 +56,9 @@ class BroadcastRouting:
         return rows.select(*[F.col(name) for name in records.columns], *given)
 
     def first(self) -> Column:
-        """Whether the lane rejects this record if it is unreadable. Only the first of all tasks does."""
+        """A condition that is true for the records that the lane rejects if they are unreadable: only the task
+        :data:`FIRST` rejects records, so only a lane that has this task, or a part of it, does.
+        """
         known = {ssp.partition: broadcasts.floors(self.lane, ssp, FIRST) for ssp in self.ssps}
         if all(at == NEVER for each in known.values() for at in each):
             return F.lit(False)
@@ -79,5 +84,5 @@ class BroadcastRouting:
 
     @cached_property
     def _is_uneven(self) -> bool:
-        """Whether some tasks begin later than others."""
+        """Whether some tasks begin at a larger offset than others."""
         return any(len(set(broadcasts.begins(self.lane, ssp).values())) > 1 for ssp in self.ssps)

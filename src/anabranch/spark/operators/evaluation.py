@@ -1,4 +1,5 @@
-"""Computes the output rows of a group from its operators: (output, key, value, headers, timestamp, origin)."""
+"""Computes the output rows of a group by its operators. Their columns are output, key, value, headers, timestamp and
+origin, and some more if a sink needs them."""
 
 from __future__ import annotations
 
@@ -26,13 +27,15 @@ DRAINED = "drained"
 
 @dataclass(frozen=True)
 class Sink:
-    """A stream output of a group. ``number``: its index in the group's list of sinks.
+    """A stream output of a group.
 
-    ``traced``: whether its rows say from which record they come, in addition to its offset. ``slots``: the numbers of
-    the slots, by source and partition, if rows say theirs; {} if they come from state, whose partition is their slot's
-    number. ``named``: returns the name of a row's task, which is added to its headers; None: the name isn't added.
-    ``windowed``: whether its rows say when their windows end, if they have windows and may say that a drain has cut
-    them.
+    Attributes:
+        number: the index in the group's list of sinks.
+        traced: whether output rows have the source and partition of their record, in addition to its offset.
+        slots: the slot numbers, by source and partition; {} for rows from state, whose state partition is the slot
+            number; None: output rows have no slot.
+        named: returns the name of a row's task, which is added to the row's headers; None: no name is added.
+        windowed: whether output rows have the end of their window, so a drain can mark rows of windows that it cuts.
     """
 
     number: int
@@ -45,10 +48,10 @@ class Sink:
 
 
 def trunk(group: Group, frames: Mapping[int, DataFrame], context: Context) -> tuple[Node, DataFrame] | None:
-    """Follow the path from the group's sources as long as it doesn't branch. Returns where it ends, and the DataFrame
-    there.
+    """Follow the path from the group's sources as long as it doesn't branch. Returns the last operator on it, and the
+    DataFrame after this operator.
 
-    Returns None if the path branches before its sources have come together; nothing can then be computed in the query
+    Returns None if the path branches before the sources have come together. Then nothing can be computed in the query
     itself.
     """
     done = dict(frames)
@@ -66,7 +69,7 @@ def trunk_nodes(group: Group) -> list[Node]:
     for node in group.nodes:
         if node in group.sources or rule(node).sink or any(i not in reached for i in node.inputs):
             continue
-        if node.kind == "join_table":  # each batch takes the table as it is then
+        if node.kind == "join_table":  # computed for each batch, with the table as it is at that time
             continue
         if any(len(_ways(group, i)) > 1 for i in node.inputs):
             continue
@@ -76,8 +79,8 @@ def trunk_nodes(group: Group) -> list[Node]:
 
 
 def streaming_nodes(group: Group) -> list[Node]:
-    """The operators that are part of the query itself, in order: those of the trunk, and branches in one pass after it.
-    All others are computed for each batch."""
+    """The operators that are part of the query itself, in order: those of the trunk, and those of the branches after it
+    if one pass can serve all branches. The other operators are computed batch by batch."""
     found = trunk_nodes(group)
     last = group.sources[0] if len(group.sources) == 1 else None
     last = next((node for node in reversed(found) if _covers(group, node)), last)
@@ -89,8 +92,8 @@ def streaming_nodes(group: Group) -> list[Node]:
 
 
 def before_state(group: Group, frames: Mapping[int, DataFrame], context: Context) -> list[DataFrame]:
-    """The rows that reach the group's stateful operator, for each of its inputs. ``frames``: the DataFrames of all its
-    sources.
+    """The rows that reach the group's stateful operator, for each of its inputs. ``frames``: the DataFrame of each
+    source, by node.
     """
     stateful = group.stateful
     assert stateful is not None
@@ -117,8 +120,8 @@ def _covers(group: Group, node: Node) -> bool:
 
 
 def fans_out(group: Group, start: Node) -> bool:
-    """Whether everything after ``start`` consists of branches of SQL operators that end in streams, so that one pass
-    can serve them.
+    """Whether one pass can serve everything after ``start``, because it consists of branches of SQL operators that end
+    in streams.
     """
     ways = _ways(group, start.id)
     if any(not rule(n).sql or n.kind == "foreach_batch" or len(n.inputs) > 1 for n in ways):
@@ -166,7 +169,7 @@ def fan_out(group: Group, start: Node, frame: DataFrame, sinks: Mapping[int, Sin
             return None
         names = added.columns
         guarded = [F.when(F.col(_alive(source)), c).alias(n) for n, c in zip(names, columns, strict=True)]
-        # Columns of their own first, for an expression may use what one before it has just made.
+        # First as columns, not as fields of a struct, because an expression may use the result of an earlier one.
         places = [f"_anabranch_column{number}" for number in range(len(names))]
         made = unpacked.select(*wide.columns, *guarded).toDF(*wide.columns, *places)
         row = F.struct(*[F.col(place).alias(name) for place, name in zip(places, names, strict=True)])
@@ -234,7 +237,7 @@ def _encoded_row(frame: DataFrame, names: list[str], sink: Sink) -> Column:
 
 
 def _end(frame: DataFrame, names: list[str], sink: Sink) -> Column:
-    """When a row's window ends; null if the row has none, or can't say that it was cut."""
+    """The end of a row's window; null if the row has no window, or can't be marked as cut."""
     may_say = isinstance(sink.writer, JsonWriter) and DRAINED not in names
     return (
         meta_column.field(meta_column.END)
@@ -244,8 +247,8 @@ def _end(frame: DataFrame, names: list[str], sink: Sink) -> Column:
 
 
 def told_cut(rows: DataFrame, reached: int) -> DataFrame:
-    """The output rows of a batch in which time ends. Rows of windows that end after ``reached``, in Unix ms, say that a
-    drain has cut them.
+    """The output rows of the last batch of a drain. Rows of windows that end after ``reached``, in Unix ms, are marked
+    as cut by the drain.
     """
     cut = F.col(meta_column.END) > F.timestamp_millis(F.lit(reached))
     return rows.withColumn("value", F.when(cut, codec.with_true(F.col("value"), DRAINED)).otherwise(F.col("value")))
@@ -265,7 +268,7 @@ def _slot(slots: Mapping[tuple[int, int], int]) -> Column:
 
 
 def _headers(named: TaskNames | None) -> Column:
-    """Headers in the packed form of :mod:`anabranch.systems.headers`. The task's header is the last one."""
+    """Headers in the packed form of :mod:`anabranch.systems.headers`. The header with the task's name comes last."""
     held = meta_column.field("headers")
     if named is None:
         return held
@@ -287,10 +290,10 @@ def _key(frame: DataFrame, sink: Sink) -> Column:
 
 @contextmanager
 def inside_batch(group: Group, start: Mapping[int, DataFrame], context: Context) -> Iterator[dict[int, DataFrame]]:
-    """The rows that reach each sink, by the sink's node, computed for one batch. DataFrames that several operators use
-    are cached.
+    """The rows of one batch that reach each sink, by node. DataFrames that several operators use are cached as long as
+    the context lasts.
 
-    ``start``: the DataFrames with which the operators begin, by node.
+    ``start``: the DataFrames from which everything else is computed, by node.
     """
     frames: dict[int, DataFrame] = {}
     kept: list[DataFrame] = []
@@ -316,7 +319,7 @@ def inside_batch(group: Group, start: Mapping[int, DataFrame], context: Context)
 
 
 def together(frames: Mapping[int, DataFrame], sinks: Mapping[int, Sink]) -> DataFrame:
-    """The output rows of several sinks."""
+    """The output rows of several sinks, in one DataFrame."""
     encoded = [encode(frame, sinks[node_id]) for node_id, frame in frames.items()]
     result = encoded[0]
     for frame in encoded[1:]:

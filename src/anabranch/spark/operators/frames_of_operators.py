@@ -1,4 +1,4 @@
-"""Each operator as DataFrame calls. The DataFrames have the user's columns and the hidden one."""
+"""Expresses each operator by calls on DataFrames. These have the user's columns and the hidden column."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ from anabranch.task_progress.counts import ReportAddress
 _FLAG, _WINDOW, _INTAKE = "_anabranch_wrong", "_anabranch_window", "_anabranch_intake"
 _END = "_anabranch_end"
 _BEHIND = 1
-"""Spark includes a row at the very end of a session in it, so a session that ends at the watermark isn't closed yet."""
+"""By how many ms sessions stay behind the watermark. Spark adds a row whose time is the exact end of a session to this
+session, so a session that ends exactly at the watermark isn't closed yet.
+"""
 _FUNCTIONS = ("map_arrow", "map", "flat_map", "filter")
 _NOT_STATELESS = (
     "Aggregate",
@@ -50,17 +52,20 @@ _NOT_STATELESS = (
 
 
 def _nobody(seconds: dict[Bucket, float]) -> None:
-    """Does nothing, because no observer is interested."""
+    """Does nothing; see :attr:`Workers.busy`."""
 
 
 @dataclass(frozen=True)
 class Workers:
     """How functions of the job run in Python workers.
 
-    ``home``: the job's folder. ``threads``: how many buckets functions work on at once in a Spark task; ``busy``
-    receives how long they work on each bucket. ``routing``: where rows go before the functions ``routed`` (None: they
-    stay where they are). ``line``: where functions report their progress; ``message_seconds``: how long they may work
-    on one message.
+    Attributes:
+        home: the job's folder.
+        threads: on how many buckets functions work at the same time in one Spark task.
+        busy: receives how many seconds functions have worked on each bucket.
+        routing: distributes rows among Spark tasks before the functions ``routed``; None: rows stay where they are.
+        line: where functions report their progress.
+        message_seconds: how long a function may work on one message.
     """
 
     home: str = ""
@@ -74,17 +79,22 @@ class Workers:
 
 @dataclass(frozen=True)
 class Context:
-    """What operators need in addition to DataFrames: functions by node, and the key and event-time columns after each
-    node.
+    """What operators need in addition to DataFrames.
 
-    ``changed``: the nodes after which a function of the job may have changed the values of these columns.
-
-    ``on_error`` and ``on_null_key`` receive rows that can't be processed (None: they fail the lane), ``on_late``
-    receives the late rows that are rejected. ``watermarked`` adds the lane's watermark, minus some ms, to a DataFrame
-    with its time in the column of that name; ``following`` does so for another DataFrame of the same operator.
-    ``shuffle_partitions``: for shuffles inside the query. ``factor``: how many buckets each partition is divided into.
-    ``own_state``: which rows of state belong to the lane's own tasks. ``own_tasks``: these tasks, by number, with their
-    buckets; None: all. ``table`` returns the table of a ``join_table``.
+    Attributes:
+        functions: the job's functions, by node.
+        keys: the key columns after each node.
+        times: the event-time column after each node.
+        changed: the nodes after which a function of the job may have changed values of these columns.
+        on_error: receives rows that can't be processed; None: they fail the lane. ``on_null_key``: likewise.
+        on_late: receives late rows that are rejected.
+        watermarked: adds the lane's watermark to a DataFrame, given the event-time column, and how many ms to subtract.
+        following: does the same for another DataFrame of the same operator.
+        shuffle_partitions: the number of Spark's partitions after a shuffle inside the query.
+        factor: how many buckets each partition is divided into.
+        own_state: a condition that is true for rows of state that belong to the lane's own tasks.
+        own_tasks: the lane's own tasks, by number, with their buckets; None: all.
+        table: returns the table of a ``join_table``.
     """
 
     functions: Mapping[int, Callable[..., Any]]
@@ -105,7 +115,9 @@ class Context:
 
 
 def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFrame:
-    """The DataFrame after an operator. Spark's AnalysisExceptions are passed on; ``resolve`` explains them."""
+    """The DataFrame after an operator. AnalysisExceptions of Spark are passed on, and are explained by
+    :mod:`anabranch.spark.query.resolution`.
+    """
     frame = inputs[0]
     args = node.args
     match node.kind:
@@ -144,8 +156,8 @@ def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 
 def _check_merge(node: Node, inputs: Sequence[DataFrame]) -> None:
-    """Raises GraphError if a column has types that Spark unifies with casts that fail in a batch for some values.
-    Numbers become the wider type.
+    """Raises GraphError if a column has different types in the inputs, because Spark would unify them by casts that
+    fail for some values. Numeric types are allowed: the result has the wider one.
     """
     first = {field.name.lower(): field for field in _visible(inputs[0])}
     for frame in inputs[1:]:
@@ -282,7 +294,7 @@ def _agg(node: Node, frame: DataFrame, context: Context) -> DataFrame:
         kind = windows.of_builtins(window)
         time = _INTAKE if is_by_intake(node) else context.times[node.inputs[0]].column
         if is_by_intake(node):
-            frame = frame.withColumn(_INTAKE, F.current_timestamp())  # of the batch: a replay has the same
+            frame = frame.withColumn(_INTAKE, F.current_timestamp())  # the batch's time, the same in a replay
         if on_late(node) != "drop" and context.watermarked is not None:
             frame = _sifted(node, frame, late_rows.last_end(kind, F.col(codec.quoted(time))), context)
         if context.watermarked is not None:
@@ -331,7 +343,7 @@ def _process(node: Node, frame: DataFrame, context: Context) -> DataFrame:
 
 
 def _sifted(node: Node, frame: DataFrame, end: Column, context: Context) -> DataFrame:
-    """The rows whose last window, which ends at ``end``, isn't closed."""
+    """The rows whose last window isn't closed; others are rejected. ``end``: the end of a row's last window."""
     reject = context.on_late if on_late(node) == "dead-letter" else None
     return arrow.mapped(frame.withColumn(_END, end), late_rows.sifting(_END, node, reject), frame.schema)
 
@@ -364,8 +376,8 @@ def _join(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 
 def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> DataFrame:
-    """The rows after the operator ``before`` that a stateful operator accepts: those with a key and, if it uses event
-    time, with an event time.
+    """The rows that a stateful operator accepts after the operator ``before``: those with a key and, if the stateful
+    operator uses event time, with an event time.
     """
     if not any(i in context.changed for i in node.inputs):
         if context.on_null_key is None:

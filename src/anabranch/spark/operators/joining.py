@@ -1,4 +1,4 @@
-"""A join of two streams in Spark: by the task, the stage key, and the distance of event times."""
+"""Joins two streams in Spark: by task, by stage key, and by the difference of event times."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ name. Another name wouldn't match the state that lanes have stored.
 """
 
 GRACE = 1
-"""By how many ms Spark's watermark is behind ours, because its join treats rows that are exactly that old as late."""
+"""By how many ms Spark's watermark is behind the lane's, because Spark's join treats a row whose time equals the
+watermark as late."""
 
 _WATERMARKED = "spark.watermarkDelayMs"
 
 
 def followed(frame: DataFrame, time: str) -> DataFrame:
-    """The right side of a join whose left has the watermark.
+    """The right side of a join whose left side has the watermark.
 
-    Spark lets one side forget rows if the event-time column of the other side is marked as such. Marking it with a
-    second ``withWatermark`` would cost a second clock.
+    Spark drops old rows of one side only if the event-time column of the other side is marked as such. To mark it with
+    a second ``withWatermark``, a second clock would be needed.
     """
     return frame.withMetadata(time, {_WATERMARKED: GRACE})
 
@@ -65,7 +66,7 @@ def _names(frame: DataFrame) -> list[str]:
 
 
 def _named(node: Node, mine: Sequence[str], its: Sequence[str]) -> dict[str, str]:
-    """The columns of the right side, with their names in the result."""
+    """By column of the right side, its name in the result."""
     named = {name: node.args.get("prefix", "") + name for name in its}
     known = {name.lower() for name in mine}
     taken = next((name for name in named.values() if name.lower() in known), None)

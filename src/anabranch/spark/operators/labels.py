@@ -1,4 +1,4 @@
-"""How messages name an operator."""
+"""The names of operators in messages."""
 
 from __future__ import annotations
 

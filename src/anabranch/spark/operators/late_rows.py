@@ -1,4 +1,4 @@
-"""Rows that arrive too late for their windows. They are recognized by the watermark by which Spark would drop them."""
+"""Finds rows that arrive too late for their windows, by the same watermark by which Spark would drop them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def label_of(node: Node) -> str:
-    """The name for the late rows of an operator, which distinguishes them from other rows that it rejects."""
+    """The name in messages under which an operator rejects late rows, as opposed to other rows."""
     return f"{label(node)}, late"
 
 
@@ -42,16 +42,18 @@ def last_end(window: Window, time: Column) -> Column:
 
 
 def let_know(context: SparkContext, watermark: int) -> None:
-    """Inform the tasks of the batch that this thread runs up to which time windows are closed, in Unix ms.
+    """Tell the Spark tasks that this thread will start up to which time windows are closed, in Unix ms.
 
-    In Spark, that is the watermark of the previous batch.
+    In Spark, this time is the watermark of the previous batch.
     """
     context.setLocalProperty(_BEFORE, str(watermark))
 
 
 def sifting(column: str, node: Node, reject: Rejecting | None) -> Callable[[Batches], Batches]:
-    """A function for ``mapInArrow`` that drops the column of :func:`last_end`, and rejects the rows that are late
-    according to it. Without ``reject``, the first such row fails the lane.
+    """A function for ``mapInArrow`` that rejects late rows. Without ``reject``, the first late row fails the lane.
+
+    Args:
+        column: the column with the result of :func:`last_end`, which is dropped.
     """
     called = label_of(node)
 

@@ -1,4 +1,5 @@
-"""Tables with which a stream is joined. They are small, read completely, and read again after a while."""
+"""The tables of ``join_table``. They are small: a table is read completely, and read again when its ``refresh`` has
+passed."""
 
 from __future__ import annotations
 
@@ -29,8 +30,12 @@ __all__ = ["Lookups", "everything", "joined", "load", "nothing"]
 
 @dataclass
 class Lookups:
-    """The tables of a lane. ``load`` reads one. ``schemas``: columns after each operator. ``now_seconds``: a monotonic
-    clock.
+    """The tables with which a lane joins streams.
+
+    Attributes:
+        load: reads a table.
+        schemas: the columns after each operator, by node.
+        now_seconds: a monotonic clock.
     """
 
     load: Callable[[Node, SparkSession], DataFrame]
@@ -51,7 +56,7 @@ class Lookups:
         at = self.now_seconds()
         try:
             found = self._as_planned(node, self.load(node, spark))
-            # As data: what Spark caches it would take for the table again, from wherever it was cached.
+            # As data. If the table were cached, Spark would return the cached rows whenever it is read again.
             table = spark.createDataFrame(found.toArrow(), found.schema)
         except PySparkException as error:
             raise StateError(
@@ -94,7 +99,7 @@ def load(
         fails: whether an unreadable record of a stream is an error when the table is used; otherwise it is skipped.
 
     Raises:
-        GraphError: the function didn't return a table, or the declaration of a stream's table is wrong.
+        GraphError: the function didn't return a table, or the declaration of a stream as a table is wrong.
     """
     if "of" in node.args:
         return _last(node, *records(node.args["of"]["stream"], spark), formats, fails)
@@ -188,8 +193,11 @@ def joined(node: Node, frame: DataFrame, table: DataFrame) -> DataFrame:
 
 
 def _check_types(node: Node, frame: DataFrame, table: DataFrame, keys: Mapping[str, str]) -> None:
-    """Check the types of keys. ``keys``: columns of the frame, each with that of the table. Spark would compare
-    different types by casting one to the other, and each batch with a value that can't be cast would fail.
+    """Check that keys have the same type on both sides. Spark would compare different types by casting one to the
+    other, and a batch would fail if it contained a value that can't be cast.
+
+    Args:
+        keys: by column of the frame, the column of the table with which it is compared.
     """
     for name, key in keys.items():
         mine, its = frame.select(codec.quoted(name)).schema[0].dataType, table.schema[key].dataType

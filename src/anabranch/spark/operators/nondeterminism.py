@@ -1,8 +1,8 @@
-"""Finds keys that differ from one attempt to the next, because of ``rand()`` and the like. Such keys can't determine
-where a row goes.
+"""Finds keys that differ whenever a batch is computed again, because of ``rand()`` and the like. Such keys must not
+determine where a row goes.
 
-If a batch is computed again after a crash, it would send the row elsewhere, and the row would be in the output twice,
-or not at all. (``current_timestamp()`` is the same in each attempt.) The results of Python functions can't be checked.
+A batch that is computed again after a crash would send a row elsewhere, so the row would be in the output twice, or not
+at all. (``current_timestamp()`` is always the same for a batch.) The results of Python functions can't be checked.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``process`` on Spark: passes the rows, state and timers of one key at a time to a processor, in Python workers."""
+"""Runs ``process`` on Spark: Python workers pass the rows, state and timers of one key at a time to a processor."""
 
 from __future__ import annotations
 
@@ -53,16 +53,22 @@ _MODES = {None: "None", user_timers.EVENT_TIME: "EventTime", user_timers.PROCESS
 
 
 _STORED = re.compile(r"[^\W\d]\w*")
-"""The names that Spark's state can have. (Its schema is written as Avro.)"""
+"""The names that fields of Spark's state can have. (Spark writes the schema of state as Avro.)"""
 
 
 @dataclass(frozen=True)
 class Process:
     """A ``process`` in the form for workers.
 
-    ``function``: the processor. ``clock``: the clock of its timers, None if it has none. ``result``: the schema of its
-    rows. ``columns``: the columns of messages. ``keys``: the columns of the stage key. ``own``: the lane's tasks, by
-    number, with their buckets; None: all. The other fields are as for :func:`anabranch.spark.functions.wrap`.
+    Attributes:
+        label: the operator's name in messages.
+        function: the processor.
+        clock: the clock of its timers; None if it has none.
+        result: the schema of the rows that it returns.
+        columns: the columns of messages.
+        keys: the columns of the stage key.
+        own: the lane's own tasks, by number, with their buckets; None: all.
+        on_error: as for :func:`anabranch.spark.functions.wrap.wrap`, as are the other fields.
     """
 
     label: str
@@ -88,7 +94,7 @@ class Process:
         return self.function.home
 
     def keyed(self, schemas: Mapping[str, Schemas]) -> KeyedProcessor:
-        """The processor with everything that is needed to call it, including its states."""
+        """The processor with everything that is needed to call it. ``schemas``: the types of its states, by name."""
         return KeyedProcessor(self.processor, self.clock, self.result, schemas, self.home, self.function)
 
     def owns(self, task: int, key: bytes) -> bool:
@@ -105,7 +111,7 @@ def applied(frame: DataFrame, key: Column, process: Process, result: StructType)
     its = {name: _schemas(process.label, name, each) for name, each in process.processor.states().items()}
     if its:
         type_verifiers.SURFACE.insist(frame.sparkSession)
-    # Others keep their names: state that was kept knows its keys by them.
+    # All other columns keep their names, by which stored state identifies its keys.
     plain = {name: name if _STORED.fullmatch(name) else f"_anabranch_{n}" for n, name in enumerate(process.columns)}
     columns = StructType([frame.schema[name] for name in process.columns])
     at = F.struct(*[meta_column.field(name).alias(name) for name in ("source", "partition", "offset")])
@@ -173,8 +179,7 @@ def _field_names(kind: DataType) -> Iterator[str]:
 
 
 class _Worker(StatefulProcessor):
-    """There is one instance for each Spark task. Spark calls it for each key with rows, for each due timer, and at the
-    end."""
+    """A processor in one Spark task. Spark calls it for each key that has rows, for each due timer, and at the end."""
 
     def __init__(self, process: Process, schemas: Mapping[str, Schemas], types: StructType) -> None:
         self._process = process
@@ -281,15 +286,15 @@ class _Worker(StatefulProcessor):
 
 
 def _place(message: Mapping[str, Any]) -> tuple[int, int, int]:
-    """The sort key of a key's rows, which are processed in the order of their records. (Rows that don't come from a
-    single record have negative offsets.)
+    """The value by which the rows of a key are sorted: they are processed in the order of their records. (Rows that
+    don't come from a single record have negative offsets.)
     """
     at = message[_AT]
     return at["source"], at["partition"], at["offset"] if at["offset"] >= 0 else -1 - at["offset"]
 
 
 def _stored(handle: StatefulProcessorHandle, name: str, state: State, schemas: Schemas) -> Any:
-    """Where Spark stores a state."""
+    """Spark's object for a state of a processor."""
     match state.kind:
         case "value":
             return handle.getValueState(name, schemas.values)

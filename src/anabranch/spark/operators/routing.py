@@ -1,4 +1,5 @@
-"""Which Spark task processes a row. Before Python functions, rows are sent to groups of virtual tasks."""
+"""Determines which Spark task processes a row. Before Python functions, the rows of each virtual task are sent to the
+same Spark task."""
 
 from __future__ import annotations
 
@@ -21,10 +22,13 @@ Virtual = tuple[int, int]
 
 @dataclass(frozen=True)
 class Routing:
-    """``virtual``: the virtual tasks of a lane, in order; ``factor``: how many each task is divided into.
+    """How the rows of a lane are distributed among Spark tasks.
 
-    ``count``: the number of Spark tasks. A replay may have another number, so nothing that is written exactly once
-    depends on it.
+    Attributes:
+        virtual: the lane's virtual tasks, in order.
+        factor: how many virtual tasks each task is divided into.
+        count: the number of Spark tasks. It may be different in a replay, so nothing that is written exactly once
+            depends on it.
     """
 
     virtual: tuple[Virtual, ...]
@@ -32,8 +36,8 @@ class Routing:
     count: int
 
     def routed(self, rows: DataFrame) -> DataFrame:
-        """The rows, with those of a virtual task in one Spark task. Rows of a key from one partition keep their
-        order."""
+        """The same rows, with all rows of a virtual task in one Spark task. The rows of a key that come from one
+        partition keep their order."""
         return rows.repartitionById(self.count, self._number())
 
     @property
@@ -48,8 +52,8 @@ class Routing:
 
     @cached_property
     def numbers(self) -> dict[Virtual, int]:
-        """The Spark task of each virtual task. Neighbours stay together, so that as few partitions as possible are
-        divided.
+        """The Spark task of each virtual task. Neighbouring virtual tasks stay together, to divide as few partitions as
+        possible.
         """
         return {each: at * self.count // len(self.virtual) for at, each in enumerate(self.virtual)}
 
@@ -62,21 +66,21 @@ class Routing:
 
 
 def _literal(numbers: list[int]) -> Column:
-    """An array of any length, made in one call to the JVM."""
+    """An array of any length, made by a single call to the JVM."""
     return F.from_json(F.lit(json.dumps(numbers)), "array<int>")
 
 
 def over(virtual: Iterable[Virtual], factor: int, cores: int) -> Routing | None:
-    """How a lane's rows are distributed over as many Spark tasks as there are cores; None if they stay where they
-    are."""
+    """How a lane's rows are distributed among at most as many Spark tasks as there are cores; None if they stay where
+    they are."""
     mine = tuple(sorted(set(virtual)))
     count = min(cores, len(mine))
     return Routing(mine, factor, count) if factor > 1 and count > 1 else None
 
 
 def before(group: Group) -> frozenset[int]:
-    """The functions before which rows are routed, because the rows aren't in the Spark tasks of their virtual tasks
-    yet.
+    """The nodes of the functions before which rows must be routed, because they aren't yet in the Spark tasks of their
+    virtual tasks.
     """
     there: set[int] = set()
     found: set[int] = set()

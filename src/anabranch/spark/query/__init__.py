@@ -1,1 +1,1 @@
-"""A lane's streaming query: from its sources to the publishing of its batches."""
+"""A lane's streaming query, from its sources to the publication of its batches."""

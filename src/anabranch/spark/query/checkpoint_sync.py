@@ -1,7 +1,8 @@
-"""Makes everything on which a batch depends durable before any part of the batch is visible, because Spark itself
+"""Makes everything on which a batch depends durable before any part of the batch becomes visible, because Spark itself
 doesn't sync its files.
 
-Otherwise a power cut may leave the entries of the last seconds' batches empty, although outputs contain their records.
+Otherwise, after a power cut, the offset log's entries for the last batches may be empty, although outputs contain the
+records of these batches.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ __all__ = ["CheckpointSync"]
 
 _BRANCHES = ("offsets", "commits", "state")
 _AT_ONCE = 8
-"""How many files are synced at once. (A disk takes hardly longer for several files than for one.)"""
+"""How many files are synced at the same time. (A disk takes hardly longer for several files than for one.)"""
 _POOL = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="syncs")
 _RECENT = 600.0
-"""In seconds. The operating system has long written files that are this much older than the newest one."""
+"""In seconds. Of the files that exist when a query starts, those that are older than the newest one by more than this
+aren't synced: the operating system wrote them to the disk long ago.
+"""
 
 
 class CheckpointSync:
-    """Syncs the checkpoint folder of one query. Does something only on a local disk. For one thread."""
+    """Syncs the checkpoint folder of one query if the folder is on a local disk. Not thread-safe."""
 
     def __init__(self, uri: str) -> None:
         self._folder = local_folder(uri)
@@ -46,7 +49,7 @@ class CheckpointSync:
         folders = sorted({os.path.dirname(path) for path in due})
         if due:
             list(_POOL.map(_sync, due))
-            list(_POOL.map(_sync, folders))  # the names, once what they name is there
+            list(_POOL.map(_sync, folders))  # only now, so that a name never refers to an incomplete file
         if self._synced is None:
             _sync(str(self._folder))
         self._synced = present
@@ -54,7 +57,8 @@ class CheckpointSync:
 
 
 def _files(folder: str) -> Iterator[tuple[str, set[str]]]:
-    """The files of a folder, and of those below it, that are written completely before they appear."""
+    """A folder and all folders below it, each with its files. Temporary files are left out, so each file is complete
+    when it appears."""
     try:
         entries = list(os.scandir(folder))
     except FileNotFoundError:
@@ -66,7 +70,8 @@ def _files(folder: str) -> Iterator[tuple[str, set[str]]]:
 
 
 def _recent(paths: list[str]) -> list[str]:
-    """The files that were written shortly before the newest of them, whatever the machine's clock says now."""
+    """The files that were written at most :data:`_RECENT` seconds before the newest one. The machine's clock plays no
+    role."""
     times = {path: at for path in paths if (at := _written_at(path)) is not None}
     newest = max(times.values(), default=0.0)
     return [path for path, at in times.items() if at >= newest - _RECENT]

@@ -1,7 +1,7 @@
-"""How Spark gets a lane's event time: the lane writes it to a file, and a source passes it on as data.
+"""How Spark gets a lane's event time: the lane writes it to a file, and a streaming source returns it as data.
 
-The source's offset is the lane's :class:`Progress`. So it is in the offset log, and planning, copying and resetting
-edit only one line of it. When the watermark has risen, the source has a single row with it.
+The source's offset is the lane's :class:`Progress`, so the offset log contains the progress, in a line of its own in
+each entry. When the watermark has risen, the source returns a single row with the new watermark.
 """
 
 from __future__ import annotations
@@ -40,12 +40,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Clock:
-    """A lane's clock after a batch. ``delays`` and ``positions`` are by SSP, written ``system/stream/partition``.
+    """A lane's clock after a batch. SSPs are written ``system/stream/partition``.
 
-    ``delays`` are in ms, None for SSPs of intermediate streams; ``positions`` are those at the end of the batch.
-    ``window``: set if the lane has windows of processing time; ``newest`` is then the time at which the last record was
-    read, in Unix ms. ``at``: the lane's processing time, in Unix ms, when the clock that can't be set was at ``boot``
-    seconds.
+    Attributes:
+        delays: the delay of each SSP in ms, None for SSPs of intermediate streams.
+        positions: the position in each SSP at the end of the batch.
+        window: the windows of processing time, if the lane has any.
+        newest: with such windows, the time at which the last record was read, in Unix ms.
+        at: the lane's processing time, in Unix ms, at the moment ``boot``.
+        boot: a moment in seconds on :func:`anabranch.clocks.boottime`, a clock that nobody can set.
     """
 
     progress: Progress
@@ -57,7 +60,7 @@ class Clock:
     boot: float = 0.0
 
     def write(self, path: Path) -> None:
-        """Replace the file. It contains only what can be determined again, so it need not outlive the process."""
+        """Replace the file. Its contents can all be determined again, so the file need not outlive the process."""
         part = path.with_suffix(".part")
         held: dict[str, Any] = {"progress": self.progress.to_builtins()}
         held |= {"delays": self.delays, "positions": self.positions}
@@ -78,17 +81,23 @@ class Clock:
         return progress.resting(self.progress, self.delays)
 
     def now(self, wall: int, boot: float) -> int:
-        """The lane's processing time, in Unix ms, given the machine's clock and the one that can't be set."""
+        """The lane's processing time, in Unix ms.
+
+        Args:
+            wall: the machine's time, in Unix ms.
+            boot: the present value of :func:`anabranch.clocks.boottime`.
+        """
         return batch_time.now(self.at, (boot - self.boot) * 1000, wall)
 
     def heard(self, system: Callable[[str], System], now: int, idle: Mapping[str, int] = _NOBODY) -> Progress:
-        """The progress, including what other lanes have reported in the part of the streams that this one has read
-        since and, for processing time, the consequences of the present time.
+        """The lane's progress, updated with what upstream lanes have reported in the part of the streams that this lane
+        has read since. With windows of processing time, it is updated to the time ``now`` instead.
 
         Args:
             system: returns a system by name; called only if the lane reads an intermediate stream.
             now: the lane's processing time, in Unix ms.
-            idle: the SSPs that seemed idle, each with its position. One that has been read further since isn't idle.
+            idle: the SSPs that seemed idle, with their positions then. An SSP that has been read further since isn't
+                idle.
         """
         if self.window is not None:
             closed = processing.closed(self.window, self.newest, max(now, self.newest))
@@ -116,14 +125,14 @@ def read(path: Path) -> Clock | None:
 
 
 def note_idle(path: Path, idle: Mapping[str, int]) -> None:
-    """Record which SSPs seem idle, next to the clock at that path."""
+    """Record which SSPs seem idle, with their positions, in a file next to the clock file at ``path``."""
     part = path.with_suffix(".idle-part")
     part.write_text(json.dumps(idle))
     part.replace(path.with_suffix(_IDLE))
 
 
 def idle_at(path: Path) -> dict[str, int]:
-    """The SSPs that were recorded by :func:`note_idle`; empty if none were recorded."""
+    """The SSPs that :func:`note_idle` has recorded; empty if it hasn't recorded any."""
     try:
         held: dict[str, int] = json.loads(path.with_suffix(_IDLE).read_text())
     except FileNotFoundError:
@@ -142,7 +151,7 @@ def reached(last: Batch | None, path: str | None) -> int:
 
     Args:
         last: the last planned batch.
-        path: the path of its clock, which has been written; None: the lane has no windows of processing time.
+        path: the path of the lane's clock file; None: the lane has no windows of processing time.
     """
     planned = 0 if last is None or last.drains else last.at
     if path is None:
@@ -173,13 +182,13 @@ def is_of_clock(offset: object) -> bool:
 
 
 def carried(systems: Systems) -> str:
-    """Systems in the form of an option value. Secrets stay references."""
+    """Systems, serialized as the value of an option. Secrets remain references."""
     return base64.b64encode(pickle.dumps(systems)).decode()
 
 
 class EventTimeSource(DataSource):
-    """The options are ``file`` (the clock's), ``systems`` (see :func:`carried`), and ``rows``: if that is "false", the
-    source returns no rows."""
+    """The streaming source for a lane's event time. Its options are ``file`` (the path of the clock file), ``systems``
+    (from :func:`carried`), and ``rows``. With ``rows`` "false", the source has offsets, but returns no rows."""
 
     @classmethod
     def name(cls) -> str:
@@ -221,9 +230,9 @@ class _Reader(DataSourceStreamReader):
         try:
             return clock.heard(self._system, clock.now(unix_ms(), boottime()), idle_at(self._file)).to_builtins()
         except AnabranchError as error:
-            if type(error) is not AnabranchError:  # of a stream, or of what it holds
+            if type(error) is not AnabranchError:  # about a stream or its contents
                 raise
-            return clock.progress.to_builtins()  # a system that doesn't answer now holds nothing up
+            return clock.progress.to_builtins()  # a system that doesn't answer at the moment must not stop the lane
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         risen = end["watermark"] is not None and end["watermark"] != start["watermark"]

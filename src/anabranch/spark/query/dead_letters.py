@@ -1,6 +1,6 @@
 """Records that could not be processed. Python workers write them, and the driver publishes them with their batch.
 
-A dead letter is the record itself (bytes, headers and timestamp), with headers that say what happened.
+A dead letter is the record itself (bytes, headers and timestamp), with additional headers that say what happened.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ error.
 _HEADER_BYTES = 10
 
 STATE = -1
-"""The source of a row that a stateful operator has made."""
+"""The source number of rows that a stateful operator has made."""
 _HEADERS = RECORD_SCHEMA.get_field_index("headers")
 
 
 @dataclass(frozen=True)
 class Letters:
-    """The stream for another stream's dead letters, and how to write to it."""
+    """The stream for the dead letters of another stream, and the output that writes to it."""
 
     target: Target
     output: Output
@@ -57,12 +57,12 @@ class Letters:
 
 @dataclass(frozen=True)
 class WorkerDeadLetters:
-    """What workers need to write dead letters. It is sent along with functions.
+    """What workers need to write dead letters, sent to them along with functions.
 
-    ``streams``: streams by the id of the node that reads them. ``systems``: the systems of these streams. ``letters``:
-    by stream. ``operators``: operators' names, by the names used in messages. ``slots``: the names of the lane's slots.
-    ``gathers``: whether tasks only report what they reject, and :func:`put` writes it, because each slot must be
-    written by one task.
+    ``streams`` has the stream of each source, by the source's number, ``systems`` the system of each of these streams,
+    and ``letters`` where its dead letters go. ``operators`` has the name of each operator, by its name in messages, and
+    ``slots`` the names of the lane's slots. If ``gathers`` is set, Spark tasks only report what they reject, and
+    :func:`put` writes it, because each slot must be written by one Spark task.
     """
 
     job: str
@@ -75,11 +75,11 @@ class WorkerDeadLetters:
     gathers: bool = False
 
     def rejects(self, operator: str, keep: bool) -> Rejects:
-        """The receiver for one Spark task of an operator. ``keep`` False: records are only counted and dropped."""
+        """The receiver for one Spark task of an operator. Unless ``keep`` is set, records are counted and dropped."""
         return Rejects(self, operator, keep)
 
     def slot(self, operator: str, stream: str, partition: int) -> int:
-        """The slot number for an operator's dead letters of a partition; of a state partition if the stream is ''."""
+        """The slot number for an operator's dead letters from a partition; a state partition if ``stream`` is ''."""
         part = f"{self.systems[stream].name}/{stream}/{partition}" if stream else f"state-{partition}"
         name = f"{self.operators.get(operator, operator)}:{part}"
         if name not in self.slots:
@@ -92,9 +92,9 @@ class WorkerDeadLetters:
 
 @dataclass
 class Rejects:
-    """The records that an operator has rejected in one Spark task. The totals are reported when it is closed.
+    """The records that an operator has rejected in one Spark task. :meth:`close` reports the totals.
 
-    Threads may add at the same time.
+    Several threads may call :meth:`add` at the same time.
     """
 
     aside: WorkerDeadLetters
@@ -106,11 +106,11 @@ class Rejects:
     _adding: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, origin: Mapping[str, Any], error: str, row: Mapping[str, Any] | pa.RecordBatch | None = None) -> None:
-        """Reject the result of one record. It never raises because of the record's content.
+        """Reject a row, and with it the record from which it comes. The content of the row never leads to an error.
 
         Args:
             origin: the row's hidden column.
-            row: the row to write if it doesn't come from a single record; or a batch with that row.
+            row: the row, alone or as an Arrow batch, to be written if the row doesn't come from a single record.
         """
         error = error_text.bounded(error)
         with self._adding:
@@ -185,7 +185,7 @@ class Rejects:
                 at = {"stream": stream, "partition": str(partition), "offset": str(offset)}
                 ours = self._headers(errors[offset], at)
                 names = {header["key"] for header in ours} | {_CUT}
-                # Of a dead letter that was read and rejected again: it would have more headers each time.
+                # A dead letter may be read and rejected again. Its headers must not become more each time.
                 kept = [header for header in headers or () if header["key"] not in names]
                 told.append([*kept, *ours])
             yield batch.set_column(_HEADERS, "headers", pa.array(told, RECORD_SCHEMA.field("headers").type))
@@ -222,15 +222,15 @@ def _values(row: pa.RecordBatch) -> dict[str, Any]:
 
 
 def _first(derived: list[_Derived]) -> int:
-    """A number for rows that don't come from a single record. It differs in each Spark task, and is the same when they
-    are computed again. It is negative, unlike offsets.
+    """A negative number (unlike an offset) that identifies rows that don't come from a single record. It differs
+    between Spark tasks, and is the same when the rows are computed again.
     """
     least = min((offset for offset, *_ in derived), default=0)
     return least if least < 0 else -1 - task_number()
 
 
 def fitting(letters: Iterable[pa.RecordBatch], limit: float) -> Iterator[pa.RecordBatch]:
-    """Limits dead letters to this many bytes. A larger one gets only the beginning of its value, and a header with the
+    """Limits dead letters to ``limit`` bytes. A larger one has only the beginning of its value, and a header with the
     full length.
     """
     for batch in letters:
@@ -238,7 +238,7 @@ def fitting(letters: Iterable[pa.RecordBatch], limit: float) -> Iterator[pa.Reco
         if sizes.max(initial=0) <= limit:
             yield batch
             continue
-        parts = batch.select(["key", "value", "headers"])  # not times, of which Python doesn't have all
+        parts = batch.select(["key", "value", "headers"])  # without the timestamp: Python can't represent all of them
         rows = [
             row if size <= limit else _cut(row, int(limit))
             for row, size in zip(parts.to_pylist(), sizes.tolist(), strict=True)
@@ -250,7 +250,7 @@ def fitting(letters: Iterable[pa.RecordBatch], limit: float) -> Iterator[pa.Reco
 
 
 def sizes_of(letters: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """The size of each record in bytes, with the most that Kafka adds to a header."""
+    """The size of each record in bytes, including the most that Kafka adds for each header."""
     found = np.zeros(letters.num_rows, np.int64)
     for name in ("key", "value"):
         found += pc.fill_null(pc.binary_length(letters.column(name)), 0).to_numpy(zero_copy_only=False)
@@ -271,7 +271,7 @@ def _cut(row: dict[str, Any], limit: int) -> dict[str, Any]:
     }
     ours = [header for header in headers if header["key"].startswith(PREFIX)]
     left = limit - len(key) - sum(map(_size, [*headers, told]))
-    if left < 0:  # then it isn't the value that is too large
+    if left < 0:  # without its value, the record is still too large
         headers, key = ours, key[: limit // 4]
         left = max(0, limit - len(key) - sum(map(_size, [*headers, told])))
     kept_key = key if row["key"] is not None else None
@@ -291,7 +291,7 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class _TaskReport(msgspec.Struct, frozen=True):
-    """A task's report to the driver. If a task is repeated, its last report counts."""
+    """The report of a Spark task to the driver. If the Spark task is repeated, its last report counts."""
 
     operator: str
     slot: int
@@ -309,15 +309,15 @@ class _TaskReportsParam(AccumulatorParam[list[Any]]):
 
 
 def listening(context: SparkContext) -> Accumulator[list[Any]]:
-    """The reports of tasks. The driver receives them when the tasks have ended."""
+    """An accumulator for the reports of Spark tasks. The driver receives each report when the Spark task has ended."""
     said: Accumulator[list[Any]] = context.accumulator([], _TaskReportsParam())
     return said
 
 
 @dataclass(frozen=True)
 class TaskReports:
-    """The contents of tasks' reports: the dead letters that were ``written``, how many records were ``dropped``, and
-    how many were rejected (``aside``), by operator and by the part of the lane for which the slot is.
+    """The contents of reports: the dead letters that were ``written``, how many records were ``dropped``, and how many
+    dead letters there are (``aside``), by operator and by the SSP or state partition of the slot.
     """
 
     written: list[Written]
@@ -326,7 +326,7 @@ class TaskReports:
 
 
 def heard(aside: WorkerDeadLetters) -> TaskReports:
-    """The reports since the last call."""
+    """What Spark tasks have reported since the last call."""
     said = aside.said.value
     aside.said.value = []
     last = {(each.operator, each.slot, each.first): each for each in said if each.written}
@@ -340,7 +340,7 @@ def heard(aside: WorkerDeadLetters) -> TaskReports:
 
 
 def put(spark: SparkSession, aside: WorkerDeadLetters) -> None:
-    """Write the records that tasks have reported since the last call, each slot in one Spark task."""
+    """Write the records that Spark tasks have reported since the last call, each slot in one Spark task."""
     said: list[Any] = aside.said.value
     told = [each for each in said if isinstance(each, Rejected)]
     if not told:
@@ -352,7 +352,7 @@ def put(spark: SparkSession, aside: WorkerDeadLetters) -> None:
 
 
 def gathered(aside: WorkerDeadLetters, told: Iterable[Rejected]) -> list[Rejected]:
-    """The reported records by slot, each only once, even if a task has reported it twice."""
+    """The reported records by slot, each record only once, even if a Spark task has reported it twice."""
     errors: dict[tuple[str, int, int], dict[int, str]] = {}
     derived: dict[tuple[str, int, int], dict[int, list[_Derived]]] = {}
     sources = {stream: source for source, stream in aside.streams.items()}
@@ -369,7 +369,8 @@ def gathered(aside: WorkerDeadLetters, told: Iterable[Rejected]) -> list[Rejecte
 
 
 def _putting(aside: WorkerDeadLetters) -> Any:
-    """A function for ``mapInArrow`` that writes rejected records with a slot in each row, and returns nothing."""
+    """A function for ``mapInArrow`` over rows that each contain the rejected records of a slot. It writes them, and
+    returns nothing."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -384,9 +385,7 @@ def _putting(aside: WorkerDeadLetters) -> Any:
 
 def looked_through(aside: WorkerDeadLetters, operator: str, dropping: Collection[str]) -> Any:
     """A function for ``mapInArrow`` over rows of (source, partition, offset, fault, reason). It rejects each record,
-    and returns nothing.
-
-    ``dropping``: the faults whose records are only counted.
+    and returns nothing. Records with a fault in ``dropping`` are only counted.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

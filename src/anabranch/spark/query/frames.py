@@ -31,8 +31,13 @@ __all__ = ["LaneFrames"]
 
 @dataclass(frozen=True)
 class LaneFrames:
-    """``folder``: the checkpoint folder in the form for Spark. ``clock``: a local file for the lane's event time.
-    ``nothing``: whether its batches read nothing. ``pacer`` returns the object that sizes them.
+    """The streaming DataFrames of one lane.
+
+    Attributes:
+        folder: the checkpoint folder in the form for Spark.
+        clock: a local file for the lane's event time.
+        nothing: whether the lane's batches read nothing.
+        pacer: returns the object that sizes the batches.
     """
 
     plan: LanePlan
@@ -88,11 +93,12 @@ class LaneFrames:
         return self.plan.job.spark.readStream.format(clock.FORMAT).options(**options).load()
 
     def _watermarked(self, frame: DataFrame, column: str, behind: int) -> DataFrame:
-        """The DataFrame with the lane's watermark on a column. The watermark comes from a row of the clock, which is
-        then dropped.
+        """The DataFrame with the lane's watermark on a column. The watermark comes from a row of the clock's DataFrame,
+        and the row is then dropped.
 
-        Only the clock has ``withWatermark``, and it comes first; otherwise a sparse stream would hold the watermark
-        back. ``behind``: by how many ms the operator must stay behind the watermark.
+        ``withWatermark`` applies only to the clock's DataFrame, which comes first in the union; otherwise a stream with
+        few records would hold the watermark back. ``behind``: by how many ms the operator must stay behind the
+        watermark.
         """
         if not self.sources.has_event_time:
             delays = [
@@ -124,7 +130,9 @@ class LaneFrames:
         return Lookups(load, self.plan.job.schemas, monotonic)
 
     def ticking(self, frame: DataFrame) -> DataFrame:
-        """A stateless DataFrame that has batches even if only the lane's event time has advanced."""
+        """The DataFrame, changed such that there is a batch even if only the lane's event time has advanced. Before an
+        operator with a watermark, no change is needed, because this operator reads the clock itself.
+        """
         if not self.sources.delays or (self.plan.group.stateful is not None and is_timed(self.plan.group.stateful)):
             return frame
         nothing = [F.lit(None).cast(f.dataType).alias(f.name) for f in frame.schema]
@@ -132,8 +140,9 @@ class LaneFrames:
 
     @cached_property
     def whole(self) -> tuple[DataFrame | None, int | None]:
-        """The streaming DataFrame of the rows to write; or of the rows of an operator, with its id. None: there is
-        none."""
+        """The streaming DataFrame that the lane's query computes: its output rows, or the rows after some operator,
+        with the operator's id, if the rest is computed batch by batch. It is None if the sources come together only
+        after the path has branched."""
         group, context, sinks = self.plan.group, self.context, self.outputs.sinks
         frames = by_node(self.sources.all, lambda s: s.rows(s.observed(s.opened(self.streamed(s)))))
         way = evaluation.trunk(group, frames, context)

@@ -1,5 +1,5 @@
-"""Whether a batch may still be broken off: everything that makes it visible to others passes a gate, which can be shut
-before that.
+"""Determines whether a batch can still be broken off. Each step that makes the batch visible to others must pass a
+gate, and the gate can be shut before such a step.
 """
 
 from __future__ import annotations
@@ -16,13 +16,17 @@ _TOLD = "the batch was broken off"
 
 
 class BrokenOffError(Exception):
-    """The batch was broken off, so no more work may be done for it."""
+    """The batch was broken off, so work on it must stop."""
 
 
 @dataclass(frozen=True)
 class Visible:
-    """What others may see of a batch: ``what`` was done. ``exact``: whether the output shows each record only once.
-    Such an output would show it twice if the record were read again under another batch number.
+    """A part of a batch that others may see.
+
+    Attributes:
+        what: what was done with the batch.
+        exact: whether the output is exactly once. If its records were read again in a batch with another number, it
+            would show them twice.
     """
 
     what: str
@@ -31,18 +35,18 @@ class Visible:
 
 @dataclass
 class Gate:
-    """The gate for the batches of one query, of which only one is written at a time. Once shut, it stays shut.
+    """The gate for the batches of one query, which are written one at a time. Once shut, the gate stays shut.
     Thread-safe.
 
-    A batch is written by a thread that Spark calls, which may keep running for some time after its query was stopped.
-    The thread calls :meth:`passes` right before each step that others may see. Either that step is recorded first, and
+    A batch is written by a thread of Spark's, which may continue for some time after the query was stopped. The thread
+    calls :meth:`passes` right before each step that others may see. Either the step is recorded first, and
     :meth:`shut` reports it; or the gate was shut first, and the step never happens.
     """
 
     clock: Callable[[], float] = monotonic
     check_owner: Callable[[], object] = lambda: None
-    """Raises FencedError if the lane's folder now belongs to another process. If so, nothing of a batch may become
-    visible.
+    """Raises FencedError if the lane's folder now belongs to another process. After that, no part of a batch must
+    become visible.
     """
     number: int = -1
     begun_at: float = 0.0
@@ -51,15 +55,17 @@ class Gate:
     _is_shut: bool = False
 
     def begins(self, number: int) -> None:
-        """Record that a batch begins to be written and isn't visible yet. Raises BrokenOffError if the gate is shut."""
+        """Record that the writing of a batch begins and that no part of it is visible yet. Raises BrokenOffError if the
+        gate is shut.
+        """
         with self._lock:
             self._check()
             self._seen = []
             self.number, self.begun_at = number, self.clock()
 
     def check(self) -> None:
-        """Raises BrokenOffError if the gate is shut, and FencedError if another process has the lane. Call it before
-        invisible work, which would then be done in vain.
+        """Raises BrokenOffError if the gate is shut, and FencedError if another process has the lane. Call this before
+        work that isn't visible to others, to avoid useless work.
         """
         self.check_owner()
         with self._lock:
@@ -75,9 +81,14 @@ class Gate:
             self._seen.append(Visible(what, exact))
 
     def shut(self, *, duplicates: bool = False) -> str:
-        """Prevent anything more of the batch from becoming visible. If some of it may already be visible, returns what,
-        and the gate stays open, unless ``duplicates`` are accepted and the output repeats rows anyway whenever a batch
-        is run again.
+        """Shut the gate, so no part of the batch becomes visible. If a part may be visible already, leave it open.
+
+        Args:
+            duplicates: whether to shut the gate even if an output that is at least once may already show a part of the
+                batch, which it will show twice if the batch runs again.
+
+        Returns:
+            which part of the batch may be visible; empty if the gate was shut.
         """
         with self._lock:
             seen = [each.what for each in self._seen if each.exact or not duplicates]
@@ -86,8 +97,8 @@ class Gate:
 
     @contextmanager
     def quietly(self) -> Iterator[None]:
-        """If the body fails because the batch was broken off, only that error is raised. (Spark searches error texts
-        with a regular expression that can't handle long ones.)
+        """A context that replaces any error after the batch was broken off by a BrokenOffError. (Spark searches error
+        texts with a regular expression that can't handle long texts.)
         """
         try:
             yield
@@ -98,7 +109,7 @@ class Gate:
 
     @property
     def seconds(self) -> float:
-        """For how many seconds the batch has been written."""
+        """How many seconds ago the writing of the batch began."""
         return self.clock() - self.begun_at
 
     def _check(self) -> None:

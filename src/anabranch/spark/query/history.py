@@ -1,4 +1,5 @@
-"""The batches that a running query has completed, at a cost that doesn't depend on how many reports it keeps."""
+"""Finds out which batches a running query has completed, at a cost that doesn't depend on how many reports Spark
+keeps."""
 
 from __future__ import annotations
 
@@ -21,9 +22,15 @@ _STATE_BYTES = "rocksdbSstFileSize"
 
 @dataclass(frozen=True)
 class BatchRun:
-    """A completed batch: the records that it read, its duration, its groups of late rows, and the rows of state after
-    it. ``seconds`` is the sum of its parts, because a held query also waits. ``ended``: when it ended, in seconds since
-    1970; ``state_bytes``: the size of the state's files.
+    """A completed batch.
+
+    Attributes:
+        rows: how many records the batch read.
+        seconds: the sum of the durations of its steps. (The total would include the time for which a query was held.)
+        late_groups: how many groups of late rows Spark dropped. (It groups rows before it drops them.)
+        state_rows: the number of rows of state after the batch.
+        ended: when the batch ended, in seconds since 1970.
+        state_bytes: the size of the state's files after the batch.
     """
 
     number: int
@@ -41,7 +48,7 @@ def newest(spark: SparkSession, query: StreamingQuery) -> str:
 
 
 def since(spark: SparkSession, query: StreamingQuery, batch: int) -> list[BatchRun]:
-    """The batches that a query has completed after the given one, oldest first, as far as it still has their
+    """The batches that a query has completed after ``batch``, oldest first, as far as Spark still has their
     reports."""
     found: list[BatchRun] = []
     for text in query_progress.recent(spark, query):

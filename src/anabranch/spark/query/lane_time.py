@@ -24,9 +24,11 @@ __all__ = ["LaneTime"]
 class LaneTime:
     """The event time of one lane.
 
-    ``path``: the file of its clock, None if it has no event time. ``delays``: the delays of its SSPs; or the ``window``
-    of processing time. ``inherited`` returns the event time of the lanes from which it continues, None if there are
-    none.
+    Attributes:
+        path: the lane's clock file; None if the lane has no event time.
+        delays: the delay in ms of each SSP that determines the watermark.
+        window: the windows of processing time, if the lane has any; then there are no delays.
+        inherited: returns the event time of the lane's predecessors; None if there are none.
     """
 
     lane: Lane
@@ -37,8 +39,8 @@ class LaneTime:
     inherited: Callable[[], Progress] | None = None
 
     def begin(self, last: Batch | None, pending: bool) -> None:
-        """Set the clock before the query starts. ``last``: the last planned batch. Unless it is ``pending``, and thus
-        runs again anyway, its records are read once more.
+        """Set the clock before the query starts. The records of the last planned batch, ``last``, are read once more,
+        unless the batch is ``pending`` and so runs again anyway.
         """
         if self.path is None:
             return
@@ -57,7 +59,8 @@ class LaneTime:
         self.tick(last, again)
 
     def tick(self, batch: Batch, measured: Mapping[str, Measured]) -> None:
-        """Advance the lane's time after a batch. ``measured``: the observations of each source, by its name."""
+        """Advance the lane's time after a batch. ``measured``: the observations of each source, by its name in
+        observations."""
         maxima: dict[str, int] = {}
         for source in self.sources:
             for ssp, at in source.maxima(measured.get(source.name, {})).items():
@@ -85,7 +88,7 @@ class LaneTime:
         return any(end > first for first, end in ranges)
 
     def _newest(self, batch: Batch) -> int:
-        """When the last record was read; after a restart, when it may have been read."""
+        """When the last record was read; right after a restart, when the last batch was planned."""
         assert self.path is not None
         before = clock.read(self.path)
         return batch.at if before is None or self.reads(batch) else before.newest

@@ -53,9 +53,12 @@ _KEYLESS = "the key is null, and the operator keeps its rows by key"
 class LaneOutputs:
     """What happens to the rows of a lane, and to records that it can't process.
 
-    ``planned`` returns a batch's entry in the offset log. ``clock``: a local file for the lane's event time.
-    ``inherited`` returns the event time of the lanes from which it continues. ``dropped`` is called with how many
-    records each batch has dropped. Everything that makes a batch visible passes the ``gate``.
+    Attributes:
+        planned: returns a batch's entry in the offset log.
+        clock: a local file for the lane's event time.
+        inherited: returns the event time of the lane's predecessors.
+        dropped: called after each batch with the number of records that the batch has dropped.
+        gate: each step that makes a batch visible to others must pass it.
     """
 
     plan: LanePlan
@@ -79,7 +82,7 @@ class LaneOutputs:
 
     @property
     def repeats(self) -> str:
-        """What is written again if a batch is run again; empty if nothing is."""
+        """Which outputs get the rows of a batch again if the batch runs again, in words; empty if there are none."""
         written = [node for node in self.plan.group.sinks if node.kind != "foreach_batch"]
         plain = sorted(
             stream
@@ -91,20 +94,20 @@ class LaneOutputs:
         return " and ".join([*told, *(f"is given to {name}" for name in called)])
 
     def take(self, new: bool) -> None:
-        """Take the lane's outputs, so that former owners can't write to them any more. ``new``: whether there were no
+        """Take over the lane's outputs: from now on, former owners can't write to them. ``new``: whether there were no
         former owners."""
         for publisher in self.publishers.values():
             publisher.take(new)
 
     def refresh(self) -> None:
-        """Renew the markers of the lane's slots, so that they don't expire."""
+        """Renew the markers of the lane's slots before they expire."""
         for publisher in self.publishers.values():
             if publisher.slotted:
                 publisher.take(new=False)
 
     @cached_property
     def scattered(self) -> bool:
-        """Whether records of one partition may be in several Spark tasks, without state, when they are written."""
+        """Whether, even without state, records of one partition may be in several Spark tasks when they are written."""
         read = [stages.stream_of(self.plan.graph, node) for node in self.plan.group.sources]
         return len(set(read)) < len(read) or any(self._spreads(node) for node in self.plan.group.nodes)
 
@@ -114,8 +117,8 @@ class LaneOutputs:
 
     @cached_property
     def _gathers(self) -> bool:
-        """Whether dead letters of one slot may come from several Spark tasks although one must write them. Even those
-        of a single record may, if it is broadcast.
+        """Whether dead letters of one slot may come from several Spark tasks, although one Spark task must write all of
+        them. If the lane has a broadcast input, this holds even for dead letters of a single record.
         """
         job = self.plan.settings.job
         keyed = any(rule(node).stateful or node.kind == "partition_by" for node in self.plan.group.nodes)
@@ -188,7 +191,7 @@ class LaneOutputs:
             return tables.write(rows, self.tables[output], output, owner, schema)
         kept = rows.persist()
         try:
-            kept.count()  # as for streams: first what was put aside
+            kept.count()  # dead letters first, as for streams
             self.gate.check()
             dead_letters.put(self.plan.job.spark, self.aside)
             return tables.write(kept, self.tables[output], output, owner, schema)
@@ -196,8 +199,8 @@ class LaneOutputs:
             kept.unpersist()
 
     def _keyless(self, frames: dict[int, DataFrame]) -> DataFrame:
-        """The rows of some records that reach the state with null keys, as :meth:`Source.faulty` reports
-        them.
+        """Of the given rows, those that reach the state with a null key, in the form of :meth:`Source.faulty`.
+        ``frames``: the rows of each source.
         """
         at = [meta_column.field(name) for name in ("source", "partition", "offset")]
         sides = evaluation.before_state(self.plan.group, frames, self.plan.bare_context)
@@ -244,7 +247,9 @@ class LaneOutputs:
 
     @property
     def slotted_partitions(self) -> dict[int, tuple[int, int]]:
-        """The source and partition of a slot's rows, if they are unchanged records."""
+        """By slot number, the source and partition from which the slot's rows come. Empty if rows come from state, or
+        if no output has slots.
+        """
         if self.plan.group.stateful is not None or not any(each.slotted for each in self.publishers.values()):
             return {}
         slots = {ssp: number for number, ssp in enumerate(self.plan.lane.slots)}
@@ -252,8 +257,8 @@ class LaneOutputs:
         return {slots[ssp]: place for ssp, place in places.items() if ssp in slots}
 
     def plain(self, streams: Mapping[int, str]) -> dict[int, PlainWriter]:
-        """The writers of at-least-once outputs, by number. All belong to one system, because outputs to several systems
-        belong to several groups.
+        """The writers of at-least-once outputs, by number. All outputs are in one system, because outputs in different
+        systems belong to different groups.
         """
         plain = {number: stream for number, stream in streams.items() if self.plan.is_plain(stream)}
         if not plain:
@@ -323,7 +328,7 @@ class LaneOutputs:
         return self.plan.by_intake and batch.at < batch.watermark and self.time.reads(batch)
 
     def settle(self) -> None:
-        """Once the lane has ended, wait until readers can see what it has published."""
+        """Wait until readers can see everything that the lane has published. Call this after the lane has ended."""
         self.publishing.settle()
 
     @property

@@ -16,9 +16,11 @@ __all__ = ["of_key", "of_keys", "of_records", "of_state", "of_tasks", "taken"]
 
 
 def of_records(lane: Lane, ssps: Iterable[SSP], key: Column) -> Column | None:
-    """Whether the lane processes a record, by its partition, its offset and the bytes of its key (the offset replaces a
-    null key): it processes only records of its buckets, and only from each bucket's start on. None: it processes
-    everything that it reads.
+    """A condition that is true for the records that the lane processes: only those of its buckets, and only from each
+    bucket's start offset on. None: the lane processes everything that it reads.
+
+    The condition depends on a record's partition, its offset, and the bytes of its key (or, if the key is null, on the
+    offset instead).
 
     Args:
         ssps: the whole partitions of one stream that the lane reads.
@@ -30,7 +32,12 @@ def of_records(lane: Lane, ssps: Iterable[SSP], key: Column) -> Column | None:
 
 
 def taken(begins: Mapping[int, Sequence[int]], hashed: Column) -> Column:
-    """Whether a record is one that the lane processes. ``begins``: by partition, the first offset for each bucket."""
+    """A condition that is true for the records that the lane processes.
+
+    Args:
+        begins: by partition, the start offset of each bucket, or NEVER.
+        hashed: the hash of a record's key, from :func:`of_key`.
+    """
     alike: dict[tuple[int, ...], list[int]] = {}
     for partition, each in begins.items():
         alike.setdefault(tuple(each), []).append(partition)
@@ -45,7 +52,7 @@ def taken(begins: Mapping[int, Sequence[int]], hashed: Column) -> Column:
 
 
 def of_key(key: Column, offset: Column) -> Column:
-    """The hash of a record's key, for :func:`bucket`."""
+    """The hash of a record's key, for :func:`bucket`; if the key is null, the record's offset."""
     return F.when(key.isNull(), offset).otherwise(F.xxhash64(key))
 
 
@@ -69,10 +76,11 @@ def _taken(begins: Sequence[int], hashed: Column) -> Column:
 
 
 def of_state(lane: Lane) -> Column | None:
-    """Whether a row from state belongs to one of the lane's tasks; None if all of them do.
+    """A condition that is true for rows from the state of the lane's own tasks; None if all rows are.
 
-    After a split, a lane also has the state of other tasks. The condition must stay after the operator: if the
-    optimizer understood it, it would move the condition before the operator, where it has a different meaning.
+    If the tasks of a lane were divided among several successors, each successor has the state of all of them. Spark
+    must evaluate the condition after the operator. The condition is written in such a way that the optimizer doesn't
+    move it before the operator, where it would have a different meaning.
     """
     if not lane.predecessors:
         return None
@@ -81,12 +89,14 @@ def of_state(lane: Lane) -> Column | None:
 
 
 def of_keys(lane: Lane, task: Column, key: Column) -> Column:
-    """Whether state belongs to the lane, by the number of its task (at factor 1) and the bytes of its key."""
+    """A condition that is true for the lane's own state. It depends on the number of the task (at factor 1) and the
+    bytes of the key."""
     return of_tasks(owned(lane), lane.factor, task, F.xxhash64(key))
 
 
 def of_tasks(own: Mapping[int, frozenset[int]], factor: int, task: Column, hashed: Column) -> Column:
-    """Whether a row belongs to one of these tasks, by number, and to one of the buckets given for that task."""
+    """A condition that is true for rows that belong to one of the tasks in ``own``, and to one of this task's
+    buckets."""
     alike: dict[frozenset[int], list[int]] = {}
     for number, buckets in own.items():
         alike.setdefault(buckets, []).append(number)

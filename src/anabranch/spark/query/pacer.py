@@ -1,4 +1,5 @@
-"""Sizes the batches of a lane's query by time: after each batch, its sources get new limits."""
+"""Sizes the batches of a lane's query such that each takes the intended time: after each batch, the sources get new
+limits."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from anabranch.spark.query import clock
 __all__ = ["Pacer", "name_of"]
 
 _REMEMBERED = 16
-"""For how many batches the writing time is kept, until the query reports their total time."""
+"""For how many of the last batches the writing time is kept, until the query reports their total time."""
 
 _BESIDES = 4
 
@@ -32,8 +33,8 @@ class Pacer:
 
     Args:
         first: the number of records in the first batch.
-        most: the limit for each source.
-        inputs: the names of the lane's inputs, from :func:`name_of`, each with the start offsets of its partitions.
+        most: the largest number of records from one input in a batch.
+        inputs: by the name of an input, from :func:`name_of`, the start offsets of its partitions.
     """
 
     def __init__(
@@ -63,11 +64,11 @@ class Pacer:
 
     @property
     def shares(self) -> dict[str, int]:
-        """How many of the records of the next batch each input may contribute, by name."""
+        """How many records each input may contribute to the next batch, by the input's name."""
         return dict(self._shares)
 
     def go_on(self, former: Pacer) -> None:
-        """Continue with the experience of a former query of the lane."""
+        """Continue with the measurements of a former query of the lane."""
         with self._lock:
             aim = replace(self._pace.aim, least=min(self._pace.aim.least, former._pace.aim.least))
             self._pace = replace(former._pace, aim=aim)
@@ -75,7 +76,7 @@ class Pacer:
             self._shares = self._even()
 
     def failed(self, rows: int, told: BatchRun | None = None) -> None:
-        """Record that a batch of this many records takes longer than it may. ``told``: see :meth:`Pace.failed`."""
+        """Record that a batch of ``rows`` records takes longer than allowed. ``told``: see :meth:`Pace.failed`."""
         with self._lock:
             self._pace = self._pace.failed(rows, told)
 
@@ -90,11 +91,11 @@ class Pacer:
             return self._limits_of(query)
 
     def ran(self, batch: int, seconds: float) -> None:
-        """Record that a batch was written in this many seconds. Must be called in the thread of its query."""
+        """Record how many seconds the writing of a batch took. Must be called in the thread of the batch's query."""
         with self._lock:
             query = read_limits.current(self._spark) if self._limits is None else None
             if query is None and self._limits is None:
-                return  # it has ended
+                return  # the query has ended
             limits = self._limits if query is None else self._limits_of(query)
             assert limits is not None
             taken = self._taken(limits)
@@ -116,7 +117,8 @@ class Pacer:
 
     @property
     def _beside(self) -> float:
-        """The seconds of a batch without writing. (The first batch takes more of them than all others.)"""
+        """The time that a batch takes in addition to its writing, in seconds: the least of the last few batches, since
+        the first batch of a query takes much longer. 0 until two batches have been measured."""
         return min(self._besides) if len(self._besides) > 1 else 0.0
 
     def _limits_of(self, query: StreamingQuery) -> ReadLimits:
@@ -125,10 +127,10 @@ class Pacer:
         return self._limits
 
     def _taken(self, limits: ReadLimits) -> dict[str, SourceShare]:
-        """What each input contributed to the running batch, by name."""
+        """What each input contributed to the running batch, by the input's name."""
         named = [_positions(each) for each in limits.ends()]
         ends = {place: (name, end) for place, (name, end) in enumerate(named) if name in self._inputs}
-        if not ends.keys() <= self._at.keys():  # of a first batch
+        if not ends.keys() <= self._at.keys():  # this is the first batch
             for place, each in enumerate(limits.begins()):
                 self._at.setdefault(place, _positions(each))
         found: dict[str, SourceShare] = {}
@@ -147,12 +149,13 @@ class Pacer:
 
 def name_of(offset: Mapping[str, Any]) -> str:
     """The name of an input, from an offset in its system's form."""
-    named = isinstance(offset.get("stream"), str)  # a topic may be called "stream", too
+    named = isinstance(offset.get("stream"), str)  # otherwise "stream" may be the name of a topic
     return f"stream {offset['stream']}" if named else f"topic {next(iter(offset))}"
 
 
 def _positions(offset: str) -> tuple[str, dict[int, int]]:
-    """The name of an input, and positions, from an offset in Spark's form; the name is '' for a clock's offset."""
+    """The name of an input, and positions, from an offset in Spark's form. If it is a clock's offset, the name is ''
+    and there are no positions."""
     told: dict[str, Any] = json.loads(offset) if offset else {}
     if not told or clock.is_of_clock(told):
         return "", {}

@@ -16,20 +16,23 @@ from anabranch.spark.query.sources import LaneSources
 __all__ = ["LanePacing", "place_of"]
 
 _FIRST = 50
-"""The number of records in a first batch: as many as are done within a minute if each takes a second."""
+"""The number of records in a first batch: even if each takes a second, the batch takes less than a minute."""
 _FIRST_OF_SQL = 100_000
 _AWAITED = 0.5
-"""The share of the target for a batch for which a change must wait. bench/backlog shows no loss of throughput. A
-quarter would cost a tenth of the throughput, and isn't needed.
+"""The part of ``target_batch_seconds`` that is the target for batches for which a change must wait. According to
+bench/backlog, one half costs no throughput; a quarter would cost a tenth of the throughput.
 """
 _BUCKETS = 1000
-"""The upper limit for this number, because no container works on many more buckets at once."""
+"""The largest number of buckets that is taken into account, because no container works on many more at once."""
 
 
 @dataclass(frozen=True)
 class LanePacing:
-    """``remembered`` returns how many records the first batch may have, given whether it calls no functions of the job;
-    0: unknown.
+    """Determines the size of a lane's first batch, and the target for later ones.
+
+    Attributes:
+        remembered: returns how many records the first batch may have, given whether the lane consists only of SQL; 0 if
+            this is unknown.
     """
 
     plan: LanePlan
@@ -47,15 +50,16 @@ class LanePacing:
 
     @property
     def _target_seconds(self) -> float:
-        """How long a batch should take. A change must wait for a batch that can't be broken off, so such a batch should
-        take less time, unless it consists only of SQL, for which its fixed time counts more.
+        """How long a batch should take. If a batch can't be broken off, a change must wait for it, so it should take
+        less time. This doesn't apply to batches that consist only of SQL: a large part of their time is fixed.
         """
         target = self.plan.settings.job.target_batch_seconds or math.inf
         return target * _AWAITED if self.outputs.repeats and self.plan.calls_functions else target
 
     @property
     def _least_rows(self) -> int:
-        """At least as many rows as there are buckets to work on at once."""
+        """The least number of rows in a batch: one for each bucket, because functions work on buckets at the same
+        time."""
         return max(1, min(len(self.plan.lane.ssps), _BUCKETS))
 
     @property
@@ -63,7 +67,7 @@ class LanePacing:
         return self.plan.settings.job.max_rows_per_batch * max(1, len(self.sources.all))
 
     def pacer(self, first: int | None = None) -> Pacer:
-        """The pacer of the lane's batches. ``first``: the number of records in the first one, if it is known."""
+        """The pacer of the lane's batches. ``first``: the number of records in the first batch, if it is given."""
         job, most = self.plan.settings.job, self._most_rows
         inputs = {place_of(source): source.starts for source in self.sources.all}
         aim = BatchTarget(self._target_seconds, min(most, self._least_rows), most, self.outputs.allowed)

@@ -34,16 +34,19 @@ __all__ = ["LanePlan", "LoadedJob"]
 _DRAINING_SECONDS = 60.0
 _ASIDE, _FAIL = "dead-letter", "fail"
 _UNKNOWN = ("transform", "foreach_batch")
-"""Operators that call functions of the job once per batch. Such a call may take any time."""
+"""Operators that call functions of the job once per batch. There is no limit to how long such a call takes."""
 
 
 @dataclass(frozen=True)
 class LoadedJob:
     """What the lanes of a job share in this process.
 
-    ``functions``: the functions, by node. ``schemas``: the columns after each operator. ``formats``: the formats of
-    streams that aren't JSON. ``home``: the job's folder. ``needs``: the columns that groups need, as far as lanes have
-    determined them.
+    Attributes:
+        functions: the job's functions, by the node that calls them.
+        schemas: the columns after each operator, by node.
+        formats: the formats of streams that aren't JSON, by stream.
+        home: the job's folder.
+        needs: the columns that groups need, as far as lanes have already determined them.
     """
 
     spark: SparkSession
@@ -58,7 +61,7 @@ class LoadedJob:
 
 @dataclass(frozen=True)
 class LanePlan:
-    """``until``: offsets by whole SSP beyond which nothing is ever read."""
+    """A lane's part of its job's graph. ``until`` has, by whole SSP, offsets beyond which the lane never reads."""
 
     job: LoadedJob
     lane: Lane
@@ -74,8 +77,8 @@ class LanePlan:
 
     @property
     def message_patience(self) -> float:
-        """The number of seconds on one message after which a drain gives up. If messages have a time limit, the drain
-        continues instead: a worker that takes too long on one is ended.
+        """After how many seconds of work on one message a drain gives up. If the job has a time limit for messages, a
+        drain doesn't give up, because a worker that exceeds this limit is ended.
         """
         return _DRAINING_SECONDS if math.isinf(self.message_limit) else math.inf
 
@@ -97,8 +100,8 @@ class LanePlan:
 
     @property
     def sequential(self) -> bool:
-        """Whether the lane's functions process one key after another: Spark passes the rows of one key at a time to a
-        processor.
+        """Whether the lane's functions process one key after another: all of them are processors, to which Spark passes
+        the rows of one key at a time.
         """
         functions = [node for node in self.group.nodes if rule(node).function]
         return bool(functions) and all(node.kind == "process" for node in functions)
@@ -111,12 +114,12 @@ class LanePlan:
 
     @property
     def own(self) -> frozenset[str]:
-        """The streams between the job's stages."""
+        """The job's intermediate streams."""
         return frozenset(stages.stream_of(self.graph, node) for node in self.graph.nodes if is_boundary(node))
 
     @property
     def real_time(self) -> bool:
-        """Whether records are processed one by one. (Up to noted ends, they are processed in batches.)"""
+        """Whether records are processed one by one. (If the lane must stop at given offsets, it processes batches.)"""
         return self.settings.job.trigger == "real-time" and not self.until
 
     @property
@@ -126,7 +129,7 @@ class LanePlan:
 
     @property
     def by_intake(self) -> bool:
-        """Whether the lane has windows of processing time, which depend on when a record's batch was first planned."""
+        """Whether the lane has windows of processing time. A record's window depends on when its batch was planned."""
         return self.group.stateful is not None and is_by_intake(self.group.stateful)
 
     @property
@@ -141,7 +144,7 @@ class LanePlan:
 
     @cached_property
     def _groups(self) -> tuple[Group, ...]:
-        """All groups of the stage, one of which the lane runs."""
+        """All groups of the stage; the lane runs one of them."""
         written = [stages.stream_of(self.graph, s) for s in self.stage.sinks if s.kind != "foreach_batch"]
         return groups.cut(self.graph, self.stage, {stream: self._kind(stream) for stream in written})
 
@@ -163,8 +166,8 @@ class LanePlan:
 
     @property
     def looks_for_null_keys(self) -> bool:
-        """Whether rows with null keys may reach the lane's state and must be reported. These rows belong to records
-        with null keys, as long as neither a shuffle nor a function has changed keys.
+        """Whether records with null keys must be looked for, because their rows would reach the lane's state. False if
+        a shuffle or a function may have changed keys: then a row's null key doesn't come from the record.
         """
         stateful = self.group.stateful
         shuffled = any(is_shuffle(node) for node in self.group.nodes)
@@ -186,7 +189,7 @@ class LanePlan:
 
     @property
     def calls_functions(self) -> bool:
-        """Whether the lane calls functions of the job, so that a record may take any time."""
+        """Whether the lane calls functions of the job. If so, there is no limit to how long a record takes."""
         return any(rule(node).function or node.kind in _UNKNOWN for node in self.group.nodes)
 
     @property

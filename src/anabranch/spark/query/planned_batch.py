@@ -12,10 +12,15 @@ Positions = Mapping[str, Mapping[int, int]]
 
 @dataclass(frozen=True)
 class Batch:
-    """``begins`` and ``ends`` are stream → partition → next offset; a partition that isn't in ``begins`` is new.
+    """A planned batch.
 
-    ``at``: when it was first planned. ``watermark``: Spark's watermark. Both are in Unix ms. ``drains``: whether it
-    sets the watermark to infinity, and is thus the last one; ``reached``: the event time before that, in Unix ms.
+    Attributes:
+        begins: the offset of the first record to read, by stream and partition. A partition that is missing is new.
+        ends: one past the offset of the last record to read, by stream and partition.
+        at: when the batch was first planned, in Unix ms.
+        watermark: Spark's watermark, in Unix ms.
+        drains: whether the batch is the last one of a drain: it sets the watermark to infinity.
+        reached: if the batch drains, the event time before it, in Unix ms.
     """
 
     number: int
@@ -28,8 +33,8 @@ class Batch:
     reached: int = 0
 
     def ranges(self, stream: str, starting: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-        """What the batch reads from a stream: partition → the first offset and the one after the last. ``starting``:
-        the start offsets of new partitions.
+        """What the batch reads from a stream: by partition, the first offset and one past the last offset.
+        ``starting``: the start offsets of new partitions.
         """
         begins, ends = self.begins.get(stream, {}), self.ends.get(stream, {})
         return {p: (begins.get(p, starting.get(p, 0)), end) for p, end in ends.items()}

@@ -1,4 +1,4 @@
-"""The query of a coming lane, analyzed while its predecessors are still running."""
+"""Analyzes the query of a lane before the lane starts, while its predecessors are still running."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ _KNOWN_LATER: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class PreanalyzedQuery:
-    """The query of an announced lane."""
+    """The analyzed query of a lane that hasn't started yet."""
 
     query: LaneQuery
 
     def known(self, query: LaneQuery) -> LaneQuery | None:
-        """The query of the lane in its final form, without another analysis; None if it differs from the prediction."""
+        """The lane's final query, ``query``, without another analysis. None if it differs from the predicted query."""
         return query.as_analyzed(self.query) if is_as_foreseen(self.query.lane, query.lane) else None
 
 
 def foreseen(query: LaneQuery) -> PreanalyzedQuery | None:
-    """Analyze the query of a coming lane, if the query doesn't depend on where the lane starts."""
+    """Analyze the query of a lane that hasn't started yet. Returns None, without analyzing it, if the query depends on
+    where the lane starts."""
     if not query.foreseeable:
         return None
     query.analyze()
@@ -48,8 +49,8 @@ def foreseen(query: LaneQuery) -> PreanalyzedQuery | None:
 
 
 def is_as_foreseen(announced: Lane, lane: Lane) -> bool:
-    """Whether nothing but the lane's start has become known since, and all buckets of each partition begin at the same
-    offset. (Otherwise the query would need a filter.)
+    """Whether ``lane`` differs from the announced lane only in where it starts, and all of its buckets of a partition
+    begin at the same offset. (Otherwise the query would need a filter.)
     """
     if msgspec.structs.replace(announced, **_KNOWN_LATER) != msgspec.structs.replace(lane, **_KNOWN_LATER):
         return False
@@ -57,6 +58,7 @@ def is_as_foreseen(announced: Lane, lane: Lane) -> bool:
 
 
 def _own(lane: Lane, whole: SSP) -> tuple[bool, ...] | None:
-    """Which buckets of a partition belong to the lane; None if they don't begin at the same offset."""
+    """For each bucket of a partition, whether it belongs to the lane; None if the lane's buckets don't all begin at the
+    same offset."""
     begin = floors(lane, whole)
     return tuple(at != NEVER for at in begin) if len(set(begin) - {NEVER}) == 1 else None

@@ -1,5 +1,5 @@
-"""Which columns of its source a stateful lane needs. Others aren't parsed. (Spark can't optimize this itself, because
-it can't look inside anabranch's parsing.)"""
+"""Determines which columns of its source a stateful lane needs; the others aren't parsed. (Spark can't optimize this
+itself, because it can't look inside anabranch's parsing.)"""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Needs = dict[tuple[str, int], Set[str] | None]
 
 
 def needed(group: Group, source: Node, schema: StructType, context: Context) -> set[str] | None:
-    """The columns that the operators up to the stateful one require; None: all of them.
+    """The columns that the operators up to and including the stateful one require; None: all columns.
 
-    This is determined by leaving out one column at a time, without rows. ``schema``: the schema of the source's
+    To find out, Spark analyzes these operators once without each column. ``schema``: the schema of the source's
     DataFrame, including the hidden column.
     """
     way = _way(group, source)
@@ -36,8 +36,8 @@ def needed(group: Group, source: Node, schema: StructType, context: Context) -> 
 
 
 def _way(group: Group, source: Node) -> list[Node] | None:
-    """The SQL operators between the source and the stateful one, and that one; None if there are other operators
-    between them."""
+    """The operators after the source, up to and including the stateful one. None if one of them isn't SQL, if the path
+    branches, or if the stateful operator calls a function."""
     if group.stateful is None or rule(group.stateful).function or len(group.sources) > 1:
         return None
     way, node = [], source
@@ -57,7 +57,7 @@ def _without(schema: StructType, names: set[str]) -> StructType:
 
 
 def _result(way: list[Node], schema: StructType, context: Context) -> StructType | None:
-    """The schema after the operators, None if a column that one of them names is missing."""
+    """The schema after the operators; None if Spark can't analyze them, because a column that they use is missing."""
     frame: DataFrame = SparkSession.active().createDataFrame([], schema)
     try:
         for node in way:

@@ -33,10 +33,17 @@ from anabranch.task_progress.counts import ReportAddress
 class Publishing:
     """How one lane publishes each batch.
 
-    ``targets``: the streams, by the number of their output. ``timed``: those whose readers need the lane's watermark.
-    ``publishers``: by system. ``plain``: the writers of at-least-once outputs, by number. ``without_key``: what happens
-    to rows for the next stage whose key is null. ``unruly``: whether rows of one slot may be in several Spark tasks.
-    ``line``: where workers report their progress. ``gate``: everything that makes a batch visible passes it.
+    Attributes:
+        publishers: the publishers that write exactly once, by system.
+        plain: the writers of at-least-once outputs, by the number of the output.
+        targets: the streams that are written, by the number of the output.
+        timed: those streams whose readers need the lane's watermark.
+        without_key: what happens to rows for the next stage whose key is null.
+        time: the lane's event time.
+        planned: returns a batch's entry in the offset log.
+        unruly: whether rows of one slot may be in several Spark tasks.
+        line: where Python workers report their progress.
+        gate: each step that makes a batch visible to others must pass it.
     """
 
     lane: Lane
@@ -53,7 +60,8 @@ class Publishing:
     gate: Gate = field(default_factory=Gate)
 
     def written(self, rows: DataFrame, batch: int, apart: bool = False) -> list[Written]:
-        """Write a batch's output rows durably. ``apart``: whether their branches were computed separately."""
+        """Write a batch's output rows durably. ``apart``: whether the branches of the group were computed
+        separately."""
         if meta_column.END in rows.columns:
             rows = self._cut(rows, self.planned(batch)).drop(meta_column.END)
         ways = self._ways
@@ -63,7 +71,7 @@ class Publishing:
         kept = rows.persist()
         try:
             if self.rejections.aside.gathers:
-                # First what was put aside: a row that a replay doesn't reject would be in neither, if it was last.
+                # Dead letters first. Otherwise a row that is rejected now, but not in a replay, could be in neither.
                 kept.count()
                 self.gate.check()
                 self.rejections.put()
@@ -80,8 +88,8 @@ class Publishing:
         return evaluation.told_cut(rows, batch.reached) if batch.drains else rows
 
     def planned_write(self, rows: DataFrame, batch: int) -> DataFrame | None:
-        """The writing of a batch's output rows, planned by Spark but not run; None if it isn't a single pass that
-        anabranch controls.
+        """The DataFrame that writes a batch's output rows, planned by Spark but not run; None if anabranch doesn't
+        write the rows itself, in a single pass.
         """
         numbers, ways = [*self._ways], {*self._ways.values()}
         if self.rejections.aside.gathers or len(ways) != 1 or not self._plannable(*ways):
@@ -95,7 +103,7 @@ class Publishing:
 
     @property
     def _ways(self) -> dict[int, str]:
-        """How each output is written, by number."""
+        """How each output is written, by number: "plain", or with the publisher of the given system."""
         systems = {number: self.lane.system(target.stream) for number, target in self.targets.items()}
         return {number: "plain" if number in self.plain else systems[number] for number in systems}
 
@@ -111,17 +119,17 @@ class Publishing:
     def _writing(self, rows: DataFrame, number: int, batch: int, apart: bool) -> DataFrame:
         publisher = self.publishers[self.lane.system(self.targets[number].stream)]
         if publisher.slotted and (self.unruly or apart):
-            # The second Spark task with rows of a slot would find the first one's marker, and write nothing.
+            # A second Spark task with rows of the same slot would see the marker of the first one, and write nothing.
             rows = rows.repartitionById(len(self.lane.slots), F.col(sink.SLOT))
         return sink.writing(rows, publisher.output, self.targets, batch, self.without_key, self.line)
 
     def settle(self) -> None:
-        """Wait until readers can see what was published; see :meth:`Publisher.settle`."""
+        """Wait until readers can see everything that was published; see :meth:`Publisher.settle`."""
         for publisher in self.publishers.values():
             publisher.settle()
 
     def put_aside(self) -> int:
-        """How many dead letters this lane has ever written, according to the streams that contain them."""
+        """How many dead letters this lane has ever written, according to the streams to which it writes them."""
         streams = sorted({*self.lane.dead_letters.values()})
         return sum(
             publisher.put_aside([stream for stream in streams if self.lane.system(stream) == system])
@@ -129,9 +137,9 @@ class Publishing:
         )
 
     def finish(self, number: int, written: list[Written], measured: Mapping[str, Measured]) -> None:
-        """Publish a batch whose rows are written, with its dead letters, and advance the lane's time.
+        """Publish a batch whose rows are written, together with its dead letters, and advance the lane's time.
 
-        ``measured``: the observations of each source, by its name.
+        ``measured``: the observations of each source, by its name in observations.
         """
         marks = [Marks.of(seen) for seen in measured.values()]
         look = any(each.faulty or each.keyless for each in marks)

@@ -47,11 +47,11 @@ from anabranch.systems.output import Written
 
 _STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _BATCH_MS = 300_000
-"""The length of a batch in real-time mode. At the end of a batch, records wait for 0.3 to 1 s. If that happens once in
-five minutes, it doesn't affect the 99th percentile.
+"""The length of a batch in real-time mode. At the end of a batch, records wait for 0.3 to 1 s. If this happens once in
+five minutes, it doesn't affect the 99th percentile of latency.
 """
 _TICK_MS = 1000
-"""How late a timer of processing time may be if there is nothing else to do."""
+"""By how many ms a timer of processing time may be late if there is nothing else to do."""
 
 
 def real_time_seconds(settings: Settings) -> float:
@@ -61,14 +61,14 @@ def real_time_seconds(settings: Settings) -> float:
 
 @dataclass(frozen=True)
 class LaneQuery:
-    """The streaming query of a lane. ``starting``: offsets by whole SSP, for a lane without a checkpoint.
+    """The streaming query of a lane. Its checkpoint is in ``folder`` (in the form for Spark). Without a checkpoint, the
+    query begins at ``starting`` (offsets by whole SSP). It never reads beyond ``until`` (likewise).
 
-    ``folder``: the checkpoint folder in the form for Spark. ``planned`` returns a batch's entry in the offset log.
-    ``clock``: a local file for the lane's event time. ``until``: offsets by whole SSP beyond which nothing is ever
-    read. ``inherited`` returns the event time of the lanes from which it continues. ``dropped`` is called with how many
-    records each batch has dropped. ``remembered`` returns how many records the first batch may have, given whether it
-    calls no functions of the job; 0: unknown. ``nothing``: whether its batches read nothing. ``writing``: set while a
-    batch is being written. ``under_way``: the running batch. ``gate``: everything that makes a batch visible passes it.
+    ``planned`` returns a batch's entry in the offset log. ``clock`` is a local file for the lane's event time, and
+    ``inherited`` returns the event time of its predecessors. ``dropped`` is called after each batch with how many
+    records were dropped. ``remembered`` and ``nothing`` are as in :class:`LanePacing` and :class:`LaneFrames`.
+    ``writing`` is set while a batch is being written, and ``under_way`` describes the running batch. Each step that
+    makes a batch visible to others must pass the ``gate``.
     """
 
     job: LoadedJob
@@ -138,7 +138,7 @@ class LaneQuery:
     def start(
         self, once: bool = False, last: Batch | None = None, pending: bool = False, taken: bool = False
     ) -> StreamingQuery:
-        """Start the query: without an end, or with ``once`` for a pending (or planned) batch, after which it ends.
+        """Start the query. With ``once``, it runs a single batch, the pending one if there is one, and ends.
 
         ``last``: the last planned batch, if there is one; ``pending``: whether it isn't committed. ``taken``: whether
         the lane's outputs already belong to this process. Spark's errors in the plan are raised here.
@@ -153,8 +153,8 @@ class LaneQuery:
         return self._start(once, self.publish, clock.reached(last, self.clock if self.plan.by_intake else None))
 
     def begin_ahead(self, each: Callable[[DataFrame, int], None]) -> StreamingQuery:
-        """Start a foreseeable query before its lane starts. ``each`` is called with the arguments for :meth:`publish`,
-        which must be called once the lane may publish.
+        """Start a foreseeable query before its lane starts. ``each`` is called with the arguments for :meth:`publish`.
+        It must wait until the lane may publish, and then call :meth:`publish`.
         """
         self.job.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
         self.job.spark.conf.set(_STATE_FORMAT, "1")
@@ -171,7 +171,7 @@ class LaneQuery:
             return (writer.trigger(once=True) if once else writer.trigger(processingTime=every)).start()
 
     def planned_write(self, batch: DataFrame, number: int) -> DataFrame | None:
-        """The computation and the writing of a batch, as far as Spark can prepare them in advance; None if it can't."""
+        """The DataFrame that computes and writes a batch, planned by Spark in advance; None if this isn't possible."""
         frame, last = self.frames.whole
         return None if frame is None or last is not None else self.outputs.publishing.planned_write(batch, number)
 
@@ -210,13 +210,13 @@ class LaneQuery:
 
     @property
     def holdable(self) -> bool:
-        """Whether the running query may be held, to run batches that are planned from outside. For that, it must plan
-        its next batch soon, and not only when its interval is over.
+        """Whether the running query may be held, to run batches that are planned by anabranch. This requires that the
+        query plans its next batch soon, not only after a long interval.
         """
         return not self.plan.real_time and self._interval <= _TICK_MS
 
     def _start_real_time(self, since: int) -> StreamingQuery:
-        """Start the query in real-time mode: batches last for the interval, and a stop abandons the running one."""
+        """Start the query in real-time mode: a batch lasts for the interval, and stopping the query abandons it."""
         frames = by_node(self.sources.all, lambda s: s.rows(s.opened(self.frames.streamed(s))))
         way = evaluation.trunk(self.plan.group, frames, self.frames.context)
         one_pass = way is not None and evaluation.fans_out(self.plan.group, way[0])
@@ -245,8 +245,8 @@ class LaneQuery:
 
     @property
     def foreseeable(self) -> bool:
-        """Whether Spark can analyze the query before the lane's start is known, because its only source looks for the
-        start in the folder, and nothing else depends on it.
+        """Whether Spark can analyze the query before it is known where the lane starts, because the only source looks
+        for the start in the folder, and nothing else depends on the start.
         """
         if (
             self.plan.stateful
@@ -266,8 +266,8 @@ class LaneQuery:
         return source.system.offset(source.stream, "", source.starts)
 
     def as_analyzed(self, before: LaneQuery) -> LaneQuery:
-        """The query, with Spark's analysis of a query that differs only in its start. Both receive the reports of
-        functions.
+        """This query, with Spark's analysis taken over from a query that differs only in its start. Both queries
+        receive the reports of functions.
         """
         for mine, theirs, names in (
             (self.workers, before.workers, ("busy",)),
@@ -289,8 +289,8 @@ class LaneQuery:
 
     @cached_property
     def _apart(self) -> _Body:
-        """The query for sources that are processed separately before they come together: their records pass through the
-        query unchanged.
+        """The body for sources that are processed separately before they come together: the query passes their records
+        on unchanged, and everything is computed batch by batch.
         """
         tagged = [self.frames.streamed(s).withColumn("source", F.lit(s.number)) for s in self.sources.all]
         union = tagged[0]
@@ -312,7 +312,7 @@ class LaneQuery:
         return _Body(self.frames.ticking(union), each)
 
     def _evaluating(self, begin: _Begin, batch: DataFrame, number: int) -> None:
-        """Compute everything that could not be computed in the query itself, and publish the batch."""
+        """Compute everything that can't be computed in the query itself, and publish the batch."""
         crash_points.reach(crash_points.PLANNED, self.lane.id, number)
         self._check_time(number)
         frames, seen = begin(batch)
@@ -345,9 +345,9 @@ class LaneQuery:
         crash_points.reach(crash_points.PUBLISHED, self.lane.id, number)
 
     def _check_time(self, number: int) -> None:
-        """Inform tasks which rows are late. If there are windows of processing time, and the batch was planned before
-        the time up to which they are closed, this raises StateError before any work on the batch is done; the lane then
-        restarts and corrects that.
+        """Inform Spark tasks which rows are late. If the batch was planned at a time for which windows of processing
+        time are already closed, this raises StateError before any work on the batch is done. The lane then restarts,
+        and continues at the time of its last batch.
         """
         if self.plan.group.stateful is not None and on_late(self.plan.group.stateful) != "drop":
             late_rows.let_know(self.job.spark.sparkContext, self.planned(number - 1).watermark if number else 0)
@@ -366,9 +366,9 @@ class LaneQuery:
         return SetBack(self.lane.id)
 
     def _call(self, node: Node, batch: DataFrame, number: int) -> None:
-        """Pass a batch to a ``foreach_batch`` function. The function may look at part of it, at all of it twice, or at
-        nothing, so the batch is computed before the call, once and completely. The reports of its tasks count only
-        once.
+        """Pass a batch to a ``foreach_batch`` function. The function may use a part of the batch, all of it twice, or
+        nothing, so the batch is computed once and completely before the call, and the reports of Spark tasks during the
+        call are ignored.
         """
         rows = batch.persist()
         try:
@@ -377,11 +377,11 @@ class LaneQuery:
             self.gate.passes(f"has been given to {label(node)}", exact=False)
             try:
                 with debug_lines.noted():
-                    # Another plan than ours: what the function caches and frees is its own.
+                    # A separate plan, so the function can't free what is cached here.
                     self.job.functions[node.id](rows.select("*"), self.lane.id, number, self.epoch)
-            except BaseException as error:  # SystemExit as well: it would end no more than a thread, and nobody be told
+            except BaseException as error:  # SystemExit as well: it would only end the thread, without a report
                 if "anabranch.errors." in error_text.described(error, self.job.home):
-                    raise  # of an operator before it, which was computed once more
+                    raise  # from an earlier operator, which the function has run once more
                 raise user_functions.of_batch(error, label(node), number, self.job.home) from None
             finally:
                 self.outputs.aside.said.value, self.workers.busy.value = told, worked

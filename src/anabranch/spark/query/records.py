@@ -1,4 +1,4 @@
-"""Selected records of a stream as DataFrames, read once more, as a batch."""
+"""Reads selected records of a stream once more, as a DataFrame that isn't streaming."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from anabranch.systems.source import BARE, SCHEMA, columns
 def again(
     spark: SparkSession, system: System, stream: str, ranges: Mapping[int, Sequence[Range]], bare: bool = False
 ) -> DataFrame:
-    """Selected records as a batch. ``ranges`` are by partition, in order of offsets.
+    """Selected records as a DataFrame that isn't streaming. ``ranges`` are by partition, in order of offsets.
 
-    Each stream partition is one Spark partition, its rows in the order of the ranges.
+    One Spark task reads each partition, in the order of the ranges.
     """
     wanted = [(partition, list(several)) for partition, several in sorted(ranges.items()) if several]
     if not wanted:
@@ -41,13 +41,13 @@ def _reading(
 
 
 def task_number() -> int:
-    """The number of the Spark task in which this runs; 0 outside tasks."""
+    """The number of the Spark task in which this runs; 0 outside Spark tasks."""
     context = TaskContext.get()
     return context.partitionId() if context is not None else 0
 
 
 def batch_number() -> int:
-    """The batch of the present Spark task, -1 outside a streaming query."""
+    """The number of the batch to which this Spark task belongs; -1 outside a streaming query."""
     context = TaskContext.get()
     number = None if context is None else context.getLocalProperty(local_properties.BATCH)
     return -1 if number is None else int(number)

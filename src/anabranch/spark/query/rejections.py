@@ -1,4 +1,4 @@
-"""Records that a lane can't process: finds them, passes them on, and counts those that were dropped."""
+"""Finds the records that a lane can't process, writes them as dead letters, and counts those that are dropped."""
 
 from __future__ import annotations
 
@@ -22,10 +22,15 @@ __all__ = ["Rejections"]
 class Rejections:
     """Handles the records and rows that one lane can't process.
 
-    ``reports``: the sources whose unreadable records this lane rejects, except for the faults in ``dropping``.
-    ``keyless_rows`` finds the rows with null keys that reach the operator ``into_state``, among some rows of each
-    source. ``dropped`` is called with the number of dropped records. ``late_rows``: the operators that reject late
-    rows, by the names used in messages; ``late`` is called with how many there were, by SSP.
+    Attributes:
+        reports: the names of the reads whose unreadable records this lane rejects.
+        dropping: the faults whose records are only counted.
+        keyless_rows: finds, among some rows of each source, those that reach the operator ``into_state`` with null
+            keys.
+        into_state: the stateful operator, by its name in messages; empty if there is none.
+        dropped: called after each batch with the number of records that were dropped.
+        late_rows: the operators that reject late rows, by their names in messages.
+        late: called after each batch with the number of late rows, by SSP.
     """
 
     spark: SparkSession
@@ -40,12 +45,12 @@ class Rejections:
     late: Callable[[Mapping[str, int]], None] = lambda _: None
 
     def put(self) -> None:
-        """Durably write the records that operators have rejected so far."""
+        """Write, durably, the records that operators have rejected so far."""
         dead_letters.put(self.spark, self.aside)
 
     def finish(self) -> list[Written]:
-        """Write the rest of a batch's dead letters, and return everything that was written. Reports how many records
-        were dropped and how many were late.
+        """Write the remaining dead letters of a batch, and return everything that was written. Reports how many records
+        were dropped, and how many rows were late.
         """
         self.put()
         heard = dead_letters.heard(self.aside)

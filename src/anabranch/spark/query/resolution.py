@@ -35,7 +35,7 @@ _Built = TypeVar("_Built")
 
 
 def dumped(schemas: Mapping[int, StructType]) -> dict[str, str]:
-    """Schemas in the form in which a :class:`Program` contains them."""
+    """Schemas in the form of a :class:`Program`."""
     return {str(node): schema.json() for node, schema in schemas.items()}
 
 
@@ -90,7 +90,7 @@ def _after(
         if not is_boundary(node):
             return None
         visible = StructType([f for f in inputs[0].schema if f.name != meta_column.NAME])
-        encoded.select(codec.parse_json(F.col("value"), visible))  # the stage after it reads it so
+        encoded.select(codec.parse_json(F.col("value"), visible))  # as the next stage reads the values
         return inputs[0]
     if rule(node).sink:
         return None
@@ -101,8 +101,8 @@ def _after(
 
 
 def _check_names(node: Node, names: Sequence[str]) -> None:
-    """Raises GraphError if Spark, which ignores case, couldn't distinguish two columns, or a column from one of
-    anabranch's own."""
+    """Raises GraphError if Spark, which ignores case, can't distinguish two of these columns, or one of them from
+    anabranch's own columns."""
     known: dict[str, str] = {}
     for name in names:
         lower = name.lower()
@@ -122,7 +122,7 @@ def _check_names(node: Node, names: Sequence[str]) -> None:
 
 
 def _check_declared(node: Node, keys: Mapping[int, KeyColumns]) -> None:
-    """Like :func:`_check_names`, for declared names. (With some of them, Spark can't even build a DataFrame.)"""
+    """Like :func:`_check_names`, for declared names. (If they are wrong, Spark may not even build a DataFrame.)"""
     match node.kind:
         case "read":
             declared = [
@@ -144,7 +144,7 @@ def _read(node: Node, raw: DataFrame, format_: Format) -> DataFrame:
 
 
 def explained(node: Node, build: Callable[[], _Built]) -> _Built:
-    """The result of ``build``. If it raises an error, that becomes a GraphError that names the operator."""
+    """The result of ``build``. An error that it raises becomes a GraphError that names the operator."""
     try:
         return build()
     except AnabranchError:

@@ -7,7 +7,7 @@ from anabranch import logs
 __all__ = ["SetBack"]
 
 _IN_STEP = 1_000
-"""By how many ms clocks may differ."""
+"""By how many ms the times may differ before this is logged."""
 
 log = logs.get_logger()
 
@@ -20,8 +20,8 @@ class SetBack:
         self._told = 0
 
     def look(self, at: int, wall: int) -> None:
-        """Compare two times. ``at``: the time of a batch; ``wall``: the machine's time when the batch runs; both in
-        Unix ms."""
+        """Compare the time of a batch, ``at``, with the machine's time when the batch runs, ``wall``. Both are in Unix
+        ms."""
         ahead = at - wall
         if ahead <= self._told + _IN_STEP:
             return

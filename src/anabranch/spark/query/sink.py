@@ -1,4 +1,4 @@
-"""A batch's output rows on their way into a system, in Python workers: by output, slot and partition."""
+"""Writes a batch's output rows into a system, in Python workers: by slot, output and partition."""
 
 from __future__ import annotations
 
@@ -32,16 +32,18 @@ _WRITTEN_DDL = "written binary"
 
 @dataclass(frozen=True)
 class Keyless:
-    """What happens to rows without a key that should go into an intermediate stream: they are rejected.
+    """Rejects rows that would go into an intermediate stream, but have no key.
 
-    ``outputs``: the operators' names, by the number of the output. ``rejecting`` None: the rows fail the lane.
+    Attributes:
+        outputs: the name of the operator, in messages, by the number of the output.
+        rejecting: receives the rejected rows; None: such a row fails the lane.
     """
 
     outputs: dict[int, str]
     rejecting: Rejecting | None
 
     def taken_out(self, number: int, rows: pa.RecordBatch, rejects: dict[int, Rejects]) -> pa.RecordBatch:
-        """The rows of an output that have a key."""
+        """The rows of an output that have a key. The others are rejected."""
         keys = rows.column("key")
         if number not in self.outputs or not keys.null_count:
             return rows
@@ -60,7 +62,7 @@ class Keyless:
 
 
 def _decoded(value: bytes | None) -> dict[str, Any]:
-    """The row in a value that anabranch wrote; the value itself, if it contains none."""
+    """The row in a value that anabranch wrote. If the value contains no row, a row with the value itself."""
     try:
         found = msgspec.json.decode(value or b"")
     except msgspec.MsgspecError:
@@ -79,7 +81,7 @@ def writing(
     """The DataFrame that :func:`write` runs to write all output rows of a batch durably. ``targets``: by the number of
     the output; ``line``: where workers report their progress.
     """
-    now = time.time_ns() // 1000  # of one clock, however many executors write
+    now = time.time_ns() // 1000  # read once, because executors' clocks may differ
     return rows.mapInArrow(_writing(output, dict(targets), batch, keyless, now, line), _WRITTEN_DDL)
 
 
@@ -126,13 +128,14 @@ def _writing(
 
 
 def _counted(meter: Meter, slot: int, rows: pa.RecordBatch) -> tuple[Tally, int, int | None]:
-    """The counter for rows of a slot, their number, and the offset of the last one's record."""
+    """The counter for rows of a slot, the number of rows, and the offset of the last row's record."""
     last = rows.column("origin")[rows.num_rows - 1].as_py() if rows.num_rows else None
     return meter.tally(0, 0, slot), rows.num_rows, last
 
 
 def _parted(batch: pa.RecordBatch, column: str) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows for each value of a column, in order; all rows, for the value 0, if there is no such column."""
+    """The rows for each value of a column, in order of the values. If there is no such column, all rows with the value
+    0."""
     at = batch.schema.get_field_index(column)
     if at < 0:
         yield 0, batch
@@ -144,7 +147,7 @@ def _parted(batch: pa.RecordBatch, column: str) -> Iterator[tuple[int, pa.Record
 
 
 def _records(rows: pa.RecordBatch, now: int) -> pa.RecordBatch:
-    """The rows as records. ``now``: the time for rows without one, in microseconds since 1970."""
+    """The rows as records. ``now``: the timestamp for rows that have none, in microseconds since 1970."""
     at = rows.schema.get_field_index("headers")
     unpacked = rows.set_column(at, "headers", headers.unpack(rows.column(at)))
     unpacked = _timed(unpacked, now)
@@ -161,8 +164,8 @@ def _timed(rows: pa.RecordBatch, now: int) -> pa.RecordBatch:
 
 
 def partitions(rows: pa.RecordBatch, count: int) -> Numbers:
-    """The partition of each row, by murmur2 of its key or, without a key, of its record's offset, so that a replay
-    gives the same partition.
+    """The partition of each row: from murmur2 of its key or, if the row has no key, from the offset of its record. A
+    replay gives the same partition.
     """
     if count == 1:
         return np.zeros(rows.num_rows, np.int32)

@@ -1,4 +1,5 @@
-"""One source of a lane's query: its records as Spark reads them, its rows, and the observations made in between."""
+"""One source of a lane's query: the records that Spark reads, the rows made from them, and the observations made in
+between."""
 
 from __future__ import annotations
 
@@ -27,13 +28,19 @@ Measured = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Source:
-    """A source of one lane. ``number`` identifies it within the lane; one ``read`` may have several streams.
+    """One stream that a lane reads. A ``read`` of several streams has several sources.
 
-    ``intake``: for a ``read``; None for an intermediate stream, whose value has ``columns``. ``tasks``: task numbers by
-    SSP in text form. ``audience``: the tasks to which each record of a broadcast goes, None for other streams. ``own``:
-    which records belong to the lane, None: all that it reads. ``fail``: whether an unreadable record fails the lane.
-    ``timed``: whether its event time determines the lane's watermark. ``bare``: whether headers and timestamps of
-    records aren't needed.
+    Attributes:
+        number: identifies the source within the lane.
+        starting: the start offsets, by whole SSP.
+        tasks: the task numbers, by SSP in text form.
+        audience: the tasks to which each record of a broadcast stream goes; None for other streams.
+        own: a condition that is true for the records that belong to the lane; None: all that it reads belong to it.
+        intake: decodes the records of a ``read``; None for an intermediate stream.
+        columns: the columns of an intermediate stream's values.
+        fail: whether an unreadable record fails the lane.
+        timed: whether the event times of the source's records determine the lane's watermark.
+        bare: whether the records' headers and timestamps aren't needed.
     """
 
     spark: SparkSession
@@ -67,19 +74,19 @@ class Source:
         return [(ssp, self.starting.get(ssp, 0)) for ssp in self.ssps]
 
     def streamed(self, until: Mapping[int, int], limits: Limits) -> DataFrame:
-        """All records of the lane's partitions, as a stream. ``until``: the offsets beyond which nothing is read, if
-        the system can stop there.
+        """All records of the lane's partitions, as a streaming DataFrame. ``until``: by partition, the offset beyond
+        which nothing is read, if the system can stop there.
         """
         side = spark_side(self.system)
         raw = side.streamed(self.spark, self.system, Reading(self.stream, self.starts, until, limits, self.bare))
         return self._whole(raw)
 
     def again(self, ranges: Mapping[int, Sequence[Range]]) -> DataFrame:
-        """Selected records once more, as a batch; ``ranges``: by partition."""
+        """Selected records, read once more, as a DataFrame that isn't streaming. ``ranges`` are by partition."""
         return self._whole(records.again(self.spark, self.system, self.stream, ranges, self.bare))
 
     def _whole(self, raw: DataFrame) -> DataFrame:
-        """All columns of a record, null where they aren't needed."""
+        """The records with all columns; those that aren't needed are null."""
         if not self.bare:
             return raw
         return raw.withColumns({"headers": F.lit(None).cast("string"), "timestamp": F.lit(None).cast("timestamp")})
@@ -93,16 +100,16 @@ class Source:
         return [] if self.intake is None else self.intake.measures(sorted(self.starts), self.timed, today)
 
     def opened(self, raw: DataFrame) -> DataFrame:
-        """Records decoded as far as possible; see :meth:`RecordDecoding.opened`. Only the lane's own records are
-        included, unless the event time of others must be observed.
+        """Records decoded as far as possible; see :meth:`RecordDecoding.opened`. If event times must be observed, these
+        are all records that are read, otherwise only those that belong to the lane.
         """
         if not self.timed:
             raw = self._own(raw)
         return raw if self.intake is None else self.intake.opened(raw, self.fail)
 
     def observed(self, opened: DataFrame) -> DataFrame:
-        """The same DataFrame, observed while its rows pass. (Spark doesn't compute what comes before the observation
-        twice.)"""
+        """The same DataFrame, observed while its rows pass. (Spark doesn't repeat the computation before the
+        observation.)"""
         measures = self.measures()
         return opened.observe(self.name, *measures) if measures else opened
 
@@ -122,8 +129,8 @@ class Source:
         return self.intake.rows(opened, task, stream, self.fail, source=self.number, today=today)
 
     def faulty(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame | None:
-        """The unreadable records, and why they are unreadable; None if there are none. ``ranges``: the batch's ranges;
-        ``at``: when it was planned, in Unix ms.
+        """The unreadable records of a batch, and why they are unreadable; None if there are none. ``ranges``: what the
+        batch reads; ``at``: when it was planned, in Unix ms.
         """
         mask = Marks.of(measured).faulty
         if self.intake is None or not mask:
@@ -133,23 +140,23 @@ class Source:
         return self.intake.faulty(mine, self.number, _day(at))
 
     def keyless(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame:
-        """The rows of the records near those with null keys; none if there are none. For a broadcast input, only those
-        of the first task, because they are rejected only once.
+        """The rows of a batch that come from blocks of records in which there are null keys. For a broadcast input,
+        only the rows of the first task, because each record is rejected only once.
         """
         rows = self.rows(self.opened(self.again(marked(Marks.of(measured).keyless, ranges))), _day(at))
         return rows if self.audience is None else rows.where(meta_column.field("task") == FIRST)
 
     def maxima(self, measured: Measured) -> dict[str, int]:
-        """The greatest event time in ms of each SSP that has one in the batch."""
+        """By SSP, the greatest event time in the batch, in Unix ms. SSPs without records in the batch are left out."""
         if not self.timed or self.intake is None:
             return {}
         found = {ssp: measured.get(f"max_{ssp.partition}") for ssp in self.ssps}
         return {str(ssp): int(at) for ssp, at in found.items() if at is not None}
 
     def measured_again(self, ranges: Mapping[int, Range], at: int) -> Measured:
-        """The observations of some records, made by reading them once more. Records that the stream no longer has are
-        left out. Their batch was completed, so all that is lost is that the watermark is the one of the previous batch,
-        until there are more records.
+        """The observations of a completed batch, made by reading its records once more. Records that the stream no
+        longer has are left out. As a consequence, the watermark may stay where it was before the batch, until there are
+        more records.
         """
         starts = self.system.starts(self.stream)
         kept = {p: (max(first, starts.get(p, 0)), end) for p, (first, end) in ranges.items()}
@@ -163,7 +170,7 @@ def _day(at: int) -> Column:
 
 
 def by_node(sources: Iterable[Source], rows: Callable[[Source], DataFrame]) -> dict[int, DataFrame]:
-    """The rows of each ``read``, from all its streams, by the number of its node."""
+    """The rows of each ``read``, from all its streams, by the id of its node."""
     found: dict[int, DataFrame] = {}
     for source in sources:
         its = rows(source)
@@ -172,7 +179,7 @@ def by_node(sources: Iterable[Source], rows: Callable[[Source], DataFrame]) -> d
 
 
 def measured(opened: DataFrame, measures: Sequence[Column]) -> Measured:
-    """The observations of a batch frame, computed at once."""
+    """The observations of a DataFrame that isn't streaming."""
     if not measures:
         return {}
     taken = opened.agg(*measures)

@@ -31,15 +31,15 @@ _FAIL = "fail"
 
 @dataclass(frozen=True)
 class LaneSources:
-    """``starting`` are offsets by whole SSP, for a lane without a checkpoint."""
+    """The sources of one lane. ``starting`` has the start offsets of a lane without a checkpoint, by whole SSP."""
 
     plan: LanePlan
     starting: Mapping[SSP, int]
 
     @property
     def labels(self) -> dict[str, frozenset[int]]:
-        """The operators whose functions run in Python workers, by the names used in messages, with the numbers of the
-        sources of their rows.
+        """By the name in messages of each operator whose function runs in Python workers, the numbers of the sources
+        from which its rows come.
         """
         numbers: dict[int, frozenset[int]] = {}
         for node in self.plan.group.nodes:
@@ -57,7 +57,8 @@ class LaneSources:
         }
 
     def ssp_of(self, source: int, partition: int, bucket: int) -> SSP | None:
-        """The SSP of a partition that the source with that number reads; None if the rows don't come from a source."""
+        """The SSP with this bucket of a partition that the source with the number ``source`` reads; None if there is no
+        such source, because rows come from state."""
         for each in self.all:
             if each.number == source:
                 key_bucket = bucket if self.plan.lane.factor > 1 else WHOLE
@@ -65,7 +66,7 @@ class LaneSources:
         return None
 
     def ranges(self, batch: Batch) -> dict[str, tuple[int, int]]:
-        """What a batch reads: by SSP, the first offset and the one after the last."""
+        """What a batch reads: by SSP, the first offset and one past the last offset."""
         return {
             f"{source.system.name}/{source.stream}/{partition}": each
             for source in self.all
@@ -79,8 +80,8 @@ class LaneSources:
 
     @cached_property
     def delays(self) -> dict[str, int | None]:
-        """The delay in ms of each SSP that determines the lane's watermark; None: its writers report their own
-        watermark."""
+        """The delay in ms of each SSP that determines the lane's watermark; None for an SSP whose writers report their
+        own watermark."""
         if self.plan.settings.job.watermark_scope != "ssp":
             return {}
         found: dict[str, int | None] = {}
@@ -131,8 +132,8 @@ class LaneSources:
         )
 
     def _key_bytes(self, node: Node) -> Column:
-        """The column that determines a record's bucket: its key, in the form that rows of state have if there is
-        state."""
+        """The bytes that determine a record's bucket: its key. In a stateful lane, the key is encoded as the keys of
+        state are."""
         key, declared = F.col("key"), node.args.get("key")
         if not self.plan.lane.stateful or not declared or is_boundary(node):
             return key
@@ -145,7 +146,7 @@ class LaneSources:
         format_, keyed = self.plan.format_of(node.args["stream"]), self.plan.looks_for_null_keys
         whole = decoding.of_graph(node, format_, keyed)
         if sum(node in group.sources for group in self.plan._groups) > 1:
-            return whole  # all lanes must find the same records faulty
+            return whole  # several groups read it, and their lanes must find the same records unreadable
         needed = self._needed(node, lambda: whole.rows(whole.opened(self._no_records), F.lit(0), "", fail=False))
         return whole if needed is None else whole.pruned(needed | {whole.time})
 
@@ -159,7 +160,7 @@ class LaneSources:
         return self.plan.job.needs[key]
 
     def _columns(self, node: Node) -> StructType:
-        """The columns of an intermediate stream that are needed."""
+        """The columns of an intermediate stream that the lane needs."""
         whole = self.plan.job.schemas[node.id]
         parsed = codec.parse_json(F.col("value"), whole)
         needed = self._needed(node, lambda: self._no_records.select(parsed, meta_column.of_record(F.lit(0), node.id)))

@@ -7,10 +7,11 @@ from pyspark.sql import functions as F
 
 
 def for_record(before: str, after: Column, cure: str, partition: Column, offset: Column) -> Column:
-    """A condition that fails the lane with an OperatorError, which has the row's partition and offset between the two
-    texts.
+    """A condition that fails the lane with an OperatorError. The error's text is ``before``, the row's partition and
+    offset, and ``after``.
 
-    The error's name is composed at run time, so that it isn't found in the plans that other errors print.
+    The error's name is composed when the condition is evaluated. Otherwise the name would be in query plans, which
+    other errors print, and they would be taken for this one.
     """
     return F.raise_error(
         F.concat(

@@ -19,7 +19,7 @@ __all__ = ["StateSize", "own", "size_of"]
 @dataclass(frozen=True)
 class StateSize:
     """The number of rows of state (one for a key, or for a window of a key), and the bytes of their keys and values.
-    ``foreign``: the same for tasks that the lane doesn't own.
+    The last two fields count only the rows of tasks that the lane doesn't own.
     """
 
     rows: int
@@ -29,9 +29,10 @@ class StateSize:
 
 
 def own(lane: Lane, frame: DataFrame, keys: int) -> Column:
-    """Whether rows of state belong to the lane's tasks. ``keys``: the number of columns in the stage key.
+    """A condition that is true for rows of state that belong to the lane's tasks. ``keys``: the number of columns in
+    the stage key.
 
-    State is grouped by the number of its task, then by these columns, then by others.
+    Spark's key of a row of state begins with the task's number and the columns of the stage key.
     """
     grouped = frame.schema[state_rows.KEY].dataType
     assert isinstance(grouped, StructType)

@@ -1,4 +1,4 @@
-"""Finds what Spark would refuse when a lane's query starts, with empty streams and before anything runs."""
+"""Finds, on streams without records and before anything runs, what Spark would refuse when a lane's query starts."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _CURE = "Spark can't keep this up to date as rows come: say it with agg, process
 def check(
     graph: Graph, stage: Stage, schemas: Mapping[int, StructType], context: Context, explained: Explained
 ) -> None:
-    """Build the queries of a stage as lanes do, on streams without records, and let Spark check them.
+    """Build the queries of a stage on streams without records, as lanes build them, and let Spark check them.
 
     Args:
         schemas: the schemas after the stage's sources, including the hidden column.
-        explained: returns the result of building an operator's frame, and names the operator in any error.
+        explained: calls the function that builds the DataFrame of an operator, and names the operator in any error.
 
     Raises:
         GraphError: Spark can't run the query as a stream. The message names the operator.
@@ -72,7 +72,7 @@ def is_closing(group: Group) -> bool:
 
 
 def _fault(group: Group, frame: DataFrame) -> str:
-    """Spark's objection to running a plan; empty if there is none."""
+    """Why Spark refuses to run a plan as a stream; empty if it doesn't refuse."""
     has_state = any(rule(node).stateful for node in group.nodes)
     return unsupported_operations.fault(frame, "Append" if is_closing(group) or not has_state else "Update")
 

@@ -1,4 +1,4 @@
-"""A batch's rows on their way into a table, as columns: in Python workers, and in the driver that commits them."""
+"""Writes a batch's rows into a table, as columns: Python workers write them, and the driver commits them."""
 
 from __future__ import annotations
 
@@ -30,10 +30,13 @@ _WRITTEN_DDL = "written binary"
 
 
 def schema_of(columns: StructType, where: str) -> pa.Schema:
-    """The columns of rows in the form that tables need: times are in UTC, and all columns may be null.
+    """The schema of rows in the form that tables need: times are in UTC, and all columns may be null.
+
+    Args:
+        where: the operator's name in messages.
 
     Raises:
-        GraphError: a column has a type that has no equivalent outside Spark; ``where`` is the operator.
+        GraphError: a column has a type that has no equivalent outside Spark.
     """
     try:
         schema = to_arrow_schema(columns, timezone="UTC")
@@ -67,7 +70,7 @@ def _writing(
             writer.abort()
             raise
         task = task_number()
-        # The rows are told once, by the first part.
+        # Only the first part reports the number of rows.
         told = [
             Written(stream=output, partition=n, slot=task, rows=0 if n else count, ref=ref)
             for n, ref in enumerate(parts)
@@ -80,7 +83,7 @@ def _writing(
 
 @dataclass(frozen=True)
 class TablePublisher:
-    """A lane's output into its tables of one kind. ``tables``: by output."""
+    """Publishes the rows that a lane writes to the tables of one system. ``tables`` has the tables by output."""
 
     lane: Lane
     epoch: int
@@ -112,7 +115,7 @@ class TablePublisher:
                 table.commit(self.owner, batch, parts)
 
     def settle(self) -> None:
-        """Does nothing, because a commit is visible at once."""
+        """Leave the tables. There is nothing to wait for, because readers see a commit immediately."""
         for table in self.tables.values():
             table.leave(self.owner)
 

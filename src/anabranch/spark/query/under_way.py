@@ -1,5 +1,5 @@
-"""The present batch of a lane's query, from the driver's point of view. It is recorded where it is published, and read
-for reports."""
+"""The running batch of a lane's query, from the driver's point of view. The code that publishes the batch records how
+far it is, and status reports read this."""
 
 from __future__ import annotations
 
@@ -13,8 +13,14 @@ COMPUTING, PUBLISHING, COMMITTING = "computing", "publishing", "committing"
 
 @dataclass(frozen=True)
 class BatchMoment:
-    """``run``: Spark's id of the query's run. ``since``: when the batch was planned, in seconds on a monotonic clock.
-    ``step``: computing, publishing or committing, begun at ``stepped``.
+    """How far a batch is. Times are in seconds on a monotonic clock.
+
+    Attributes:
+        number: the number of the batch.
+        run: Spark's id of the query's run.
+        since: when the writing of the batch began.
+        stepped: when the present step began.
+        step: computing, publishing or committing.
     """
 
     number: int
@@ -25,7 +31,7 @@ class BatchMoment:
 
 
 class CurrentBatch:
-    """Written by the query's thread, read by any thread."""
+    """The running batch of a query, or the last one. The query's thread changes it, and any thread may read it."""
 
     def __init__(self) -> None:
         self.now: BatchMoment | None = None
@@ -40,5 +46,5 @@ class CurrentBatch:
             self.now = replace(self.now, step=step, stepped=monotonic())
 
     def end(self) -> None:
-        """Record that the batch has failed."""
+        """Record that the batch has failed; there is no running batch now."""
         self.now = None

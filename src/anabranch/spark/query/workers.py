@@ -1,4 +1,4 @@
-"""The Python workers of a lane: how rows reach them, and what they report."""
+"""The Python workers of a lane: how rows get to them, and what they report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["LaneWorkers"]
 
 @dataclass(frozen=True)
 class LaneWorkers:
-    """How the driver deals with the workers in which a lane's functions run."""
+    """What the driver knows about the workers in which a lane's functions run."""
 
     plan: LanePlan
 
@@ -40,12 +40,12 @@ class LaneWorkers:
         return busy_time.listening(self.plan.job.spark.sparkContext)
 
     def take_busy(self) -> Busy:
-        """The seconds for which Python functions have worked on each bucket since the last call."""
+        """How many seconds Python functions have worked on each bucket since the last call."""
         return busy_time.heard(self.busy)
 
     @cached_property
     def routing(self) -> Routing | None:
-        """How rows get to Python functions; None if the rows of a partition are in one Spark task anyway."""
+        """How rows are distributed among Spark tasks before Python functions; None if they stay where they are."""
         virtual = [(number, bucket) for number, mine in owned(self.plan.lane).items() for bucket in mine]
         cores = self.plan.job.spark.sparkContext.defaultParallelism
         return routing.over(virtual, self.plan.lane.factor, cores) if routing.before(self.plan.group) else None

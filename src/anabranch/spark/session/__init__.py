@@ -1,1 +1,1 @@
-"""A container's Spark session, and its requirements for a cluster."""
+"""A container's Spark session, on the container's machine or on a cluster."""

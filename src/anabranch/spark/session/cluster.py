@@ -26,16 +26,16 @@ ANSWERS_WITHIN = 10.0
 """Seconds within which a master must accept a connection."""
 
 OF_THE_PLACE = ("spark.driver.host", "spark.driver.bindAddress", "spark.archives", "spark.pyspark.python")
-"""Settings that make sense only where a container's session runs."""
+"""Settings that make sense only on the machine on which a container runs."""
 
 _ARCHIVES, _PATH, _PYTHON = "spark.archives", "spark.executorEnv.PYTHONPATH", "spark.pyspark.python"
 _CODE = f"spark.executorEnv.{job_modules.VARIABLE}"
 _JOB, _PACKAGE = "anabranch-job", "anabranch-package"
-"""Folders in an executor's working folder, in which Python workers run and Spark unpacks archives."""
+"""Folders in an executor's working folder. Spark unpacks archives into it, and Python workers run in it."""
 
 
 def is_cluster(master: str) -> bool:
-    """Whether tasks run in other processes than the driver's, possibly on other machines."""
+    """Whether Spark tasks run in other processes than the driver's, possibly on other machines."""
     return re.fullmatch(r"local(\[.*\])?", master) is None
 
 
@@ -72,11 +72,11 @@ def check_master(master: str) -> None:
 
 
 def python(conf: Mapping[str, str]) -> str:
-    """The interpreter of Python workers, which has the same path on all machines. If none is configured, it is this
-    process's.
+    """The path of the interpreter for Python workers, which is the same on all machines; by default, the path of this
+    process's interpreter.
 
     Raises:
-        ConfigError: the configured interpreter isn't on this machine, where Spark needs it to plan batches.
+        ConfigError: this machine, where Spark plans batches with the interpreter, doesn't have it.
     """
     found = conf.get(_PYTHON, sys.executable)
     if shutil.which(found) is None:
@@ -89,9 +89,9 @@ def python(conf: Mapping[str, str]) -> str:
 
 def shipped(conf: Mapping[str, str], home: str) -> dict[str, str]:
     """Settings that ship this installation of anabranch, and the job's folder, to executors, in addition to what
-    ``conf`` ships.
+    ``conf`` already ships.
 
-    The archives are in a temporary folder until this process ends, because Spark fetches them for every new executor.
+    The archives stay in a temporary folder until this process ends, because each new executor fetches them.
 
     Raises:
         UsageError: the job's folder can't be packed; see :func:`anabranch.job_code.artifact.pack`.

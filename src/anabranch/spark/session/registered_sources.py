@@ -1,4 +1,4 @@
-"""anabranch's Python sources in Spark's session, registered in such a way that queries share nothing that Spark
+"""Registers anabranch's Python sources in a Spark session, in such a way that queries share nothing that Spark
 modifies."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["register", "sources"]
 
 
 def sources(systems: Systems) -> list[type[DataSource]]:
-    """The event-time source and the sources of all systems, each once."""
+    """The event-time source and the sources of all systems, without duplicates."""
     of_systems = [source for system in systems.all for source in spark_side(system).SOURCES]
     return [EventTimeSource, *dict.fromkeys(of_systems)]
 
@@ -25,9 +25,10 @@ def register(spark: SparkSession, systems: Systems) -> None:
 
     All queries of a session share a registered source's function, and with it one ``java.util.HashMap`` of environment
     variables. Whenever a query starts, Spark puts some variables into the map (``PythonStreamingSourceRunner.init``),
-    while tasks of other queries serialize it. For existing variables, only the value is set. New ones change the map's
-    structure, and if two threads do that at once, they leave a map whose size differs from its number of entries; every
-    later task then fails with ``OptionalDataException``. So all variables are set before a source is registered.
+    while Spark tasks of other queries serialize it. If a variable exists, only its value is set. A new variable changes
+    the map's structure. If two threads do this at the same time, the map's size may then differ from its number of
+    entries, and every later Spark task fails with ``OptionalDataException``. So all variables are set before a source
+    is registered.
     """
     spark.sparkContext.environment.update(source_environment.of_session(spark))
     for source in sources(systems):

@@ -1,4 +1,4 @@
-"""A container's Spark session: its settings, and the conditions for starting it."""
+"""Starts and stops a container's Spark session, with the settings that anabranch needs."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ SETTINGS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "true",
-    "spark.sql.streaming.join.stateFormatVersion": "3",  # one store for each part of state, as others have, not four
+    "spark.sql.streaming.join.stateFormatVersion": "3",  # one store per state partition, as elsewhere, not four
     f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
     **worker_start.DAEMON,
 }
 
 _MOST_PRINTED = 64 * 1024**2
-"""In bytes. An existing log that is larger than this is moved away."""
+"""In bytes. If the file for the output is larger than this, it is renamed before a session starts."""
 _LOCAL, _S3 = ("", "file"), ("s3", "s3a")
 """Schemes of storage roots."""
 
@@ -67,14 +67,14 @@ HERE = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.authenticate": "true",
 }
-"""Settings for a driver that only this machine has to reach."""
+"""Settings for a driver that only processes on this machine must reach."""
 
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 LOCAL_SETTINGS = {_MANAGER: f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager"}
-"""Settings for a storage root on a local disk. By default, Spark starts a process for each look at a local file, about
-60 per batch with state. In return, that ensures that only one of two writers of a checkpoint succeeds; here, the
-folder's lock does so.
+"""Settings for a storage root on a local disk. By default, Spark starts a process whenever it looks at a local file,
+about 60 times per batch with state. In return, only one of two writers of a checkpoint succeeds; anabranch ensures this
+by the folder's lock instead.
 """
 
 FAR_SETTINGS = {_MANAGER: checkpoint_files.MANAGER}
@@ -84,8 +84,8 @@ S3_SETTINGS = {
     "spark.hadoop.fs.s3a.input.stream.type": "classic",
     "spark.hadoop.fs.s3a.performance.flags": "mkdir,delete",
 }
-"""Settings for a storage root on S3. The default stream relies on the length that a file had when it was last read. The
-flags save calls that maintain folders, which S3 doesn't have.
+"""Settings for a storage root on S3. The default type of input stream relies on the length that a file had when it was
+last read. The flags avoid requests that only maintain folders, which S3 doesn't have.
 """
 
 SPARKS_OWN = {_MANAGER: f"{_CHECKPOINTING}.FileContextBasedCheckpointFileManager"}
@@ -94,7 +94,7 @@ SPARKS_OWN = {_MANAGER: f"{_CHECKPOINTING}.FileContextBasedCheckpointFileManager
 _INCUBATOR = "jdk.incubator.vector"
 """The Java module that Spark's launcher asks for and that some Java installations lack."""
 
-# PySpark prints every error of analysis as a page of JSON, also those that we explain or expect.
+# PySpark prints each analysis error as a page of JSON, even if anabranch explains or expects the error.
 _SAID_BY_US = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
@@ -119,12 +119,14 @@ def java_version() -> tuple[str, int]:
 
 
 def master_of(master: str | None, cores: int = 0) -> str:
-    """The master to use: the configured one, otherwise all cores of this machine, or more, with task retries enabled.
+    """The master to use: the configured one; otherwise this machine, with all its cores (or ``cores``, if this is more)
+    and with retries of Spark tasks.
 
-    ``cores``: how many tasks must be able to run at once. With fewer, Spark would never read some partitions.
+    ``cores``: how many Spark tasks must be able to run at the same time. Otherwise Spark would never read some
+    partitions.
 
     Raises:
-        ConfigError: the configured master has fewer.
+        ConfigError: the configured master has fewer cores.
     """
     held = re.match(r"local(?:\[(\d+))?(?!.*cluster)", master or "")
     if master and held is not None and "*" not in master and int(held[1] or 1) < cores:
@@ -211,7 +213,8 @@ def opened(builder: SparkSession.Builder, master: str, packages: str = "", cure:
     """Let PySpark start the session. If it doesn't start, the error says what to do.
 
     Args:
-        packages: Maven packages that Spark fetches; ``cure``: another way to get them.
+        packages: Maven packages that Spark fetches.
+        cure: another way to get them.
 
     Raises:
         AnabranchError: the packages can't be fetched, Java ends, or the cluster doesn't accept the application.
@@ -237,7 +240,7 @@ def opened(builder: SparkSession.Builder, master: str, packages: str = "", cure:
 
 
 def _java_ended() -> AnabranchError:
-    """Why the JVM of a session on this machine ended before Spark had started, as far as can be found out."""
+    """Why the JVM of a session on this machine ended before Spark had started, as far as this can be found out."""
     java, _ = java_version()
     tried = subprocess.run(
         [java, f"--add-modules={_INCUBATOR}", "-version"], capture_output=True, text=True, check=False
@@ -255,7 +258,7 @@ def _java_ended() -> AnabranchError:
 
 
 def for_schemas(settings: Settings, home: str) -> SparkSession:
-    """A small session on this machine, wherever containers run theirs. Its output is discarded."""
+    """A small session on this machine, even if containers run their sessions on a cluster. Its output is discarded."""
     conf = {name: value for name, value in settings.spark.conf.items() if name not in cluster.OF_THE_PLACE}
     small = settings.spark.model_copy(update={"master": "local[1]", "conf": conf})
     return start(settings.model_copy(update={"spark": small}), home, Path(os.devnull))
@@ -287,9 +290,14 @@ def probed(settings: Settings) -> list[Probe]:
 
 
 def carry(functions: Mapping[int, Any]) -> None:
-    """Send the modules of a job's functions, by node, to Python workers as code, including UDFs that the functions pass
-    to Spark. Workers can't import a module of tests, or one next to it, nor, in a session that anabranch hasn't
-    started, a job file.
+    """Let functions in the modules of a job's functions be sent to Python workers as code, not by name. This includes
+    UDFs that the functions pass to Spark.
+
+    Workers can't import a test module, or a module next to it. In a session that anabranch hasn't started, they can't
+    import a job file either.
+
+    Args:
+        functions: the job's functions, by node.
     """
     imported = job_modules.SHELF in os.environ
     given = [each for node, each in functions.items() if not imported or job_modules.code_of(node, each) is None]
@@ -300,7 +308,7 @@ def carry(functions: Mapping[int, Any]) -> None:
 
 @contextmanager
 def _printing_to(output: Path | None) -> Iterator[None]:
-    """A context in which the output of processes that are started is written to the file, for as long as they live."""
+    """A context for starting processes. They write their stderr to the file as long as they live."""
     if output is None:
         yield
         return
@@ -317,7 +325,7 @@ def _printing_to(output: Path | None) -> Iterator[None]:
 
 
 def _pickle_by_value(folder: Path) -> None:
-    """Send functions of the modules in a folder to Python workers as code, not by name."""
+    """From now on, send functions of all loaded modules in a folder to Python workers as code, not by name."""
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if file and Path(file).parent == folder and module.__name__ != "__main__":

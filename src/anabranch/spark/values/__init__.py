@@ -1,4 +1,4 @@
-"""Conversion between values of records and columns, in each of the formats."""
+"""Conversion between the values of records and columns, for each format."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ __all__ = ["Reader", "Writer", "reading", "writing"]
 
 
 def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[str, str] | None = None) -> Reader:
-    """How values become columns. ``declared``: the columns that the job's ``read`` declares; ``read_as``: the columns
-    that aren't read by their type alone.
+    """The reader that turns the values of a stream into columns.
+
+    Args:
+        declared: the columns that the job's ``read`` declares.
+        where: the operator's name in messages.
+        read_as: how to read the columns whose type alone doesn't determine it.
 
     Raises:
         GraphError: too many or too few columns are declared, or a column that the stream's own schema lacks.
@@ -46,7 +50,7 @@ def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[
 
 
 def writing(format_: Format, ours: bool = False) -> Writer:
-    """How columns become values. ``ours``: whether the stream is between stages of this job."""
+    """The writer that turns columns into the values of a stream. ``ours``: whether it is an intermediate stream."""
     if format_.name == "json":
         return JsonWriter(ours)
     if format_.name in ("string", "raw"):

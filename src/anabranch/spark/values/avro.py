@@ -22,19 +22,24 @@ from anabranch.spark.values import codec, way
 __all__ = ["AvroReader", "AvroWriter"]
 
 _READ = "_anabranch_read"
-"""A field that every reader's schema has but no writer's. Its default is there whenever a value could be read, whereas
-Spark returns a row of nulls if it couldn't.
+"""A field that every reader's schema has, but no writer's schema. It has its default in each value that could be read.
+If a value can't be read, Spark returns a row of nulls instead.
 """
 
 _ALL = 2**31 - 1
 _HEAD = 5
-"""A registry's bytes before Avro: a zero, and the four bytes of the id."""
+"""The number of bytes that precede Avro if a registry is used: a zero, and the four bytes of the schema's id."""
 
 
 @dataclass(frozen=True)
 class AvroReader:
-    """``text``: the reader's schema, as JSON. ``writers``: the schemas of values, by the ids that precede them; None if
-    there are no ids, because values are written with the reader's schema.
+    """Reads Avro values.
+
+    Attributes:
+        schema: the columns.
+        text: the reader's schema, as JSON.
+        writers: the schemas with which values are written, each with its id; None if no ids precede the values, because
+            all of them are written with the reader's schema.
     """
 
     schema: StructType
@@ -133,7 +138,7 @@ def _decoded(value: Column, writer: str, reader: str) -> Column:
 
 
 def _with_mark(schema: str, names: Sequence[str]) -> str:
-    """A record's schema with some of its fields, and with the marker field."""
+    """The schema of an Avro record with only the named fields, and with :data:`_READ`."""
     record: dict[str, Any] = json.loads(schema)
     fields = [field for field in record["fields"] if field["name"] in names]
     return json.dumps({**record, "fields": [*fields, {"name": _READ, "type": "boolean", "default": True}]})

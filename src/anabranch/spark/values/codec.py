@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 
 from anabranch.spark.internals import strict_json
 
-# Spark writes milliseconds by default; reading takes any number of digits.
+# By default, Spark writes times with milliseconds only. It reads any number of digits.
 _WRITE = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
@@ -38,21 +38,22 @@ def parse_schema(declared: str) -> StructType:
 
 
 def parse_type(declared: str) -> DataType:
-    """A declaration as a type: ``"long"`` as that type, ``"n long, s string"`` as a struct. Raises Spark's
+    """A declaration as a type: ``"long"`` gives this type, ``"n long, s string"`` a struct. Raises Spark's
     ParseException."""
     return DataType.fromDDL(declared)
 
 
 def pruned(schema: StructType, only: Set[str] | None) -> StructType:
-    """The fields that are needed, but at least one, because a value must still be checked as JSON."""
+    """The schema with only the needed fields (None: all), but with at least one, because values must still be checked
+    as JSON."""
     if only is None:
         return schema
     return StructType([field for field in schema if field.name in only] or schema.fields[:1])
 
 
 def encode_key(columns: Sequence[tuple[Column, DataType]]) -> Column:
-    """The key bytes of one or several columns. If there is one column, null gives a null key; if there are several, it
-    is null in the array."""
+    """The key bytes of one or several columns. A null in a single column gives a null key; with several columns, it
+    becomes a null in the JSON array."""
     if len(columns) == 1:
         column, kind = columns[0]
         if isinstance(kind, BinaryType):
@@ -74,8 +75,8 @@ def _element(column: Column) -> Column:
 
 
 def decode_key(key: Column, schema: StructType) -> list[Column]:
-    """The declared key columns, from key bytes: the inverse of :func:`encode_key`. They are null where
-    :func:`key_fault` is true."""
+    """The declared key columns, from key bytes: the inverse of :func:`encode_key`. They are null if :func:`key_fault`
+    is true."""
     if _is_json(schema):
         parts = _parts(key, schema)
         return [parts[field.name].alias(field.name) for field in schema.fields]
@@ -84,7 +85,7 @@ def decode_key(key: Column, schema: StructType) -> list[Column]:
 
 
 def key_fault(key: Column, schema: StructType) -> Column | None:
-    """Whether key bytes differ from the declaration; None if all bytes are allowed."""
+    """Whether key bytes don't fit the declaration; None if any bytes fit."""
     if _is_json(schema):
         return key.isNotNull() & _parts(key, schema).isNull()
     kind = schema.fields[0].dataType
@@ -96,7 +97,7 @@ def key_fault(key: Column, schema: StructType) -> Column | None:
 
 
 def key_reason(key: Column, schema: StructType) -> Column:
-    """Why key bytes differ from the declaration, in words."""
+    """Why key bytes don't fit the declaration, in words."""
     declared = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
     hexadecimal = F.concat(
         F.lower(F.hex(F.substring(key, 1, _SHOWN))), F.when(F.length(key) > _SHOWN, "…").otherwise("")
@@ -125,7 +126,7 @@ def _parts(key: Column, schema: StructType) -> Column:
 
 
 def _as_parts(schema: StructType) -> StructType:
-    """The elements of the array. A key of one column is null as a whole, and never an array of a null."""
+    """The schema of the array's elements. With a single column, the element can't be null: the key is null instead."""
     return StructType([StructField(f.name, f.dataType, nullable=len(schema.fields) > 1) for f in schema.fields])
 
 
@@ -159,13 +160,13 @@ def _nullable(kind: DataType) -> DataType:
 
 
 def parse_json(value: Column, schema: StructType) -> Column:
-    """The columns of a JSON value that anabranch wrote. It is a generator, so that the optimizer doesn't parse the
-    value once per column."""
+    """The columns of a JSON value that anabranch wrote. The expression is a generator, since Spark's optimizer would
+    otherwise parse the value once for each column."""
     return F.inline(F.array(F.from_json(value.cast("string"), schema, _READ)))
 
 
 def encode_json(frame: DataFrame, names: Sequence[str]) -> Column:
-    """The value bytes of these columns: a JSON object for :func:`parse_json`, in which NaN and infinity are texts."""
+    """The value bytes of these columns: a JSON object for :func:`parse_json`, with NaN and infinity as text."""
     return F.to_json(F.struct(*[frame[quoted(name)] for name in names]), _WRITE).cast("binary")
 
 
@@ -200,7 +201,7 @@ def _has_floats(kind: DataType) -> bool:
 
 
 def with_true(value: Column, name: str) -> Column:
-    """The value bytes of a JSON object, with one more field."""
+    """The value bytes of a JSON object, with one more field, which is true."""
     text = value.cast("string")
     begin = F.substring(text, 1, F.length(text) - 1)
     comma = F.when(text == "{}", F.lit("")).otherwise(F.lit(","))

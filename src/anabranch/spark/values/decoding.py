@@ -1,5 +1,5 @@
-"""One source of a lane: which of its records are readable, the rows that they give, and the observations made on the
-way."""
+"""Decodes the records of one source of a lane: finds out which records are readable, turns them into rows, and defines
+what is observed on the way."""
 
 from __future__ import annotations
 
@@ -23,31 +23,36 @@ from anabranch.spark.values import Reader, codec, meta_column
 
 _BLOCK = 1000
 _MARKS = 30
-"""Faulty records are searched for again in blocks of offsets. A bit mask, which costs almost nothing per row, says in
-which blocks they are: each block has one of this many bits. The bits above these are for records with null keys.
+"""The number of bits of the mask that says in which blocks of offsets there are unreadable records. (Each block belongs
+to one bit.) These blocks are read once more to find the records. The mask costs almost nothing per row. As many bits
+above these are for blocks with null keys.
 """
 
 FAULTS = ("value", "key", "null_time", "time")
 """What can make a record unreadable. If a record has several faults, the first one is reported."""
 
 Range = tuple[int, int]
-"""The first offset, and the one after the last."""
+"""The first offset, and one past the last offset."""
 
 _VALUE = "_anabranch_value"
 _REASON = "_anabranch_reason"
 _MARKED = "marked"
 
 PLAUSIBLE = ("1900-01-01", 24 * 3600 * 1000)
-"""The event times that are accepted if a ``read`` doesn't declare any: the first day, and by how many milliseconds they
-may be ahead of the end of the day on which a batch is planned.
+"""The event times that are accepted if a ``read`` doesn't declare a range: the first day, and by how many milliseconds
+an event time may be later than the end of the day on which the batch is planned.
 """
 
 
 @dataclass(frozen=True)
 class RecordDecoding:
-    """Turns the records of a source into rows. ``reader`` decodes the needed columns of values; ``key`` is the key's
-    declaration (None: there is none). ``keyed``: whether the keys are those of a stateful operator, which doesn't
-    accept null keys.
+    """Turns the records of a source into rows.
+
+    Attributes:
+        node: the ``read``.
+        reader: decodes the needed columns of values.
+        key: the declared columns of the key; None: no key is declared.
+        keyed: whether records' keys are the keys of a stateful operator, which doesn't accept null keys.
     """
 
     node: Node
@@ -65,10 +70,10 @@ class RecordDecoding:
         return str(self.node.args.get("event_time", ""))
 
     def opened(self, raw: DataFrame, explains: bool = False) -> DataFrame:
-        """The records with their value decoded as far as possible. There is nothing more in the result, because
-        everything that is observed is copied.
+        """The records with their values decoded as far as possible. The result doesn't have the values' bytes, because
+        Spark copies all columns of a DataFrame that is observed.
 
-        ``explains``: whether to add the reasons for failures, which :meth:`rows` needs if unreadable records fail the
+        ``explains``: whether to add why values are unreadable, which :meth:`rows` needs if unreadable records fail the
         lane.
         """
         rest = [name for name in raw.columns if name != "value"]
@@ -80,8 +85,8 @@ class RecordDecoding:
         return raw.select(opened, "value", *rest).select(_VALUE, reason.alias(_REASON), *rest)
 
     def faults(self, today: Column) -> dict[str, Column]:
-        """The possible faults of a record, by name, as conditions on :meth:`opened`. ``today``: when the batch was
-        planned, so that a record has the same faults when the batch is run again.
+        """The possible faults of a record, by name, as conditions on :meth:`opened`. ``today``: the day on which the
+        batch was planned. With this day, a record has the same faults if the batch runs again.
         """
         key = F.col("key")
         found = {
@@ -116,14 +121,14 @@ class RecordDecoding:
 
     def _is_plausible(self, today: Column) -> Column:
         earliest, ahead = self._range
-        # By the day: the moment itself would stand in the code that Spark compiles, anew for each batch.
+        # Only the day matters: a more exact time would be part of the code that Spark compiles, once for each batch.
         latest = F.timestamp_micros(F.unix_micros(F.date_add(today, 1).cast("timestamp")) + F.lit(ahead * 1000))
         first = F.lit(earliest).cast("timestamp")
         return F.coalesce((self._time() >= first) & (self._time() < latest), F.lit(True))
 
     def measures(self, partitions: Iterable[int], timed: bool, today: Column | None = None) -> list[Column]:
-        """What is observed of a batch: where faulty records are; where records with null keys are, if the stage stores
-        rows by key (see :class:`Marks`); and the greatest event time of each partition, if the lane has a watermark.
+        """What is observed of a batch: where unreadable records are; where records with null keys are, if ``keyed`` is
+        set (see :class:`Marks`); and the greatest event time of each partition, if ``timed`` is set.
         """
         today = F.current_date() if today is None else today
         faults = self.faults(today).values()
@@ -131,7 +136,7 @@ class RecordDecoding:
         marks = [(reduce(or_, faults), bit)] if faults else []
         if self.keyed:
             marks.append((F.col("key").isNull(), bit * 2**_MARKS))
-        # One mask for both: each aggregate more would be computed for every row.
+        # One mask for both, because each additional aggregate would be computed for every row.
         found = [F.bit_or(F.coalesce(*[F.when(*mark) for mark in marks])).alias(_MARKED)] if marks else []
         if timed:
             time = F.when(self._is_plausible(today), F.unix_millis(self._time()))
@@ -149,8 +154,9 @@ class RecordDecoding:
         source: int | None = None,
         today: Column | None = None,
     ) -> DataFrame:
-        """The rows of the readable records. ``fail``: the other records, opened with reasons, fail the lane. ``task``,
-        ``bucket``, ``source`` (None: the node's id): see the hidden column. ``today``: see :meth:`faults`; None: now.
+        """The rows of the readable records. If ``fail`` is set, any other record fails the lane; then records must have
+        been opened with reasons. ``task``, ``bucket`` and ``source`` (None: the node's id): see the hidden column.
+        ``today``: see :meth:`faults`; None: the present day.
         """
         faults = self.faults(F.current_date() if today is None else today)
         if faults:
@@ -163,7 +169,7 @@ class RecordDecoding:
         return opened.select(*self._columns(opened), meta_column.of_record(task, number, bucket))
 
     def readable(self, raw: DataFrame) -> DataFrame:
-        """The readable records, unchanged, and those without a value."""
+        """The readable records and those without a value, unchanged."""
         opened = raw.select(self.reader.opened(raw["value"]).alias(_VALUE), *raw.columns)
         faults = self.faults(F.current_date()).values()
         good = ~reduce(or_, faults) if faults else F.lit(True)
@@ -216,7 +222,7 @@ class RecordDecoding:
 
 @dataclass(frozen=True)
 class Marks:
-    """Bit masks of the blocks of a batch with unreadable records, and of those with null keys."""
+    """Bit masks of a batch's blocks with unreadable records, and of its blocks with null keys."""
 
     faulty: int
     keyless: int
@@ -229,7 +235,7 @@ class Marks:
 
 
 def marked(mask: int, ranges: Mapping[int, Range]) -> dict[int, list[Range]]:
-    """The offsets of a batch in marked blocks, by partition. ``ranges``: the batch's ranges."""
+    """The offsets of a batch that are in marked blocks, by partition. ``ranges``: what the batch reads."""
     found: dict[int, list[Range]] = {}
     for partition, (first, end) in sorted(ranges.items()):
         for block in range(first // _BLOCK, -(-end // _BLOCK) if end > first else 0):

@@ -1,4 +1,4 @@
-"""The hidden column ``_anabranch``: the origin of a row and its key. User functions never see it."""
+"""The hidden column ``_anabranch``, with the origin of a row, its key, and its headers. User functions never see it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ END = "end"
 
 
 def of_record(task: Column, source: int, bucket: Column | None = None) -> Column:
-    """The hidden column for a record from a system's source. (A row that doesn't come from a single record, but from
-    the records of one partition, has a negative offset.) ``bucket``: the bucket of the virtual task to which a
+    """The hidden column for a record that was read from a stream. (If a row later doesn't come from a single record,
+    but from several of a partition, its offset is negative.) ``bucket``: the bucket of the virtual task to which a
     broadcast record goes; null for the bucket of the key.
     """
     return F.struct(
@@ -31,7 +31,7 @@ def of_record(task: Column, source: int, bucket: Column | None = None) -> Column
 
 def of_result(task: Column, key: Column) -> Column:
     """The hidden column for a row that a stateful operator made. Such a row doesn't come from a single record, but from
-    a state partition. Its time is the time when it is written. (The batch's time would be part of Spark's generated
+    a state partition. Its timestamp is set when it is written. (The batch's time would be part of Spark's generated
     code, which would have to be compiled for each batch.)
     """
     return F.struct(
@@ -52,7 +52,7 @@ def of_window(row: Column, end: Column) -> Column:
 
 
 def is_of_window(frame: DataFrame) -> bool:
-    """Whether rows may belong to windows."""
+    """Whether the rows of a DataFrame may belong to windows."""
     kind = frame.schema[NAME].dataType if NAME in frame.columns else None
     return isinstance(kind, StructType) and END in kind.names
 
@@ -66,8 +66,8 @@ def alike(frames: Sequence[DataFrame]) -> list[DataFrame]:
 
 
 def once(frame: DataFrame) -> DataFrame:
-    """The DataFrame with only its last hidden column. (``* except (a)`` also includes one that the user hasn't
-    named.)"""
+    """The DataFrame with only the last one of its hidden columns. (``* except (a)`` includes the hidden column,
+    although the user hasn't named it.)"""
     last = frame.schema[-1]
     several = [
         number for number, field in enumerate(frame.schema) if field.name == NAME and field.dataType == last.dataType

@@ -39,7 +39,8 @@ READ_AS: Mapping[str, tuple[type[DataType], ...]] = {
     "nan-is-null": (FloatType, DoubleType),
     "json": (StringType,),
 }
-"""The ways in which a JSON column can be read other than by its type alone, and the types for which they are."""
+"""The values of ``read_as=``, by which a JSON column is read in another way than its type implies, and the types to
+which each applies."""
 
 _SIMPLE: tuple[type[DataType], ...] = (
     BooleanType,
@@ -57,7 +58,10 @@ _SIMPLE: tuple[type[DataType], ...] = (
 class JsonReader:
     """Reads JSON objects strictly by a declared schema: see docs/reference/values.md.
 
-    ``declared``: all columns, which are checked. ``schema``: the rows' columns. ``read_as``: see ``READ_AS``.
+    Attributes:
+        declared: the declared columns, all of which are checked.
+        schema: the columns that rows have.
+        read_as: by column, one of :data:`READ_AS`.
     """
 
     declared: StructType
@@ -101,7 +105,7 @@ class JsonReader:
 
 @dataclass(frozen=True)
 class OpaqueReader:
-    """Values with a single column, ``value``: text, or unchanged bytes."""
+    """Reads each value as a single column, ``value``: as text, or as unchanged bytes."""
 
     text: bool
     schema: None = None
@@ -121,9 +125,9 @@ class OpaqueReader:
 
 @dataclass(frozen=True)
 class JsonWriter:
-    """Writes a JSON object of all columns; null ones are left out.
+    """Writes all columns as a JSON object, without those that are null.
 
-    ``ours``: whether this job reads the values again, so that numbers that JSON lacks, NaN and infinity, are preserved.
+    ``ours``: whether the stream is an intermediate one. Then NaN and infinity, which JSON lacks, are preserved.
     """
 
     ours: bool = False
@@ -134,7 +138,7 @@ class JsonWriter:
 
 @dataclass(frozen=True)
 class OpaqueWriter:
-    """Writes the only column, ``value``."""
+    """Writes rows that have a single column, ``value``."""
 
     name: str
 

@@ -42,7 +42,13 @@ _SIMPLE: dict[int, T.DataType] = {
 
 @dataclass(frozen=True)
 class ProtobufReader:
-    """Reads values that are messages of one type. ``files``: the descriptor set; ``message``: the full name."""
+    """Reads values that are messages of one type.
+
+    Attributes:
+        files: the descriptor set.
+        message: the full name of the message type.
+        schema: the columns.
+    """
 
     files: bytes
     message: str
@@ -74,7 +80,7 @@ class ProtobufReader:
 
 @dataclass(frozen=True)
 class ProtobufWriter:
-    """Writes messages of one kind."""
+    """Writes messages of one type."""
 
     format: Format
 
@@ -92,7 +98,7 @@ def _files(format_: Format) -> bytes:
 
 
 def _message(format_: Format, where: str) -> Descriptor:
-    """The message type of a stream, by its full name or, if it is unique, by the last part."""
+    """The message type of a stream, found by its full name or by the last parts of the name, if they are unique."""
     cure = "make the schema file by protoc --include_imports --descriptor_set_out, and name one of its messages"
     pool = descriptor_pool.DescriptorPool()
     names: list[str] = []

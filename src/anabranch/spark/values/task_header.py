@@ -18,8 +18,11 @@ __all__ = ["TaskNames", "of_lane"]
 
 @dataclass(frozen=True)
 class TaskNames:
-    """The names of a lane's tasks: ``by_number``, at factor 1. ``factor``: how many virtual tasks each is divided into,
-    which are named after the buckets of keys; 1 if a number is enough to identify a task.
+    """The names of a lane's tasks.
+
+    Attributes:
+        by_number: the names of tasks at factor 1, by number.
+        factor: how many virtual tasks each of them is divided into; 1 if the number alone identifies a task.
     """
 
     by_number: dict[int, str]

@@ -14,21 +14,23 @@ __all__ = ["Reader", "Writer", "check_declared", "check_written"]
 
 
 class Reader(Protocol):
-    """Converts the bytes of a value to a column that is opened once, and that column to the row's columns."""
+    """Converts values to columns in two steps: the bytes to one column, by :meth:`opened`, and this to the row's
+    columns."""
 
     @property
     def schema(self) -> StructType | None:
-        """The columns, which are fields of the opened column; None: the opened column is the only one, ``value``."""
+        """The columns, which are fields of the opened column. None: the opened column is the only column, ``value``."""
         ...
 
     def opened(self, value: Column) -> Column: ...
 
     def fault(self, opened: str) -> Column | None:
-        """Whether the value of an opened column was unreadable; None if all are readable."""
+        """Whether a value was unreadable, as a condition on the opened column with this name; None if all values are
+        readable."""
         ...
 
     def reason(self, value: Column) -> Column:
-        """Why a value was unreadable, in words; its bytes may be null."""
+        """Why a value is unreadable, in words. ``value``: its bytes, which may be null."""
         ...
 
     def pruned(self, only: Set[str]) -> Self:
@@ -40,8 +42,8 @@ class Writer(Protocol):
     """Converts columns to the bytes of a value."""
 
     def encode(self, frame: DataFrame, names: Sequence[str], where: str) -> Column:
-        """The value of these columns. Raises GraphError if the format can't represent them; ``where`` is the
-        operator.
+        """The value's bytes, from the named columns. Raises GraphError if the format can't represent them. ``where``:
+        the operator's name in messages.
         """
         ...
 
