@@ -11,7 +11,8 @@ __all__ = ["StorageSettings", "local_folder"]
 
 
 class StorageSettings(Section):
-    """``root``: where lanes' checkpoint folders are, as a path or any URI that Spark can checkpoint to."""
+    """``root``: where lanes' checkpoint folders are: a path, or a URI of a file system on which a folder can have one
+    owner (local disks, HDFS, S3)."""
 
     root: str = "./.anabranch/lanes"
 
