@@ -1,4 +1,5 @@
-"""The folder for what this machine keeps between runs: jars from ``anabranch jars fetch``, and artifacts of jobs."""
+"""The folder for files that this machine keeps between runs: jars from ``anabranch jars fetch``, and artifacts of
+jobs."""
 
 from __future__ import annotations
 
@@ -9,6 +10,6 @@ __all__ = ["folder"]
 
 
 def folder() -> Path:
-    """``anabranch`` in ``$XDG_CACHE_HOME``, by default ``~/.cache``. It may not exist."""
+    """The folder ``anabranch`` in ``$XDG_CACHE_HOME``, by default ``~/.cache``. Perhaps it doesn't exist yet."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "anabranch"

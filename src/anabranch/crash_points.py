@@ -1,4 +1,4 @@
-"""The steps of a lane's batch, by name, and hooks for them, at which crash tests kill a process or abort its lanes."""
+"""The steps of a lane's batch, by name, with hooks at which crash tests kill a process or let a lane fail."""
 
 from __future__ import annotations
 
@@ -25,29 +25,39 @@ ENDED = "ended"
 DRAINED = "drained"
 AHEAD = "ahead"
 ADOPTED = "adopted"
-"""Steps of a lane that continues from others. ``AHEAD``: its first batch is planned while its predecessors write their
-last ones, and waits. ``ADOPTED``: a standby has become its folder, and nothing newer has been copied to it yet.
+"""Steps of a successor.
+
+``AHEAD``: the lane has planned its first batch, which waits, while its predecessors write their last ones.
+``ADOPTED``: a standby has become the lane's folder, and nothing newer has been copied to the folder yet.
 """
 BROKEN = "broken"
 WITHDRAWN = "withdrawn"
 TAKEN_BACK = "taken-back"
 NAMES = (PLANNING, PLANNED, PUBLISHED, COMMITTED)
 OF_SLOTS = (OPENING, PRODUCED, MARKED, TRANSACTED)
-"""Steps of a slot's output to Kafka: its producer is being opened; its records have been sent; its marker has been
-sent, too, and nothing is committed; its transaction is committed.
+"""Steps of a slot's output to Kafka.
+
+``OPENING``: the producer is being opened. ``PRODUCED``: the records have been sent. ``MARKED``: the marker has been
+sent, too, and nothing is committed. ``TRANSACTED``: the transaction is committed.
 """
 OF_DRAINS = (HALTED, ENDING, ENDED, DRAINED)
-"""Steps of a lane that drains: it has reported that it has read everything that it should so far; the batch in which
-time ends is planned; that batch is published; it is committed, but not reported.
+"""Steps of a lane that drains. Its last batch has the watermark at which all windows close.
+
+``HALTED``: the lane has reported that it has read everything up to where it was told to stop. ``ENDING``: the last
+batch is planned. ``ENDED``: the last batch is published. ``DRAINED``: the last batch is committed, but not reported.
 """
 OF_BREAKS = (BROKEN, WITHDRAWN, TAKEN_BACK)
-"""Steps of a batch that is broken off in a closing lane: its query was stopped; nothing can write the batch any more;
-it is no longer in the lane's folder.
+"""Steps of a batch that is broken off in a closing lane.
+
+``BROKEN``: the query was stopped. ``WITHDRAWN``: nothing can write the batch any more. ``TAKEN_BACK``: the batch is no
+longer in the lane's folder.
 """
 OF_TABLES = (STAGED, NAMED)
-"""Steps of an output into a table: the tasks have written its rows, and nothing is committed; it is committed, but
-perhaps not visible to readers yet. ``REWRITTEN``, above: the state of a lane was rewritten after that batch, next to
-the old state.
+"""Steps of an output to a table.
+
+``STAGED``: Spark's tasks have written the rows, and nothing is committed. ``NAMED``: the batch is committed, but perhaps
+not visible to readers yet. (``REWRITTEN``, above: the state of a lane was rewritten after the batch, next to the old
+state.)
 """
 
 NOTED = "noted"
@@ -58,18 +68,22 @@ PLACED = "placed"
 FOLDERS_PLACED = "folders-placed"
 STORED = "stored"
 OF_BACKUPS = (NOTED, COPIED, LISTED)
-"""Steps of a job's backup, whose name stands for the lane's: there is only a note; everything is copied, but nothing
-says that the backup is complete; it is complete."""
-OF_RESTORES = (FOUND_WHOLE, PLACED, FOLDERS_PLACED, STORED)
-"""Steps of a restore: the backup was verified, and nothing was written; the streams are in place; the folders of lanes
-are, too; the store knows the job."""
+"""Steps of a job's backup, at which the job's name stands for the lane's.
 
-# "<lane prefix>:<step>:<batch>", as in "1-:published:3": the lane of stage 1, after batch 3 was published; with "3+",
-# after that or any later one, for steps that not every batch comes to.
+``NOTED``: the backup consists only of a note. ``COPIED``: everything is copied, but not marked as complete.
+``LISTED``: the backup is complete."""
+OF_RESTORES = (FOUND_WHOLE, PLACED, FOLDERS_PLACED, STORED)
+"""Steps of a restore, at which the job's name stands for the lane's.
+
+``FOUND_WHOLE``: the backup was verified, and nothing was written. ``PLACED``: the streams are in place.
+``FOLDERS_PLACED``: so are the folders of lanes. ``STORED``: the store knows the job."""
+
+# "<lane prefix>:<step>:<batch>". For example, "1-:published:3" is the lane of stage 1, after batch 3 was published;
+# "1-:published:3+" is the same after batch 3 or any later one, for steps that not every batch reaches.
 _HOLD = os.environ.get("ANABRANCH_HOLD_AT", "")
 _NOTE = os.environ.get("ANABRANCH_HOLD_NOTE", "")
 RELEASED = ".released"
-"""A suffix. If a file exists that has the note's name with this suffix, nothing is held any more."""
+"""If a file exists whose name is the note's with this suffix, processes aren't held any more."""
 ACTIVE = bool(_HOLD)
 
 Watcher = Callable[[str, str, int], None]
@@ -78,10 +92,10 @@ _watchers: list[Watcher] = []
 
 @contextmanager
 def watched(watcher: Watcher) -> Iterator[None]:
-    """Call ``watcher(step, lane, batch)`` at the steps that this process reaches. If it raises an exception, the lane
-    fails.
+    """Call ``watcher(step, lane, batch)`` at the steps that this process reaches. If the watcher raises an exception,
+    the lane fails.
 
-    ``planning`` is reached in a process of Spark's, so it is never seen here.
+    The watcher never sees ``PLANNING``, which is reached in a Python process that Spark has started.
     """
     _watchers.append(watcher)
     try:
@@ -91,10 +105,10 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 
 def reach(step: str, lane: str, batch: int) -> None:
-    """Report that a lane is at a step. If it is the one at which to stop, write the note and sleep until killed or
-    released.
+    """Report that a lane is at a step. If the process is to be held at this step, write the note and sleep until killed
+    or released.
 
-    Python workers of a killed driver end, too.
+    Python workers that sleep here end when their driver is killed.
     """
     for watcher in tuple(_watchers):
         watcher(step, lane, batch)

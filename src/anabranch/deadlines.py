@@ -1,4 +1,4 @@
-"""Waiting for something that others bring about: one loop, with a deadline."""
+"""A loop that waits, with a deadline, for a condition that other threads or processes bring about."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ def wait_until(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
 ) -> T:
-    """The result of ``look``, once it isn't None. ``look`` is called at least once, and once more after the deadline.
+    """Call ``look`` until its result isn't None, and return the result.
+
+    ``look`` is called at least once, and once more after the deadline.
 
     Args:
-        within: seconds.
-        late: returns the error to raise after that.
-        every: seconds between two calls.
+        within: the seconds until the deadline.
+        late: returns the error to raise after the deadline.
+        every: the seconds between two calls of ``look``.
     """
     deadline = clock() + within
     while True:

@@ -1,5 +1,4 @@
-"""Every error, with the exit code of a command that ends with it. A message says what happened, why, and what to do
-next.
+"""All errors, with their exit codes. The message of an error says what happened, why, and what to do next.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ __all__ = [
 
 
 class AnabranchError(Exception):
-    """anabranch could not continue. The base class of all errors.
+    """The base class of all errors of anabranch.
 
     Args:
         what: what happened, and where (stream, partition, lane or file).
         cure: what to do next; printed on a line of its own.
 
     Attributes:
-        exit_code: what a command that ends with this error exits with.
+        exit_code: the exit code of a command that ends with this error.
     """
 
     exit_code = 1
@@ -50,13 +49,13 @@ class AnabranchError(Exception):
 
 
 class UsageError(AnabranchError):
-    """A command, an option or a job file cannot be understood. Correct it as the message says."""
+    """A command, an option or a job file is invalid. Correct it as the message says."""
 
     exit_code = 2
 
 
 class ConfigError(UsageError):
-    """A setting has an unknown name or a value that is not allowed. The message names the nearest known one."""
+    """A setting has an unknown name or a value that is not allowed. The message names the most similar known name."""
 
 
 class GraphError(UsageError):
@@ -64,17 +63,17 @@ class GraphError(UsageError):
 
 
 class UnsupportedSparkError(UsageError):
-    """This version of Spark lacks something that anabranch needs. Install the PySpark version that anabranch asks
-    for.
+    """This version of Spark lacks something that anabranch needs. Install the PySpark version that anabranch requires.
     """
 
 
 class JobFailedError(AnabranchError):
-    """A lane failed, and with it the job. The message is the lane's; fix its cause and run the job again."""
+    """The job failed because one of its lanes failed. The message says why the lane failed; fix the cause and run the
+    job again."""
 
 
 class NotFoundError(AnabranchError):
-    """A job, stream, lane or file that was named does not exist."""
+    """The named job, stream, lane or file does not exist."""
 
     exit_code = 3
 
@@ -84,35 +83,36 @@ class UnreachableError(NotFoundError):
 
 
 class ConflictError(AnabranchError):
-    """The request conflicts with the present state: another process owns the lane or job, or it already exists in
-    another form."""
+    """The request conflicts with the present state. For example, another process owns the lane or job, or a stream of
+    this name exists with another partition count."""
 
     exit_code = 4
 
 
 class NotLeadingError(AnabranchError):
-    """This coordinator does not lead, so it changes nothing. Ask the one that leads; the message has its address if it
-    is known.
+    """This coordinator does not lead, so it changes nothing. Ask the coordinator that leads; the message has its
+    address if it is known.
     """
 
 
 class StoreUnavailableError(AnabranchError):
     """The store's database cannot be reached, or is locked, at the moment. The same call may work later.
 
-    It is not known whether a write that was under way has been stored.
+    It is not known whether an unfinished write has been stored.
     """
 
 
 class FencedError(ConflictError):
-    """A newer process has taken over this process's lane. This one must stop, and can write nothing more."""
+    """Another process has taken over a lane of this process. This process can write nothing more for it, and must
+    stop."""
 
 
 class LogError(AnabranchError):
-    """A stream's files are missing, truncated, or do not match their manifest. Restore the file that is named."""
+    """A stream's files are missing, truncated, or do not match their manifest. Restore the named file."""
 
 
 class StalledError(AnabranchError):
-    """A lane has records to read and has made no progress for ``[job] stall_after``."""
+    """A lane that has records to read has made no progress for ``[job] stall_after``."""
 
 
 class StateError(AnabranchError):
@@ -128,14 +128,14 @@ class OperatorError(AnabranchError):
 
 
 class UnsupportedFormatError(AnabranchError):
-    """A newer version of anabranch wrote this. Nothing was changed; run that version."""
+    """A file or store was written by a newer version of anabranch. Nothing was changed; run that version."""
 
 
 class TooLongError(AnabranchError):
-    """A batch took longer than a transaction may last. It can be run again with fewer rows."""
+    """A batch took longer than Kafka allows a transaction to last. The batch can be run again with fewer rows."""
 
 
 class OutOfTimeError(AnabranchError):
-    """Something did not end within the time that was allowed. The requested operation may still be under way."""
+    """An operation did not end within the allowed time. It may still be under way."""
 
     exit_code = 5

@@ -1,5 +1,5 @@
-"""A module for job files from before the first release, which deployments still have: its contents are now in
-:mod:`anabranch.api`.
+"""The former place of a module of :mod:`anabranch.api`. Deployments from before the first release may still have job
+files that import it.
 """
 
 from anabranch.api.hooks import DrainedTask

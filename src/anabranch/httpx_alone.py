@@ -1,7 +1,7 @@
-"""httpx without its command line, which imports rich and pygments. Importing those takes longer than everything
-else that a verb does.
+"""Imports httpx without its command line, which would import rich and pygments. Importing those takes longer than
+everything else that a verb does.
 
-httpx does without them if rich isn't installed; here it is made to look that way.
+httpx leaves out its command line if rich isn't installed, so rich is hidden while httpx is imported.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The log of a process, as text or JSON, with one line for each event.
 
-It uses structlog, which is imported only when there is something to log, because that takes longer than most verbs.
+structlog is imported only when there is something to log, because importing it takes longer than most verbs.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ __all__ = ["FORMATS", "LEVELS", "bind", "get_logger", "say", "to_stderr"]
 LEVELS, FORMATS = ("debug", "info", "warning", "error"), ("text", "json")
 _SAID = {"warning: ": "warning", "error: ": "error"}
 _level: list[str] = []
-"""The level from which messages are shown, once structlog is imported."""
+"""The lowest level of messages that are shown; applied when structlog is imported."""
 _format: list[str] = ["text"]
 
 
 def to_stderr(level: str, form: str = "text") -> None:
-    """Show this process's messages on stderr, from a level on.
+    """Show this process's messages on stderr.
 
     Args:
-        level: one of :data:`LEVELS`.
+        level: the lowest level to show, one of :data:`LEVELS`.
         form: one of :data:`FORMATS`.
     """
     _level[:], _format[:] = [level], [form]
@@ -42,18 +42,18 @@ def get_logger() -> Any:
 
 
 def bind(**values: object) -> None:
-    """Add these values to each event of this thread from now on."""
+    """Add these values to each later event of this thread."""
     import structlog
 
     structlog.contextvars.bind_contextvars(**values)
 
 
 def say(line: str, level: str = "") -> None:
-    """Print a line for the user on stderr, whatever log level is shown. In JSON, the line is an event like others.
+    """Print a line for the user on stderr, whatever log level is shown. If the log is JSON, the line becomes an event.
 
     Args:
-        level: the event's level; by default it depends on the beginning of the line: "info", unless that is "warning: "
-            or "error: ".
+        level: the event's level. By default, it is "warning" or "error" if the line begins with "warning: " or "error:
+            ", and "info" otherwise.
     """
     if _format[-1] == "text":
         _write(line)
@@ -91,12 +91,12 @@ def _configure() -> None:
 
 
 class _Stderr:
-    """The stream to which structlog writes: the present stderr. If stderr is closed, or its disk is full, a line is
-    lost, but nothing else happens: a job doesn't depend on its log.
+    """The stream to which structlog writes: whatever stderr is at the time. If stderr is closed, or its disk is full,
+    the line is dropped and no error is raised, because a job must not depend on its log.
     """
 
     def __init__(self, *_: object) -> None:
-        """Accepts the names with which loggers are created."""
+        """Accepts and ignores the names with which loggers are created."""
 
     def msg(self, message: str) -> None:
         _write(message)
