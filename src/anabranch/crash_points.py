@@ -43,8 +43,8 @@ sent, too, and nothing is committed. ``TRANSACTED``: the transaction is committe
 OF_DRAINS = (HALTED, ENDING, ENDED, DRAINED)
 """Steps of a lane that drains. Its last batch has the watermark at which all windows close.
 
-``HALTED``: the lane has reported that it has read everything up to where it was told to stop. ``ENDING``: the last
-batch is planned. ``ENDED``: the last batch is published. ``DRAINED``: the last batch is committed, but not reported.
+``HALTED``: the lane has reported that it has read everything that it must read so far. ``ENDING``: the last batch
+is planned. ``ENDED``: the last batch is published. ``DRAINED``: the last batch is committed, but not reported.
 """
 OF_BREAKS = (BROKEN, WITHDRAWN, TAKEN_BACK)
 """Steps of a batch that is broken off in a closing lane.
@@ -55,9 +55,9 @@ longer in the lane's folder.
 OF_TABLES = (STAGED, NAMED)
 """Steps of an output to a table.
 
-``STAGED``: Spark's tasks have written the rows, and nothing is committed. ``NAMED``: the batch is committed, but perhaps
-not visible to readers yet. (``REWRITTEN``, above: the state of a lane was rewritten after the batch, next to the old
-state.)
+``STAGED``: Spark's tasks have written the rows, and nothing is committed. ``NAMED``: the batch is committed, but
+perhaps not visible to readers yet. (``REWRITTEN``, above: the state of a lane was rewritten after the batch, next to
+the old state.)
 """
 
 NOTED = "noted"

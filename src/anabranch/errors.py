@@ -1,5 +1,4 @@
-"""All errors, with their exit codes. The message of an error says what happened, why, and what to do next.
-"""
+"""All errors, with their exit codes. The message of an error says what happened, why, and what to do next."""
 
 from __future__ import annotations
 
@@ -63,8 +62,8 @@ class GraphError(UsageError):
 
 
 class UnsupportedSparkError(UsageError):
-    """This version of Spark lacks something that anabranch needs. Install the PySpark version that anabranch requires.
-    """
+    """This version of Spark lacks something that anabranch needs. Install the PySpark version that anabranch asks
+    for."""
 
 
 class JobFailedError(AnabranchError):

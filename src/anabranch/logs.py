@@ -52,8 +52,8 @@ def say(line: str, level: str = "") -> None:
     """Print a line for the user on stderr, whatever log level is shown. If the log is JSON, the line becomes an event.
 
     Args:
-        level: the event's level. By default, it is "warning" or "error" if the line begins with "warning: " or "error:
-            ", and "info" otherwise.
+        level: the event's level. By default, it is "warning" or "error" if the line begins with that word and a colon,
+            and "info" otherwise.
     """
     if _format[-1] == "text":
         _write(line)

@@ -11,7 +11,7 @@ __all__ = ["StorageSettings", "local_folder"]
 
 
 class StorageSettings(Section):
-    """``root``: where lanes' checkpoint folders are, as a path or any URI that Spark can checkpoint to."""
+    """``root``: the folder of all lanes' folders, as a path or as any URI in which Spark can store checkpoints."""
 
     root: str = "./.anabranch/lanes"
 
