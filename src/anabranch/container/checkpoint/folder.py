@@ -276,9 +276,8 @@ class Folder:
         found = leftovers.classify(self.tree.all_files())
         if not anew:
             found = {name: kind for name, kind in found.items() if kind is not Kind.UNPLANNED}
-        if (
-            self.uri in cleared
-        ):  # after the end of a query of this process, Spark may still be writing snapshots of its state
+        # After a query of this process has ended, Spark may still be writing snapshots of its state.
+        if self.uri in cleared:
             found = {name: kind for name, kind in found.items() if kind is not Kind.SPARKS or name[:6] != f"{_STATE}/"}
         cleared.add(self.uri)
         for name in found:

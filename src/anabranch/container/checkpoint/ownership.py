@@ -145,9 +145,8 @@ class Ownership:
                 number = 0 if last is None else last + 1
                 created = self._files.create(_claim_path(folder, number), encode(self._me).decode())
             if silent is not None and self._sign(claim) != silent:
-                self._pause(
-                    LEASE
-                )  # the former owner may have extended its lease before it could see the new claim: wait until the lease ends
+                # Before the former owner could see the new claim, it may have extended its lease: wait for its end.
+                self._pause(LEASE)
             self._have(folder, number)
 
     def check(self, folder: str) -> None:
