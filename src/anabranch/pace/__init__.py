@@ -1,1 +1,1 @@
-"""How many records a batch may have, so that it takes about as long as it should."""
+"""The number of records in a batch, which is chosen such that the batch takes about the time that it should."""
