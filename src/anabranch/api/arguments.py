@@ -61,7 +61,7 @@ def watermark_delay(event_time: str | None, watermark: str | None) -> int | None
 
 
 def refresh_interval(refresh: str | None) -> int | None:
-    """How long a table may be used before it is read again, in milliseconds; None: until the lane ends."""
+    """How long a table is used before it is read again, in milliseconds; None: until the lane ends."""
     if refresh is None:
         return None
     try:

@@ -29,7 +29,7 @@ class _Frames(Protocol):
 
 
 class Job:
-    """A named graph of operators over streams. A job file holds one job.
+    """A named graph of operators over streams. A job file contains one job.
 
     Args:
         name: up to 100 letters, digits, dots, dashes and underscores, beginning with a letter or digit. The job's
@@ -112,7 +112,7 @@ class Job:
     ) -> Stream:
         """Read a stream.
 
-        The columns are those of the key followed by those of the value. No column may be in both.
+        The columns are those of the key followed by those of the value. A column must not be in both.
 
         Args:
             stream: the stream's name. ``[streams.NAME]`` in the configuration binds it to a system.
@@ -126,9 +126,9 @@ class Job:
                 any kind into a string column, as JSON text. See docs/reference/values.md.
             event_time: the ``timestamp`` column that says when the event in a record happened. Event-time windows,
                 joins and timers need it.
-            watermark: by how much a record may be older than the newest record of its partition, such as ``"10
+            watermark: by how much a record can be older than the newest record of its partition, such as ``"10
                 minutes"``. Required with ``event_time``.
-            event_time_range: which event times are plausible: the earliest date, and by how much a time may be ahead of
+            event_time_range: which event times are plausible: the earliest date, and by how much a time can be ahead of
                 today. The default is ``("1900-01-01", "1 day")``. A record outside the range becomes a dead letter and
                 does not move the watermark.
             broadcast: let every task read the whole stream.

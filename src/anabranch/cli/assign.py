@@ -117,7 +117,7 @@ def explain(
 
 
 def wished(dry: bool = False, now: bool = False) -> AssignRequest:
-    """The request to place all tasks anew."""
+    """The request to assign all tasks again."""
     return AssignRequest(request=uuid.uuid4().hex, dry=dry, now=now)
 
 

@@ -117,7 +117,7 @@ class Replacer:
 
     def now(self, following: Restarts) -> NoReturn:
         """Replace the process at once, without ending anything that it has started."""
-        with contextlib.suppress(OSError, ValueError):  # perhaps nobody reads it any more
+        with contextlib.suppress(OSError, ValueError):  # stderr may be closed
             progress.say(f"a new process follows: {following.why.splitlines()[0]}")
             sys.stderr.flush()
             sys.stdout.flush()

@@ -22,7 +22,7 @@ def dumped(settings: Settings) -> dict[str, Any]:
     """Everything that was set, with absolute paths, as plain data for :func:`anabranch.config.restored`.
 
     Raises:
-        ConfigError: a secret is given literally, although only references may be stored.
+        ConfigError: a secret is given literally, although only references to secrets must be stored.
     """
     formats = settings.formats
     secrets = {

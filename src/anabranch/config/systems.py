@@ -24,7 +24,7 @@ class SystemSettings(Section):
     """The base class of the sections of systems."""
 
     stream_settings: ClassVar[tuple[str, ...]] = ()
-    """The settings among ``ONLY_SOME`` that streams in this system may have."""
+    """The settings among ``ONLY_SOME`` that streams in this system can have."""
 
     path_settings: ClassVar[tuple[str, ...]] = ()
     """The settings that are paths; relative ones are resolved like all other paths."""

@@ -31,8 +31,8 @@ class JobFile:
 
 
 def of(job: Job) -> JobFile:
-    """The job file of a Job object: the file of its first function. A job without functions seems to come from the
-    working folder."""
+    """The job file of a Job object: the file of its first function. A job without functions gets the file name
+    ``job.py`` in the working folder."""
     files = (_file(function) for function in job.functions.values())
     file = next((file for file in files if file and Path(file).is_file()), "job.py")
     _register(job)

@@ -1,1 +1,1 @@
-"""The number of records in a batch, which is chosen such that the batch takes about the time that it should."""
+"""Chooses the number of records in a batch so that batches take about the time that they should."""

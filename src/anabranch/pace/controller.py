@@ -1,7 +1,7 @@
 """Computes the limit for the records of the next batch from the durations of previous batches. No clock, no Spark.
 
 A batch takes a fixed time (to start Spark tasks, to commit, and for a single message), and some time for each record.
-If a batch is far shorter than the target, it says little about the time for a record, so the next batch may have up to
+If a batch is far shorter than the target, it says little about the time for a record, so the next batch can have up to
 ten times as many records. A batch whose duration is near the target shows how many records would just reach it. Of the
 last few such batches, the slowest one doesn't count, unless it was the very last: so anything that slows down a single
 batch (an unreachable broker, a frozen process) only makes the next batch small.

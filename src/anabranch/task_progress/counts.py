@@ -51,7 +51,7 @@ class Work(msgspec.Struct, frozen=True):
 
     Attributes:
         seconds: for how long.
-        source: the id of the node that has read the message.
+        source: the number of the source from which the message was read.
         partition: the partition in which the message is.
         offset: the message's offset.
         bucket: the message's bucket at the lane's factor.

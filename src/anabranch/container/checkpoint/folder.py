@@ -342,7 +342,7 @@ class Folder:
         more.
 
         Args:
-            unless: whether to stop waiting for an owner of which it isn't known whether it is alive.
+            unless: whether to stop waiting for an owner that may or may not be alive.
 
         Raises:
             ConflictError: another process has the folder; a FencedError if that process certainly continues.
