@@ -206,8 +206,8 @@ class Stream:
             how: ``"inner"`` or ``"left"``. With ``"left"``, rows without a match are kept, with nulls.
             refresh: how old the table may be before the next batch reads it again, such as ``"10 minutes"``. Default: a
                 lane reads the table once.
-            format: the files' format. Default: according to the extension of the path; ``"parquet"`` if there is none.
-                CSV files must have a header.
+            format: the files' format. Default: the format that the path's extension names, otherwise ``"parquet"``. CSV
+                files must have a header.
             schema: the table's columns. Default: those that Spark infers from the files.
             prefix: a prefix for the names of the table's columns.
             name: the operator's name.
@@ -275,7 +275,7 @@ class Stream:
     ) -> Stream:
         """Compute running aggregates for each stage key. Each batch emits an updated row for every key that it changed.
 
-        The latest row of a key has its present aggregates. The columns are the key, ``by``, and the aggregates.
+        The latest row of a key is the current one. The columns are the key, ``by``, and the aggregates.
 
         Args:
             by: further columns to group by, in addition to the stage key.

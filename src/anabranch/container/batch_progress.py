@@ -218,8 +218,8 @@ class Tracker:
 
     def _ratio(self, operator: Operator) -> float | None:
         """The rows that reach an operator per planned record. The ratio is the previous batch's; if that isn't known,
-        it is 1 for an operator after the state that has got rows and is still working. (Spark tasks without rows end at
-        once, and prove nothing about others.)
+        it is 1 for an operator that comes after the state, has got rows and is still working; otherwise None. (Spark
+        tasks without rows end at once, and prove nothing about others.)
         """
         known = self._before.get(operator.label)
         under_way = any(not task.told.ended for task in operator.tasks)

@@ -64,7 +64,7 @@ def ready(
         unless: whether to stop waiting and check nothing.
 
     Raises:
-        ConfigError: the executors have fewer of Spark's task slots than ``cores``.
+        ConfigError: the executors have fewer task slots (Spark's) than ``cores``.
         AnabranchError: the executors can't run anabranch's Python code, or a folder isn't shared with them.
     """
     if not cluster.is_under(spark):

@@ -31,7 +31,8 @@ def clone(
     adding: Mapping[str, Mapping[int, int]] | None = None,
     new: Iterable[NewStream] = (),
 ) -> Folder:
-    """A copy of a folder, with another query id. If the folder has a standby, the standby becomes the copy.
+    """A copy of a folder, with another query id. If the folder has a standby, the standby becomes the copy, and only
+    what is missing in it is copied.
 
     Args:
         keeping: the partitions of each stream that the copy keeps; None: all.

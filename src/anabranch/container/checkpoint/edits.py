@@ -54,7 +54,7 @@ def mend_time(folder: Folder) -> None:
 
 
 def keep(folder: Folder, partitions: Mapping[str, Iterable[int]]) -> None:
-    """Drop all other partitions from every entry of the offset log."""
+    """Keep only these partitions of each stream in every entry of the offset log."""
     kept = {stream: set(numbers) for stream, numbers in partitions.items()}
     for batch in folder.tree.numbers("offsets"):
         folder.tree.write(f"offsets/{batch}", offset_log.format(folder.entry(batch).keeping(kept)))

@@ -18,14 +18,13 @@ OF_BATCHES = ("offsets", "commits", "state")
 
 _OURS = re.compile(rf"\.?.+\.[0-9a-f]{{32}}{re.escape(PART)}(?:\.crc)?")
 _SPARKS = re.compile(r"\.{1,2}[^.].*\.tmp(?:\.crc)?")
-"""For example ``.0.85a21cef-2c22-49c8-b909-e9ca04a59a10.tmp``. Files whose names begin with a dot and end like this
-contain no data.
+"""Matches temporary files of Spark, such as ``.0.85a21cef-2c22-49c8-b909-e9ca04a59a10.tmp``. They contain no data.
 """
 _CHECKSUM = re.compile(r"\.(?P<of>.+)\.crc")
 _VERSION = re.compile(r"state/\d+/\d+/(?:[^/]+/)?(\d+)(?:_[^/]+)?\.(?:changelog|zip|delta|snapshot)")
-"""A file with the state after a batch. The number in its name is the number of the next batch."""
+"""Matches a file with the state after a batch. The number in its name is the number of the next batch."""
 _SCHEMA = re.compile(r"state/\d+/(?:_metadata/v2/(\d+)|_stateSchema/[^/]+/(\d+)_[^/]+)")
-"""A file with the schema of the state, and the number of the batch that wrote it."""
+"""Matches a file with the schema of the state. The number in its name is the number of the batch that wrote it."""
 
 
 class Kind(enum.Enum):

@@ -28,7 +28,8 @@ __all__ = ["EXCLUSIVE", "EXPIRES", "LEASE", "Claim", "Files", "Ownership"]
 RENEW_EVERY = 5.0
 LEASE = 20.0
 EXPIRES = 30.0
-"""In seconds. Over this time, the clocks of two machines must not diverge by more than ``EXPIRES`` - ``LEASE``."""
+"""How long, in seconds, an owner must have been silent before another process takes its folder. Over this time, the
+clocks of two machines must not diverge by more than ``EXPIRES`` - ``LEASE``."""
 _LOOK_EVERY = 0.5
 
 EXCLUSIVE = frozenset({"abfs", "abfss", "gs", "hdfs", "o3fs", "ofs", "s3", "s3a", "swebhdfs", "viewfs", "webhdfs"})

@@ -21,7 +21,7 @@ _URGENT = {"phase", "folder_epoch", "halted"}
 
 
 class Reporter:
-    """Composes the report of a lane. Any thread can read the report, but only the lane's own thread must change it.
+    """Composes the report of a lane. Any thread can read the report, but only the lane's own thread changes it.
 
     Args:
         wake: called when the report contains news for which the container or the coordinator waits.
