@@ -40,7 +40,7 @@ _MODULES = {
     "api.timers": ("Timers",),
     "api.windowed": ("Windowed",),
 }
-"""The modules of the names above, imported on demand: a job file needs them, but verbs and Spark's workers don't."""
+"""The modules of the public names. They are imported on demand, because verbs and Spark's workers don't need them."""
 _PLACES = {name: f"anabranch.{module}" for module, names in _MODULES.items() for name in names}
 
 

@@ -1,5 +1,4 @@
-"""The crash points: named steps of a lane's batch, and of other procedures, at which tests kill a process or abort its
-lanes."""
+"""The steps of a lane's batch, by name, with hooks at which crash tests kill a process or let a lane fail."""
 
 from __future__ import annotations
 
@@ -26,10 +25,10 @@ ENDED = "ended"
 DRAINED = "drained"
 AHEAD = "ahead"
 ADOPTED = "adopted"
-"""Steps of a lane that continues from others.
+"""Steps of a successor.
 
-- ``AHEAD``: its first batch is planned and waits, while its predecessors write their last batches.
-- ``ADOPTED``: a standby has become the lane's folder, and nothing newer has been copied to the folder yet.
+``AHEAD``: the lane has planned its first batch, which waits, while its predecessors write their last ones.
+``ADOPTED``: a standby has become the lane's folder, and nothing newer has been copied to the folder yet.
 """
 BROKEN = "broken"
 WITHDRAWN = "withdrawn"
@@ -38,33 +37,27 @@ NAMES = (PLANNING, PLANNED, PUBLISHED, COMMITTED)
 OF_SLOTS = (OPENING, PRODUCED, MARKED, TRANSACTED)
 """Steps of a slot's output to Kafka.
 
-- ``OPENING``: the slot's producer is being opened.
-- ``PRODUCED``: the records have been sent.
-- ``MARKED``: the marker has been sent, too; nothing is committed.
-- ``TRANSACTED``: the transaction is committed.
+``OPENING``: the producer is being opened. ``PRODUCED``: the records have been sent. ``MARKED``: the marker has been
+sent, too, and nothing is committed. ``TRANSACTED``: the transaction is committed.
 """
 OF_DRAINS = (HALTED, ENDING, ENDED, DRAINED)
-"""Steps of a lane that drains.
+"""Steps of a lane that drains. Its last batch has the watermark at which all windows close.
 
-- ``HALTED``: it has reported that it has stopped where it must wait for the other lanes.
-- ``ENDING``: the batch in which time ends is planned.
-- ``ENDED``: that batch is published.
-- ``DRAINED``: that batch is committed, but the lane hasn't reported it.
+``HALTED``: the lane has reported that it has read everything that it must read so far. ``ENDING``: the last batch
+is planned. ``ENDED``: the last batch is published. ``DRAINED``: the last batch is committed, but not reported.
 """
 OF_BREAKS = (BROKEN, WITHDRAWN, TAKEN_BACK)
 """Steps of a batch that is broken off in a closing lane.
 
-- ``BROKEN``: the query has been stopped.
-- ``WITHDRAWN``: nothing can write the batch any more.
-- ``TAKEN_BACK``: the batch is no longer in the lane's folder.
+``BROKEN``: the query was stopped. ``WITHDRAWN``: nothing can write the batch any more. ``TAKEN_BACK``: the batch is no
+longer in the lane's folder.
 """
 OF_TABLES = (STAGED, NAMED)
 """Steps of an output to a table.
 
-- ``STAGED``: the Spark tasks have written the rows; nothing is committed.
-- ``NAMED``: the batch is committed, but readers may not see it yet.
-
-``REWRITTEN`` concerns no output: after that batch, the lane's state has been rewritten next to the old state.
+``STAGED``: Spark's tasks have written the rows, and nothing is committed. ``NAMED``: the batch is committed, but
+perhaps not visible to readers yet. (``REWRITTEN``, above: the state of a lane was rewritten after the batch, next to
+the old state.)
 """
 
 NOTED = "noted"
@@ -75,27 +68,22 @@ PLACED = "placed"
 FOLDERS_PLACED = "folders-placed"
 STORED = "stored"
 OF_BACKUPS = (NOTED, COPIED, LISTED)
-"""Steps of a job's backup. The job's name stands for a lane's.
+"""Steps of a job's backup, at which the job's name stands for the lane's.
 
-- ``NOTED``: only the note that a backup is being made exists.
-- ``COPIED``: everything is copied, but the backup isn't marked as complete.
-- ``LISTED``: the backup is complete.
-"""
+``NOTED``: the backup consists only of a note. ``COPIED``: everything is copied, but not marked as complete.
+``LISTED``: the backup is complete."""
 OF_RESTORES = (FOUND_WHOLE, PLACED, FOLDERS_PLACED, STORED)
-"""Steps of a restore.
+"""Steps of a restore, at which the job's name stands for the lane's.
 
-- ``FOUND_WHOLE``: the backup has been verified; nothing is written.
-- ``PLACED``: the streams are in place.
-- ``FOLDERS_PLACED``: the folders of lanes are in place, too.
-- ``STORED``: the store has the job.
-"""
+``FOUND_WHOLE``: the backup was verified, and nothing was written. ``PLACED``: the streams are in place.
+``FOLDERS_PLACED``: so are the folders of lanes. ``STORED``: the store knows the job."""
 
-# "<lane prefix>:<step>:<batch>". For example, "1-:published:3" is the lane of stage 1 after batch 3 was published, and
-# "1-:published:3+" the same after batch 3 or any later one, for steps that not every batch reaches.
+# "<lane prefix>:<step>:<batch>". For example, "1-:published:3" is the lane of stage 1, after batch 3 was published;
+# "1-:published:3+" is the same after batch 3 or any later one, for steps that not every batch reaches.
 _HOLD = os.environ.get("ANABRANCH_HOLD_AT", "")
 _NOTE = os.environ.get("ANABRANCH_HOLD_NOTE", "")
 RELEASED = ".released"
-"""A suffix. As soon as a file exists whose name is the note's with this suffix, no lane is held any more."""
+"""If a file exists whose name is the note's with this suffix, processes aren't held any more."""
 ACTIVE = bool(_HOLD)
 
 Watcher = Callable[[str, str, int], None]
@@ -104,10 +92,10 @@ _watchers: list[Watcher] = []
 
 @contextmanager
 def watched(watcher: Watcher) -> Iterator[None]:
-    """Call ``watcher(step, lane, batch)`` at each step that this process reaches. If the watcher raises an exception,
+    """Call ``watcher(step, lane, batch)`` at the steps that this process reaches. If the watcher raises an exception,
     the lane fails.
 
-    The watcher never sees ``planning``, because one of Spark's own processes reaches that step.
+    The watcher never sees ``PLANNING``, which is reached in a Python process that Spark has started.
     """
     _watchers.append(watcher)
     try:
@@ -117,8 +105,10 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 
 def reach(step: str, lane: str, batch: int) -> None:
-    """Report that a lane has reached a step. If ANABRANCH_HOLD_AT names this step, write the note, and sleep until the
-    process is killed or the lane is released. A sleeping Python worker ends if its driver is killed.
+    """Report that a lane is at a step. If the process is to be held at this step, write the note and sleep until killed
+    or released.
+
+    Python workers that sleep here end when their driver is killed.
     """
     for watcher in tuple(_watchers):
         watcher(step, lane, batch)
@@ -137,6 +127,6 @@ def reach(step: str, lane: str, batch: int) -> None:
 
 
 def next_batch(commits: str) -> int:
-    """The number of the next batch, according to the files in a local commit folder."""
+    """The number of the batch that would be planned next, according to a local folder of commits."""
     done = [int(name) for name in os.listdir(commits) if name.isdigit()] if os.path.isdir(commits) else []
     return max(done, default=-1) + 1

@@ -1,4 +1,4 @@
-"""Waits for a condition until a deadline."""
+"""A loop that waits, with a deadline, for a condition that other threads or processes bring about."""
 
 from __future__ import annotations
 
@@ -20,16 +20,14 @@ def wait_until(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
 ) -> T:
-    """Call ``look`` until it returns something other than None, and return that. It is called at least once, and once
-    more after the deadline.
+    """Call ``look`` until its result isn't None, and return the result.
+
+    ``look`` is called at least once, and once more after the deadline.
 
     Args:
-        look: checks the condition.
-        within: the time until the deadline, in seconds.
-        late: returns the error to raise if the condition isn't met by then.
-        every: the time between two calls, in seconds.
-        clock: returns seconds.
-        sleep: waits for a number of seconds.
+        within: the seconds until the deadline.
+        late: returns the error to raise after the deadline.
+        every: the seconds between two calls of ``look``.
     """
     deadline = clock() + within
     while True:

@@ -1,4 +1,4 @@
-"""What is left to do in a drain, and how long that will take, for ``status``, the terminal and metrics. Pure
+"""What remains to be done in a drain, and the expected time, for ``status``, the terminal and metrics. Pure
 functions."""
 
 from __future__ import annotations
@@ -13,25 +13,24 @@ from anabranch.protocol.status import JobStatus, LaneStatus
 __all__ = ["DrainRemainder", "foretold", "functions_part", "left", "seconds_left"]
 
 _HALTING = 0.5
-"""How many seconds it takes until all lanes have stopped at their positions, have reported this, and know up to where
-to read."""
+"""The seconds until all lanes have halted and reported their positions, and have been told where to stop."""
 _STAGE = 0.3
-"""How many seconds a stage takes to end, in addition to the batch in which time ends. (Lanes without state and event
-time have no such batch, and take no time.)"""
+"""The seconds that a stage takes in addition to its last batch, in which all windows close. Lanes without state and
+event time have no such batch."""
 _OF_A_BATCH = 0.5
-"""The time of a batch without records, as a share of the time that other batches spend outside functions."""
+"""The time of a batch without records, divided by the time that other batches spend outside functions."""
 _WINDOWS = 60_000
-"""How many windows (per key) a lane emits per second."""
+"""The rows of state per second that a lane emits."""
 _TOLD_BY_ITSELF = 1.0
-"""After this number of seconds, a batch's own progress shows where its time goes. Before that, the figures of the last
-half minute are used.
+"""The seconds after which a batch's own figures show how much of its time functions take. Before that, the figures of
+the last half minute are used.
 """
 
 
 @dataclass(frozen=True)
 class DrainRemainder:
-    """The numbers of stages and lanes that haven't drained, of records that are still to be read, and of open windows
-    (per key)."""
+    """What remains: the numbers of stages and lanes that haven't drained, of records to read, and of open windows (per
+    key)."""
 
     stages: int
     lanes: int
@@ -40,7 +39,7 @@ class DrainRemainder:
 
 
 def left(status: JobStatus) -> DrainRemainder:
-    """What is left to do until a job is drained."""
+    """What remains to be done until a job is drained."""
     lanes = [each for each in status.lanes if each.lane.state is not LaneState.CLOSED]
     until = {} if status.drain is None or status.drain.until is None else status.drain.until
     return DrainRemainder(
@@ -54,13 +53,13 @@ def left(status: JobStatus) -> DrainRemainder:
 def foretold(
     stages: Mapping[str, Iterable[str]], reports: Mapping[str, LaneReport], until: Mapping[str, int] | None = None
 ) -> float:
-    """The predicted seconds until a job is drained: planned batches are finished, the remaining records are read, and
+    """The expected seconds until a job is drained: all lanes finish their batches and read the remaining records, and
     then one stage after another emits its windows and ends.
 
     Args:
-        stages: the open lanes of each stage, in the order in which stages drain.
+        stages: the open lanes of each stage, in the order in which they drain.
         reports: the last report of each lane.
-        until: the position of each SSP at the end of the drain. None: no more batches are planned.
+        until: the position of each SSP at which its lane stops reading; None: only planned batches are finished.
     """
     lanes = {stage: [reports[name] for name in names if name in reports] for stage, names in stages.items()}
     seconds = max((_taking_in(each, until or {}) for its in lanes.values() for each in its), default=0.0)
@@ -70,7 +69,7 @@ def foretold(
 
 
 def seconds_left(status: JobStatus) -> float:
-    """The predicted seconds until a draining job is drained."""
+    """The expected seconds until a draining job is drained."""
     stages: dict[str, list[str]] = {}
     reports: dict[str, LaneReport] = {}
     for each in status.lanes:
@@ -84,7 +83,7 @@ def seconds_left(status: JobStatus) -> float:
 
 
 def functions_part(report: LaneReport) -> float:
-    """The share of a batch's time that is spent in the job's functions."""
+    """The share of a batch's time that is spent in functions of the job."""
     spent = report.load.spent if report.progress.batch_progress is None else report.progress.batch_progress.spent
     total = sum(spent.values())
     if total > _TOLD_BY_ITSELF:
@@ -93,7 +92,8 @@ def functions_part(report: LaneReport) -> float:
 
 
 def _taking_in(report: LaneReport, until: Mapping[str, int]) -> float:
-    """The predicted seconds until a lane has read everything that it should, in its current batch and later ones."""
+    """The expected seconds until a lane has read everything up to where it stops, in its running batch and later
+    ones."""
     at = report.progress.batch_progress
     batch, planned = 0.0, 0
     if at is not None:
@@ -106,7 +106,7 @@ def _taking_in(report: LaneReport, until: Mapping[str, int]) -> float:
 
 
 def _ending(report: LaneReport) -> float:
-    """The predicted seconds of a lane's last batch, which has no records, so that no function is called."""
+    """The expected seconds of a lane's last batch. The batch has no records, so functions have nothing to do."""
     if not report.progress.state_bytes and not report.drain.windows and report.event_time.watermark is None:
         return 0.0
     return (
@@ -117,8 +117,8 @@ def _ending(report: LaneReport) -> float:
 
 
 def _records(lane: LaneStatus, until: Mapping[str, int]) -> int:
-    """How many offsets a lane still has to read: up to where it must stop in an input stream, and up to the current end
-    of an intermediate stream.
+    """How many offsets a lane still has to read: up to where it stops, if that is known for an SSP, otherwise up to the
+    SSP's end offset.
     """
     if lane.report is None:
         return 0

@@ -1,6 +1,4 @@
-"""All errors, each with the exit code of a command that it ends. A message says what happened, why, and what to do
-next.
-"""
+"""All errors, with their exit codes. The message of an error says what happened, why, and what to do next."""
 
 from __future__ import annotations
 
@@ -28,11 +26,11 @@ __all__ = [
 
 
 class AnabranchError(Exception):
-    """anabranch could not continue. The base class of all errors.
+    """The base class of all errors of anabranch.
 
     Args:
         what: what happened, and where (stream, partition, lane or file).
-        cure: what to do next; printed on a separate line.
+        cure: what to do next; printed on a line of its own.
 
     Attributes:
         exit_code: the exit code of a command that ends with this error.
@@ -50,14 +48,13 @@ class AnabranchError(Exception):
 
 
 class UsageError(AnabranchError):
-    """A command, an option or a job file cannot be understood. Correct it as the message says."""
+    """A command, an option or a job file is invalid. Correct it as the message says."""
 
     exit_code = 2
 
 
 class ConfigError(UsageError):
-    """A setting has an unknown name or a value that is not allowed. For an unknown name, the message suggests a similar
-    one."""
+    """A setting has an unknown name or a value that is not allowed. The message names the most similar known name."""
 
 
 class GraphError(UsageError):
@@ -66,16 +63,16 @@ class GraphError(UsageError):
 
 class UnsupportedSparkError(UsageError):
     """This version of Spark lacks something that anabranch needs. Install the PySpark version that anabranch asks
-    for.
-    """
+    for."""
 
 
 class JobFailedError(AnabranchError):
-    """A lane failed, and with it the job. The message is the lane's. Fix the cause and run the job again."""
+    """The job failed because one of its lanes failed. The message says why the lane failed; fix the cause and run the
+    job again."""
 
 
 class NotFoundError(AnabranchError):
-    """A job, stream, lane or file that was named does not exist."""
+    """The named job, stream, lane or file does not exist."""
 
     exit_code = 3
 
@@ -85,36 +82,36 @@ class UnreachableError(NotFoundError):
 
 
 class ConflictError(AnabranchError):
-    """The request conflicts with the current state: another process owns the lane or the job, or what was to be created
-    already exists in another form."""
+    """The request conflicts with the present state. For example, another process owns the lane or job, or a stream of
+    this name exists with another partition count."""
 
     exit_code = 4
 
 
 class NotLeadingError(AnabranchError):
-    """This coordinator does not lead, so it changes nothing. Ask the coordinator that leads; if its address is known,
-    the message contains it.
+    """This coordinator does not lead, so it changes nothing. Ask the coordinator that leads; the message has its
+    address if it is known.
     """
 
 
 class StoreUnavailableError(AnabranchError):
     """The store's database cannot be reached, or is locked, at the moment. The same call may work later.
 
-    It is not known whether a write that was under way has been stored.
+    It is not known whether an unfinished write has been stored.
     """
 
 
 class FencedError(ConflictError):
-    """A newer process has taken over this process's lane. This process can't write any more, and must stop."""
+    """Another process has taken over a lane of this process. This process can write nothing more for it, and must
+    stop."""
 
 
 class LogError(AnabranchError):
-    """A stream's files are missing, truncated, or do not match their manifest. Restore the file that the message
-    names."""
+    """A stream's files are missing, truncated, or do not match their manifest. Restore the named file."""
 
 
 class StalledError(AnabranchError):
-    """A lane has records to read and has made no progress for ``[job] stall_after``."""
+    """A lane that has records to read has made no progress for ``[job] stall_after``."""
 
 
 class StateError(AnabranchError):
@@ -130,11 +127,11 @@ class OperatorError(AnabranchError):
 
 
 class UnsupportedFormatError(AnabranchError):
-    """A newer version of anabranch wrote a file or a record. Nothing was changed. Run that version."""
+    """A file or store was written by a newer version of anabranch. Nothing was changed; run that version."""
 
 
 class TooLongError(AnabranchError):
-    """A batch took longer than a transaction may last. It can be run again with fewer rows."""
+    """A batch took longer than Kafka allows a transaction to last. The batch can be run again with fewer rows."""
 
 
 class OutOfTimeError(AnabranchError):

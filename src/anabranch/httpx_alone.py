@@ -1,8 +1,7 @@
-"""Imports httpx without its command line, which would import rich and pygments. That takes longer than everything else
-that most verbs do.
+"""Imports httpx without its command line, which would import rich and pygments. Importing those takes longer than
+everything else that a verb does.
 
-httpx works without its command line if that can't be imported (usually because rich isn't installed), so this module
-prevents the import.
+httpx leaves out its command line if rich isn't installed, so rich is hidden while httpx is imported.
 """
 
 from __future__ import annotations

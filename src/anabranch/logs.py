@@ -1,6 +1,6 @@
 """The log of a process, as text or JSON, with one line for each event.
 
-structlog is imported only when there is something to log, because the import takes longer than most verbs.
+structlog is imported only when there is something to log, because importing it takes longer than most verbs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["FORMATS", "LEVELS", "bind", "get_logger", "say", "to_stderr"]
 LEVELS, FORMATS = ("debug", "info", "warning", "error"), ("text", "json")
 _SAID = {"warning: ": "warning", "error: ": "error"}
 _level: list[str] = []
-"""The lowest level of messages that are shown. It takes effect when structlog is imported."""
+"""The lowest level of messages that are shown; applied when structlog is imported."""
 _format: list[str] = ["text"]
 
 
@@ -24,7 +24,7 @@ def to_stderr(level: str, form: str = "text") -> None:
     """Show this process's messages on stderr.
 
     Args:
-        level: the lowest level that is shown, one of :data:`LEVELS`.
+        level: the lowest level to show, one of :data:`LEVELS`.
         form: one of :data:`FORMATS`.
     """
     _level[:], _format[:] = [level], [form]
@@ -42,19 +42,18 @@ def get_logger() -> Any:
 
 
 def bind(**values: object) -> None:
-    """Add these values to all further events of this thread."""
+    """Add these values to each later event of this thread."""
     import structlog
 
     structlog.contextvars.bind_contextvars(**values)
 
 
 def say(line: str, level: str = "") -> None:
-    """Print a line for the user on stderr, whatever log level is shown. With the format JSON, the line is an event.
+    """Print a line for the user on stderr, whatever log level is shown. If the log is JSON, the line becomes an event.
 
     Args:
-        line: the line.
-        level: the event's level. Default: "warning" or "error" if the line begins with "warning: " or "error: ";
-            otherwise "info".
+        level: the event's level. By default, it is "warning" or "error" if the line begins with that word and a colon,
+            and "info" otherwise.
     """
     if _format[-1] == "text":
         _write(line)
@@ -92,12 +91,12 @@ def _configure() -> None:
 
 
 class _Stderr:
-    """The stream to which structlog writes: the current stderr. If stderr is closed, or its disk is full, lines are
-    lost, but no error is raised: a job doesn't depend on its log.
+    """The stream to which structlog writes: whatever stderr is at the time. If stderr is closed, or its disk is full,
+    the line is dropped and no error is raised, because a job must not depend on its log.
     """
 
     def __init__(self, *_: object) -> None:
-        """Accepts, and ignores, the names with which loggers are created."""
+        """Accepts and ignores the names with which loggers are created."""
 
     def msg(self, message: str) -> None:
         _write(message)

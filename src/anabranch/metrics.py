@@ -1,4 +1,4 @@
-"""The Prometheus metrics of a coordinator and its jobs. Labels name jobs, lanes and containers, never keys."""
+"""The Prometheus metrics of a coordinator and its jobs. Labels are jobs, lanes and containers, never keys."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ _DRAINS = {
 
 
 def exposition(jobs: Iterable[JobStatus], invalid_heartbeats: int, leads: bool) -> bytes:
-    """All metrics in Prometheus's text format. Of jobs that no coordinator serves, only the state is included."""
+    """All metrics in Prometheus's text format. A job that no coordinator serves has only its state."""
     registry = CollectorRegistry()
     registry.register(_Collected(families(jobs, invalid_heartbeats, leads)))
     return generate_latest(registry)
 
 
 def families(jobs: Iterable[JobStatus] = (), invalid_heartbeats: int = 0, leads: bool = True) -> list[Metric]:
-    """All families of metrics. Families without samples are included."""
+    """All metric families. Without jobs, they have no samples."""
     return [*_of_coordinator(invalid_heartbeats, leads), *_of_jobs(list(jobs))]
 
 

@@ -1,4 +1,4 @@
-"""Creates folders and files that only their owner can read, because a store, a lane's folder and a stream contain the
+"""Creates folders and files that only their owner can read, because stores, lanes' folders and streams contain a job's
 data.
 """
 
@@ -14,8 +14,8 @@ _OTHERS = 0o077
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder, and those of its parents that don't exist. Existing folders keep their modes, which somebody may
-    have chosen. Raises OSError if the folder can't be created.
+    """Create a folder and its missing parents. Existing folders keep their modes, which the user may have chosen.
+    Raises OSError if a folder can't be created.
     """
     try:
         folder.mkdir(0o700, exist_ok=True)
@@ -25,12 +25,12 @@ def make_folder(folder: Path) -> None:
 
 
 def make_file(path: Path) -> None:
-    """Create an empty file, unless it exists. Raises OSError if it can't be created."""
+    """Create an empty file, unless the file exists. Raises OSError if it can't be created."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a file's content to a new file. If that fails, the new file is deleted and OSError is raised."""
+    """Copy a file's content to a new file. If this fails, the new file is removed and OSError raised."""
     with source.open("rb") as of, os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as to:
         try:
             shutil.copyfileobj(of, to, 1 << 20)
@@ -40,7 +40,7 @@ def copy(source: Path, target: Path) -> None:
 
 
 def is_shared(folder: Path) -> bool:
-    """Whether users other than its owner may read a folder."""
+    """Whether users other than its owner can read a folder."""
     try:
         return bool(folder.stat().st_mode & _OTHERS)
     except OSError:

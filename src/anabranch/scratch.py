@@ -1,9 +1,9 @@
-"""Temporary files of this process and its JVM, in one folder. Files that a killed process leaves behind are removed by
-the next one.
+"""Temporary files of this process and its JVM, in one folder. If a process is killed, the next process removes its
+folder.
 
-A process holds a lock on its folder for as long as it lives. The operating system releases the lock however the process
-ends, so a folder that isn't locked is unused. The lock is on the folder itself, because systemd-tmpfiles, which removes
-old files from /tmp, doesn't touch the contents of a locked folder.
+A process keeps a lock on its folder until it ends. The operating system releases the lock however the process ends, so
+an unlocked folder is certainly unused. The lock is on the folder itself, because systemd-tmpfiles, which removes old
+files from /tmp, doesn't touch the contents of a locked folder.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["folder", "sweep"]
 log = logs.get_logger()
 _making = threading.Lock()
 _mine: dict[int, Path] = {}
-"""Process id → folder. A forked process inherits this, but makes its own folder."""
+"""The folder of each process by its id, because a forked process needs a folder of its own."""
 
 
 def folder(name: str) -> Path:
-    """A new folder for temporary files, whose name begins with ``name``. It is removed when this process ends, or
-    later."""
+    """A new folder for temporary files, whose name begins with ``name``. It is removed when this process ends, or by a
+    later process."""
     with _making:
         process = os.getpid()
         if process not in _mine:
@@ -61,14 +61,14 @@ def _prefix() -> str:
 
 
 def _made(place: Path) -> Path:
-    """A new folder for this process. It is locked before it gets a name that other processes look for."""
+    """Create a folder and lock it. Only then does the folder get a name at which :func:`sweep` looks."""
     made = Path(tempfile.mkdtemp(prefix="anabranch-new-", dir=place))
-    _locked(made)  # until the process ends
+    _locked(made)  # locked until the process ends
     return made.rename(made.with_name(f"{_prefix()}{made.name.removeprefix('anabranch-new-')}"))
 
 
 def _locked(folder: Path) -> int:
-    """Take the lock on a folder. Raises OSError if a process has the lock, or the folder belongs to another user."""
+    """Lock a folder. Raises OSError if another process has locked it, or if it belongs to another user."""
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -79,5 +79,5 @@ def _locked(folder: Path) -> int:
 
 
 def _end(made: Path, process: int) -> None:
-    if os.getpid() == process:  # otherwise this is a fork of the process
+    if os.getpid() == process:  # not a fork of that process
         shutil.rmtree(made, ignore_errors=True)

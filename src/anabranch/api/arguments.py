@@ -24,7 +24,8 @@ _TABLES = ("parquet", "orc", "csv", "json", "delta")
 
 
 def plausible_times(event_time: str | None, wanted: tuple[str, str]) -> list[Any]:
-    """The earliest plausible date, and how many milliseconds beyond today times may be."""
+    """The argument ``event_time_range``, checked: the earliest plausible date, and the milliseconds by which a time may
+    be ahead of today."""
     if event_time is None:
         raise GraphError(
             f"read at {caller()} has event_time_range but no event_time", 'name the column: event_time="at"'
@@ -60,7 +61,7 @@ def watermark_delay(event_time: str | None, watermark: str | None) -> int | None
 
 
 def refresh_interval(refresh: str | None) -> int | None:
-    """How long a table may be used, in milliseconds; None: as long as a lane lives."""
+    """How long a table is used before it is read again, in milliseconds; None: until the lane ends."""
     if refresh is None:
         return None
     try:
@@ -99,7 +100,7 @@ def check_how(kind: str, how: object) -> None:
 
 
 def distance(within: str) -> int:
-    """How far apart the event times of joined rows may be, in milliseconds."""
+    """The largest distance between the event times of joined rows, in milliseconds."""
     try:
         return durations.parse(within)
     except ValueError as error:
@@ -107,7 +108,7 @@ def distance(within: str) -> int:
 
 
 def joined_columns(on: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
-    """The columns of a stream and the columns of a table to which they must be equal."""
+    """The columns that must be equal in a join with a table: from the stream's column to the table's."""
     columns = {on: on} if isinstance(on, str) else dict(on) if isinstance(on, Mapping) else {c: c for c in on}
     if not columns:
         raise GraphError(f"join_table at {caller()} names no column", 'write join_table(..., on="dest")')
@@ -117,7 +118,7 @@ def joined_columns(on: str | Sequence[str] | Mapping[str, str]) -> dict[str, str
 def joined_table(
     table: str | Table | Callable[[Any], Any], format: str | None, schema: str | None
 ) -> tuple[dict[str, Any], Callable[..., Any] | None]:
-    """The table in the form of an operator's arguments, and the function that reads it, if there is one."""
+    """The operator arguments that describe the table, and the function that reads the table, if it is given as one."""
     if isinstance(table, str):
         ending = table.rstrip("/").rpartition(".")[2].lower()
         kind = format or (ending if ending in _TABLES else "parquet")
@@ -141,7 +142,8 @@ def joined_table(
 
 
 def processor(given: object, timers: str | None) -> Processor:
-    """The processor, checked. Its timers must use the clock ``timers``; None: it has no timers."""
+    """The processor, checked. ``timers`` is the clock of its timers; None: the processor must not define
+    ``on_timer``."""
     if not isinstance(given, Processor):
         what = f"the class {given.__name__}" if isinstance(given, type) else repr(given)
         raise GraphError(
@@ -165,7 +167,8 @@ def declared(processor: Processor) -> dict[str, dict[str, str]]:
 
 
 def row_limit(n: object) -> int:
-    """The number of rows that pass for each key, checked: the state that counts them must be able to hold it."""
+    """The number of rows that pass for each key, checked. It must fit into the state that counts the rows (a
+    ``long``)."""
     if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= _MOST_ROWS:
         raise GraphError(
             f"limit_per_key at {caller()} has n={n!r}", "give a whole number of rows from 1 on, as in limit_per_key(3)"

@@ -1,4 +1,4 @@
-"""The graph of a job while it is written: its operators so far, and the functions that they call."""
+"""Builds the graph of a job while a job file runs: the operators so far, and the functions that they call."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from anabranch.model.graph import Graph, Node
 
 
 class GraphBuilder:
-    """Collects operators in the order in which they are written. ``functions`` has their functions, by operator
-    number."""
+    """Collects operators in the order in which the job file adds them. ``functions`` has the functions that they call,
+    by node number."""
 
     def __init__(self, job: str) -> None:
         self.job = job
@@ -26,7 +26,7 @@ class GraphBuilder:
         return Graph(job=self.job, nodes=tuple(self._nodes))
 
     def check_shared(self, kind: str, other: GraphBuilder) -> None:
-        """Raises GraphError if an operator of this job is given a stream of another one."""
+        """Raises GraphError if ``other``, from which an operator takes a stream, builds another job than this one."""
         if other is not self:
             raise GraphError(
                 f"{kind} at {caller()} takes streams of two jobs: {self.job!r} and {other.job!r}",
@@ -45,7 +45,12 @@ class GraphBuilder:
         """Add an operator, and return it with its number.
 
         Args:
-            name: the name that the user gave. ``derived``: the default name, with a number appended if it is taken.
+            kind: the kind of operator, such as ``where``.
+            inputs: the numbers of the nodes whose rows it gets.
+            args: the operator's arguments; those that are None are left out.
+            name: the name that the user gave; None: ``derived`` is used.
+            derived: the default name. If another operator has it, a number is appended.
+            function: the function that the operator calls, if there is one.
 
         Raises:
             GraphError: the name isn't allowed, or another operator has it.

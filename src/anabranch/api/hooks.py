@@ -1,4 +1,4 @@
-"""The events of which a job can be notified."""
+"""The events for which a job can register a function."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 __all__ = ["ON_DRAIN", "DrainedTask"]
 
 ON_DRAIN = -1
-"""The key of the ``on_drain`` function among a job's functions; all others are keyed by node."""
+"""The key of the ``on_drain`` function among a job's functions. The keys of all others are node numbers."""
 
 
 @dataclass(frozen=True)
 class DrainedTask:
-    """A task that has drained: everything that it read has been written, including its windows and timers.
+    """A task that has drained: the results of everything that it read have been written, including windows and timers.
 
     Attributes:
         job: the job's name.

@@ -1,4 +1,4 @@
-"""A job, which a job file builds. Building one needs no Spark; each call records an operator in a graph."""
+"""A job, as a job file builds it. Each call records an operator in a graph, without Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from anabranch.model.graph import Graph
 __all__ = ["Job"]
 
 _FRAMES = "anabranch.launch.preview"
-"""The module that makes DataFrames from a job. It is in a layer above this one, so it is imported only on demand."""
+"""The module that makes DataFrames from a job. It belongs to a higher layer than this module and is imported on
+demand."""
 
 
 class _Frames(Protocol):
@@ -28,7 +29,7 @@ class _Frames(Protocol):
 
 
 class Job:
-    """A named graph of operators over streams. A job file holds one job.
+    """A named graph of operators over streams. A job file contains one job.
 
     Args:
         name: up to 100 letters, digits, dots, dashes and underscores, beginning with a letter or digit. The job's
@@ -63,15 +64,16 @@ class Job:
 
     @property
     def functions(self) -> dict[int, Any]:
-        """The functions that operators call, by node number, and the ``on_drain`` function."""
+        """The functions that operators call, by node number, and the ``on_drain`` function, by
+        :data:`~anabranch.api.hooks.ON_DRAIN`."""
         return self._builder.functions
 
     def on_drain(self, function: Callable[[DrainedTask], None]) -> Callable[[DrainedTask], None]:
         """Call a function for each task that has drained, before its container ends. Use it as a decorator.
 
-        The function runs in the container's driver process, after everything that the task read has been written,
-        including its windows and timers. It is called again if it raises, or if the container dies before it has
-        reported the drain: make it idempotent.
+        The function runs in the container's driver process, after the results of everything that the task read have
+        been written, including windows and timers. It is called again if it raises an exception, or if the container
+        dies before it has reported the drain, so make it idempotent.
 
         Args:
             function: takes one :class:`~anabranch.api.hooks.DrainedTask`, with the names of the job, stage and task.
@@ -110,7 +112,7 @@ class Job:
     ) -> Stream:
         """Read a stream.
 
-        The columns are those of the key followed by those of the value. A column may not be in both.
+        The columns are those of the key followed by those of the value. A column must not be in both.
 
         Args:
             stream: the stream's name. ``[streams.NAME]`` in the configuration binds it to a system.
@@ -118,23 +120,23 @@ class Job:
                 key.
             schema: the columns in the value, such as ``"carrier string, dep_delay int"``. JSON streams need it. Streams
                 of the formats ``string`` and ``raw`` have one column, ``value``, and take none.
-            read_as: how to read JSON columns that are not written in the usual form of their type, by column name.
-                ``"epoch-seconds"``, ``"epoch-millis"`` and ``"epoch-micros"`` read numbers as timestamps,
+            read_as: for JSON columns whose values are not in the usual form of their type: how to read them, by column
+                name. ``"epoch-seconds"``, ``"epoch-millis"`` and ``"epoch-micros"`` read numbers as timestamps,
                 ``"epoch-days"`` as dates; ``"nan-is-null"`` reads NaN and infinity as null; ``"json"`` reads a value of
                 any kind into a string column, as JSON text. See docs/reference/values.md.
-            event_time: the ``timestamp`` column that says when the recorded event happened. Event-time windows, joins
-                and timers need it.
-            watermark: how much older than the newest record of its partition a record may be, such as ``"10 minutes"``.
-                Required with ``event_time``.
-            event_time_range: which event times are plausible: the earliest date, and how far beyond today a time may
-                be. The default is ``("1900-01-01", "1 day")``. A record outside the range becomes a dead letter and
+            event_time: the ``timestamp`` column that says when the event in a record happened. Event-time windows,
+                joins and timers need it.
+            watermark: by how much a record can be older than the newest record of its partition, such as ``"10
+                minutes"``. Required with ``event_time``.
+            event_time_range: which event times are plausible: the earliest date, and by how much a time can be ahead of
+                today. The default is ``("1900-01-01", "1 day")``. A record outside the range becomes a dead letter and
                 does not move the watermark.
             broadcast: let every task read the whole stream.
-            start: where a new job begins, ``"earliest"`` or ``"latest"``. Ignored once the job has run.
+            start: where a new job begins to read, ``"earliest"`` or ``"latest"``. Ignored once the job has run.
             name: the operator's name in ``plan`` and errors. Default: the stream's name.
 
         Raises:
-            GraphError: an argument is missing, malformed, or does not go with another one.
+            GraphError: an argument is missing or malformed, or contradicts another one.
 
         Example:
             ```python
@@ -159,16 +161,15 @@ class Job:
     def table(
         self, stream: str, *, key: str, schema: str | None = None, read_as: Mapping[str, str] | None = None
     ) -> Table:
-        """Use a stream as a table for :meth:`Stream.join_table`: the latest value of each key.
+        """Use a stream as a table for :meth:`Stream.join_table`. The table has the latest value of each key.
 
         A record with a null value deletes its key.
 
         Args:
-            stream: the stream's name. It is read from its beginning at each refresh, so keep it small (compact its
-                topic).
+            stream: the stream's name. Each refresh reads the whole stream, so keep it small (compact its topic).
             key: the columns in the message key, as for :meth:`read`.
             schema: the columns in the value, as for :meth:`read`.
-            read_as: how to read some of them, as for :meth:`read`.
+            read_as: how to read JSON columns in other forms, as for :meth:`read`.
 
         Example:
             ```python
@@ -181,9 +182,9 @@ class Job:
     def preview(self, stream: str, n: int = 20, *, config: Path | str | None = None) -> list[dict[str, Any]]:
         """The first rows of a stream as dicts, for notebooks. Writes nothing.
 
-        For a stream that the job reads: its first records, as ``read`` declares them. For a stream that it writes: rows
-        that the job would write, computed from what the inputs hold now, as by :meth:`to_dataframe`. Uses this
-        process's Spark session, or starts one.
+        For a stream that the job reads, these are its first records, with the columns that ``read`` declares. For a
+        stream that the job writes, they are rows that the job would write, computed like those of :meth:`to_dataframe`
+        from the records that its inputs contain now. Uses this process's Spark session, or starts one.
 
         Args:
             stream: a stream that the job reads or writes.
@@ -202,18 +203,19 @@ class Job:
         return _frames().preview(self, stream, n, config)
 
     def to_dataframe(self, spark: Any, output: str | None = None, *, config: Path | str | None = None) -> Any:
-        """A batch DataFrame of everything the job would write to a stream, given the records that its inputs hold now.
+        """A batch DataFrame of everything that the job would write to a stream, from the records that its inputs
+        contain now.
 
-        A running ``agg`` gives one row per key, the latest; a window gives its row as if no more records came. Records
-        that cannot be processed are left out, or raise an error with ``on_error = "fail"``. Writes nothing.
+        An ``agg`` without windows gives one row per key, the latest. A window gives its row as if no more records came.
+        Records that cannot be processed are left out; with ``on_error = "fail"``, they raise an error. Writes nothing.
 
         Args:
             spark: the SparkSession to use.
-            output: a stream that the job writes. Default: its only one.
+            output: a stream that the job writes. Can be omitted if the job writes only one.
             config: the path of an ``anabranch.toml``. Default: the one in the working folder.
 
         Raises:
-            UsageError: the job does not write this stream; it writes several and none was named; or it has a
+            UsageError: the job does not write this stream; or it writes several, and ``output`` is None; or it has a
                 ``process``.
             AnabranchError: the job cannot be planned, because a stream is missing for example.
 

@@ -1,4 +1,4 @@
-"""Records how a message changes state and timers, so that either all of its changes are kept or none."""
+"""Records how a message changes state and timers, so that its changes can be undone together."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ __all__ = ["Journal"]
 
 
 class Journal:
-    """The undo steps for each change since the last :meth:`begin`, in order."""
+    """The undo step for each change since the last :meth:`begin`, in the order of the changes."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
 
     def begin(self) -> None:
-        """Keep all changes made so far."""
+        """Keep all changes made so far: forget their undo steps."""
         self._undo.clear()
 
     def note(self, undo: Callable[[], None]) -> None:
@@ -22,6 +22,6 @@ class Journal:
         self._undo.append(undo)
 
     def take_back(self) -> None:
-        """Restore the state of the last :meth:`begin`."""
+        """Undo all changes since the last :meth:`begin`, the latest first."""
         while self._undo:
             self._undo.pop()()

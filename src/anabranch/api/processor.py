@@ -13,13 +13,14 @@ __all__ = ["Processor"]
 
 
 class Processor:
-    """Processes messages one at a time, with state and timers for each key. Subclass it.
+    """The base class of processors, which process messages one at a time, with state and timers for each key.
 
-    Declare state as class attributes. Inside the two methods, an attribute is the state of the current key. Other
-    attributes belong to a worker process, not to a key: use only constants.
+    Declare state as class attributes. Inside the two methods, such an attribute is the state of the current key. All
+    other attributes belong to a worker process, not to a key, so they should be constants.
 
-    Both methods return rows (dicts, or anything else that ``map`` may return), by ``yield``, as a list, or ``None`` for
-    no rows. A message on which a method raises becomes a dead letter, and its changes to state and timers are undone.
+    Both methods yield rows, or return them as a list; ``None`` means no rows. A row is a dict, or anything else that
+    the function of ``map`` can return. If a method raises an exception for a message, the message becomes a dead
+    letter, and its changes to state and timers are undone.
 
     Example:
         ```python
@@ -37,10 +38,10 @@ class Processor:
     """
 
     def on_message(self, message: dict[str, Any], timers: Timers) -> Iterable[dict[str, Any]] | None:
-        """Called for each message. Messages of one key come in the order of their partition.
+        """Called for each message. Messages of one key are processed in the order of their partition.
 
         Args:
-            message: the columns of the row.
+            message: the columns of the message, by name.
             timers: the timers of the message's key.
         """
         raise NotImplementedError
@@ -49,7 +50,7 @@ class Processor:
         """Called once for each due timer, the earliest first, after the messages of a batch.
 
         Args:
-            key: the columns of the stage key.
+            key: the columns of the stage key, by name.
             at: the time for which the timer was registered, in UTC.
             timers: the timers of the key.
         """
@@ -57,7 +58,7 @@ class Processor:
 
     @classmethod
     def states(cls) -> dict[str, State]:
-        """The declared state, by attribute name."""
+        """The states that the class declares, by attribute name."""
         found = {name: each for base in reversed(cls.__mro__) for name, each in vars(base).items()}
         return {name: each for name, each in found.items() if isinstance(each, State)}
 

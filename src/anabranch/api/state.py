@@ -1,7 +1,8 @@
 """Keyed state, as a processor declares and uses it: a value, a list or a map for each key.
 
-Reads and writes of one key are buffered here until the key's turn ends. So Spark's store is read only once for a value
-that many messages use, and a message that fails leaves nothing behind.
+A processor works on one key after another: each key has its turn. Until the turn ends, reads and writes are buffered
+here. So a value that many messages use is read from Spark's store only once, and the changes of a message that fails
+can be undone.
 """
 
 from __future__ import annotations
@@ -53,31 +54,30 @@ class StoredMap(Protocol):
 
 
 class State:
-    """What all kinds of state have in common. A processor's class uses it to declare state; in a running processor it
-    is the state itself.
+    """The base class of all kinds of state. In a processor's class, an instance declares state; in a running processor,
+    it reads and writes the state of the current key.
 
     Args:
         type: an SQL type, such as ``"long"`` or ``"array<string>"``, or named fields, such as ``"count long, last
-            timestamp"``; values are then dicts.
+            timestamp"``. With named fields, values are dicts.
     """
 
     kind: ClassVar[str]
 
     def __init__(self, type: str) -> None:
-        """``type``: an SQL type, such as ``"long"``, or named fields, such as ``"count long, last timestamp"``; values
-        are then dicts.
-        """
+        """``type``: as described for the class."""
         self.type = _checked(type)
         self._stored: Any = None
         self._journal = Journal()
 
     @property
     def declared(self) -> dict[str, str]:
-        """The declaration as it appears in a job's graph."""
+        """The declaration in the form in which a job's graph stores it."""
         return {"kind": self.kind, "type": self.type}
 
     def bound(self, stored: Any, journal: Journal) -> Self:
-        """The usable state, whose values are stored in ``stored``."""
+        """A copy of this state for a running processor: it keeps its values in ``stored``, and records changes in
+        ``journal``."""
         made = copy.copy(self)
         made._stored, made._journal = stored, journal
         made.begin()
@@ -103,8 +103,8 @@ class ValueState(State):
     """One value for each key.
 
     Args:
-        type: the SQL type of the value, such as ``"long"``, or named fields, such as ``"count long, last timestamp"``:
-            the value is then a dict.
+        type: the SQL type of the value, such as ``"long"``, or named fields, such as ``"count long, last timestamp"``.
+            With named fields, the value is a dict.
 
     Example:
         ```python
@@ -240,7 +240,7 @@ class ListState(State):
 
 
 class MapState(State):
-    """A map for each key. Entries are read and written one by one, however many there are.
+    """A map for each key. Entries are read and written individually, however many there are.
 
     Args:
         names: the SQL type of the entries' names: a simple type, such as ``"string"``.
@@ -272,7 +272,7 @@ class MapState(State):
         self._known, self._changed, self._cleared = {}, {}, False
 
     def get(self, name: Any, default: Any = None) -> Any:
-        """The value of the entry of this name, or ``default`` if there is none."""
+        """The value of the entry with this name, or ``default`` if there is none."""
         if name not in self._known:
             found = None if self._cleared else self._held.get(name)
             self._known[name] = _GONE if found is None else found
@@ -286,7 +286,7 @@ class MapState(State):
         """Add an entry, or replace its value.
 
         Raises:
-            UsageError: the name or the value is None, or not of its declared type.
+            UsageError: the name or the value is None, or not of the declared type.
         """
         if name is None or value is None:
             raise UsageError("None can't be kept in a map", "call delete(name) to have no entry")
@@ -295,7 +295,7 @@ class MapState(State):
         self._become(name, _own(value))
 
     def delete(self, name: Any) -> None:
-        """Remove the entry of this name, if there is one."""
+        """Remove the entry with this name, if there is one."""
         self._become(name, _GONE)
 
     def items(self) -> Iterator[tuple[Any, Any]]:
@@ -344,7 +344,7 @@ class MapState(State):
 
 
 def _own(value: Any) -> Any:
-    """A copy of a value that the caller can't change."""
+    """A deep copy of a value, which doesn't change if the caller changes the original."""
     return value if isinstance(value, _IMMUTABLE) else copy.deepcopy(value)
 
 

@@ -20,12 +20,13 @@ __all__ = ["Stream"]
 
 
 class Stream:
-    """The result of an operator, and the start of the next one.
+    """The result of an operator, to which the next operator is added.
 
-    A stream never changes: each method returns a new one and adds an operator to the job. If you use a stream twice,
-    the job has two branches. Every branch ends in :meth:`write` or :meth:`foreach_batch`. Conditions and expressions
-    are Spark SQL. All methods raise :class:`~anabranch.errors.GraphError` for arguments that can never be right, and
-    name the line in the job file. Errors in SQL are found when the job is planned.
+    A stream never changes: each method adds an operator to the job and returns that operator's result as a new stream.
+    If you use a stream twice, the job has two branches. Every branch must end in :meth:`write` or
+    :meth:`foreach_batch`. Conditions and expressions are Spark SQL. All methods raise
+    :class:`~anabranch.errors.GraphError` for arguments that can never be right; the error names the line in the job
+    file. Errors in SQL are found when the job is planned.
     """
 
     def __init__(self, builder: GraphBuilder, node: Node) -> None:
@@ -40,7 +41,7 @@ class Stream:
         return self._then("where", {"condition": arguments.sql("where", condition)})
 
     def select(self, *expressions: str) -> Stream:
-        """Make these SQL expressions the columns.
+        """Replace all columns by the results of these SQL expressions.
 
         Example: ``flights.select("tailnum", "dep_delay / 60 as hours", "upper(dest) as to")``.
         """
@@ -60,11 +61,11 @@ class Stream:
         )
 
     def transform(self, function: Callable[[Any], Any], *, name: str | None = None) -> Stream:
-        """Apply a function from a Spark DataFrame to a DataFrame.
+        """Apply a function that takes a Spark DataFrame and returns another one.
 
         The function must be stateless (no aggregates, ``distinct``, window functions, sorts or limits) and must keep
-        the column ``_anabranch``. It runs once, in the driver. If the DataFrame that it returns raises an exception
-        when it is computed, the lane fails.
+        the column ``_anabranch``. It runs once, in the driver. If computing the returned DataFrame raises an exception,
+        the lane fails.
 
         Args:
             function: takes a DataFrame and returns one.
@@ -77,11 +78,11 @@ class Stream:
     def map_arrow(
         self, function: Callable[[Any], Any], *, schema: str | None = None, name: str | None = None
     ) -> Stream:
-        """Apply a function to Arrow batches. The fastest way to run Python.
+        """Apply a function to Arrow batches. This is the fastest way to run Python.
 
         Args:
-            function: takes a ``pyarrow.RecordBatch`` with rows of one partition, in order, and returns a RecordBatch or
-                a Table with any number of rows. It gets up to 10,000 rows at once.
+            function: takes a ``pyarrow.RecordBatch`` with up to 10,000 rows of one partition, in order, and returns a
+                RecordBatch or a Table with any number of rows.
             schema: the columns of the result, such as ``"tailnum string, n int"``. Default: the input's.
             name: the operator's name.
 
@@ -94,9 +95,10 @@ class Stream:
 
         Args:
             function: takes a message as a dict and returns a row: a dict, dataclass, NamedTuple or ``Row``. Columns
-                that it leaves out are null. It may be ``async``. A message on which it raises becomes a dead letter.
-            schema: the columns of the result. Default: the input's. Values are converted exactly or the message is
-                rejected; see docs/reference/function-results.md.
+                that the row lacks are null. The function may be ``async``. If it raises an exception, the message
+                becomes a dead letter.
+            schema: the columns of the result. Default: the input's. If a value cannot be converted without loss, the
+                message becomes a dead letter; see docs/reference/function-results.md.
             name: the operator's name.
 
         Example: ``flights.map(lambda m: {**m, "dest": m["dest"].lower()})``.
@@ -108,7 +110,7 @@ class Stream:
 
         Args:
             function: takes a message as a dict and returns an iterable of rows, or an async generator. If one of the
-                rows is not valid, none of them is used and the message becomes a dead letter.
+                rows is invalid, none of them is used, and the message becomes a dead letter.
             schema: the columns of the result. Default: the input's.
             name: the operator's name.
 
@@ -117,11 +119,12 @@ class Stream:
         return self._then("flat_map", {"schema": schema}, name, arguments.function("flat_map", function))
 
     def filter(self, function: Callable[[Any], Any], *, name: str | None = None) -> Stream:
-        """Keep the messages for which a function returns true. Use :meth:`where` if SQL can express the condition: it
-        is faster.
+        """Keep the messages for which a function returns true. If SQL can express the condition, use :meth:`where`,
+        which is faster.
 
         Args:
-            function: takes a message as a dict and returns ``True``, ``False`` or ``None``. It may be ``async``.
+            function: takes a message as a dict and returns ``True``, ``False`` or ``None``. The function may be
+                ``async``.
             name: the operator's name.
 
         Example: ``flights.filter(lambda flight: flight["dest"] in OURS)``.
@@ -129,10 +132,10 @@ class Stream:
         return self._then("filter", {}, name, arguments.function("filter", function))
 
     def merge(self, *others: Stream) -> Stream:
-        """The rows of several streams as one stream.
+        """Merge the rows of several streams into one stream.
 
-        All must have columns of the same names and types; numbers become the wider type. Order is kept within each
-        partition of each input.
+        All streams must have the same column names and types; of two numeric types, the wider one is used. Rows keep
+        their order within each partition of each input.
 
         Example: ``domestic.merge(international).write("all-flights")``.
         """
@@ -152,18 +155,18 @@ class Stream:
         prefix: str | None = None,
         name: str | None = None,
     ) -> Stream:
-        """Pair each row with the rows of another stream that have the same stage key and a close event time.
+        """Pair each row with the rows of another stream that have the same stage key and a similar event time.
 
-        Both streams need event time and a key of the same names and types. A pair is written as soon as both rows are
-        there. Rows wait in state until the watermark shows that no partner can come.
+        Both streams need event time, and key columns of the same names and types. A pair is emitted as soon as both
+        rows have been read. Rows wait in state until the watermark shows that no partner can come any more.
 
         Args:
             other: another stream of the same job.
             within: the largest distance between the two event times, in either direction, such as ``"10 minutes"``.
                 Inclusive.
-            how: ``"inner"``, or ``"left"``: a row of this stream without a partner is written once, with nulls, when
-                the watermark has passed the time at which one could still come.
-            prefix: put before the names of the other stream's columns, except the key.
+            how: ``"inner"`` or ``"left"``. With ``"left"``, a row of this stream without a partner is emitted once,
+                with nulls, when the watermark shows that no partner can come any more.
+            prefix: a prefix for the names of the other stream's columns, except those of the key.
             name: the operator's name, which owns its state.
 
         Example: ``departures.join(landings, within="8 hours", how="left", prefix="landed_")``.
@@ -192,18 +195,21 @@ class Stream:
     ) -> Stream:
         """Add the columns of a small table to each row.
 
-        The table is read whole and sent to every executor, so it must fit in memory. Each batch uses one version of it.
+        The whole table is read and sent to every Spark executor, so it must fit in memory. A batch uses the same
+        version of the table for all its rows.
 
         Args:
-            table: a path or URI that all containers can read; a stream, made by :meth:`Job.table`; or a function from a
-                SparkSession to a DataFrame.
-            on: a column that both sides have, several such columns, or a dict from the stream's columns to the table's.
-            how: ``"inner"``, or ``"left"``: rows without a match are kept, with nulls.
-            refresh: how old the table may be before the next batch reads it again, such as ``"10 minutes"``. Without
-                it, a lane reads the table once.
-            format: the files' format. Default: by the name's extension, else ``"parquet"``. CSV files have a header.
-            schema: the table's columns. Default: as Spark finds them.
-            prefix: put before the names of the table's columns.
+            table: a path or URI that all containers can read; a stream as a table, from :meth:`Job.table`; or a
+                function that takes a SparkSession and returns a DataFrame.
+            on: a column that both the stream and the table have, several such columns, or a dict from columns of the
+                stream to columns of the table.
+            how: ``"inner"`` or ``"left"``. With ``"left"``, rows without a match are kept, with nulls.
+            refresh: how old the table may be before the next batch reads it again, such as ``"10 minutes"``. Default: a
+                lane reads the table once.
+            format: the files' format. Default: the format that the path's extension names, otherwise ``"parquet"``. CSV
+                files must have a header.
+            schema: the table's columns. Default: those that Spark infers from the files.
+            prefix: a prefix for the names of the table's columns.
             name: the operator's name.
 
         Example: ``flights.join_table("airports.csv", on={"dest": "iata"}, how="left", refresh="10 minutes")``.
@@ -226,7 +232,8 @@ class Stream:
         Args:
             columns: the new stage key.
             via: ``"stream"`` writes the rows to a durable intermediate stream, so the next stage can be scaled and
-                moved. ``"spark"`` shuffles inside the query: faster, but the stage needs factor 1 and one container.
+                moved. ``"spark"`` shuffles the rows within the lane's query, which is faster, but the job must have
+                factor 1 and one container.
             partitions: the partition count of the intermediate stream. Default: the largest count among the stage's
                 inputs.
             name: the operator's name, which is also part of the intermediate stream's name.
@@ -250,7 +257,8 @@ class Stream:
             window: ``tumbling("1 hour")``, ``sliding("1 hour", "10 minutes")`` or ``session("30 minutes")``.
             time: ``"event"`` uses the column named by ``read(event_time=...)``; ``"processing"`` uses the time at which
                 the record's batch was planned.
-            on_late: what happens to a row whose windows are all closed: ``"drop"``, ``"dead-letter"`` or ``"fail"``.
+            on_late: what happens to a late row, whose windows are all closed: ``"drop"``, ``"dead-letter"`` or
+                ``"fail"``.
 
         Example: ``flights.window(tumbling("1 hour")).agg(flights="count(*)", mean_delay="avg(dep_delay)")``.
         """
@@ -265,13 +273,13 @@ class Stream:
         name: str | None = None,
         **aggregates: str,
     ) -> Stream:
-        """Running aggregates for each stage key: an updated row for every key that a batch changed.
+        """Compute running aggregates for each stage key. Each batch emits an updated row for every key that it changed.
 
         The latest row of a key is the current one. The columns are the key, ``by``, and the aggregates.
 
         Args:
             by: further columns to group by, in addition to the stage key.
-            emit: only ``"on_update"``. For aggregates that are emitted when a window closes, use :meth:`window`.
+            emit: must be ``"on_update"``. For aggregates that are emitted when a window closes, use :meth:`window`.
             name: the operator's name, which owns its state.
             aggregates: result columns and their SQL aggregates, such as ``flights="count(*)"``.
 
@@ -294,14 +302,14 @@ class Stream:
     ) -> Stream:
         """Process messages one at a time, with state and timers for each stage key. See :class:`anabranch.Processor`.
 
-        Late messages are also processed: compare their event time with ``timers.now``, the watermark.
+        Late messages are processed, too. To recognize one, compare its event time with ``timers.now``, the watermark.
 
         Args:
-            processor: an instance of your class. Each worker gets a copy.
-            schema: the columns of the rows that it yields. Default: the input's.
-            timers: the clock of its timers. ``"event_time"`` is the watermark. ``"processing_time"`` is the time at
-                which a batch begins; a batch then begins at least every second, or every ``[job] interval`` if that is
-                longer.
+            processor: an instance of your class. Each Python worker gets a copy.
+            schema: the columns of the rows that the processor returns. Default: the input's.
+            timers: the clock of the processor's timers. ``"event_time"`` is the watermark. ``"processing_time"`` is the
+                time at which a batch was planned; with this clock, a batch begins at least every second, or every
+                ``[job] interval`` if that is longer.
             name: the operator's name, which owns its state.
         """
         processor = arguments.processor(processor, timers)
@@ -311,8 +319,8 @@ class Stream:
     def limit_per_key(self, n: int, *, name: str | None = None) -> Stream:
         """Pass the first rows of each stage key, in the order of their partition, and drop all later ones.
 
-        The number of rows that have passed is state, which is kept for each key forever. As after :meth:`process`, rows
-        have no event time, no headers and no timestamp of their own.
+        The number of rows that have passed is state that each key keeps forever. The resulting rows have no event time,
+        no headers and no timestamp of their own, like those of :meth:`process`.
 
         Args:
             n: how many rows of each key pass, at least 1.
@@ -326,7 +334,7 @@ class Stream:
         return self._then("process", args, name, processor, derived="limit-per-key")
 
     def write(self, stream: str, *, key: str | None = None, name: str | None = None) -> None:
-        """Write to a stream, or to the table that ``[outputs.NAME]`` binds to this name.
+        """Write the rows to a stream, or to the table that ``[outputs.NAME]`` binds to this name.
 
         Args:
             stream: the name of the stream. It is created if it does not exist.
@@ -338,12 +346,12 @@ class Stream:
     def foreach_batch(self, function: Callable[[Any, str, int, int], None], *, name: str | None = None) -> None:
         """Call a function for each batch, at least once.
 
-        After a crash the function may be called again with the same ``lane`` and ``batch``, and then gets the same
-        rows: use these two arguments to write only once.
+        After a crash, the function may be called again with the same ``lane`` and ``batch``, and then gets the same
+        rows. Use these two arguments to write every batch only once.
 
         Args:
-            function: takes a DataFrame, the lane's id, the batch number, and the epoch: a number that is higher for
-                each process that takes over the lane. It runs in the driver.
+            function: takes a DataFrame, the lane's id, the batch number, and the epoch, a number that rises whenever
+                another process takes over the lane. The function runs in the driver.
             name: the operator's name.
 
         Example:

@@ -1,4 +1,4 @@
-"""Tables that rows can be joined with: the latest value per key of a stream, files, or the result of a function."""
+"""A stream as a table that rows can be joined with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Table:
-    """A stream used as a table. :meth:`Job.table` makes one."""
+    """A stream that is used as a table, as returned by :meth:`Job.table`. The table has the latest value of each
+    key."""
 
     stream: str
     key: str

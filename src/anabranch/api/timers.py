@@ -13,9 +13,10 @@ __all__ = ["EVENT_TIME", "INFINITY", "PROCESSING_TIME", "StoredTimers", "Timers"
 
 EVENT_TIME, PROCESSING_TIME = "event_time", "processing_time"
 INFINITY = 253402300799000
-"""The watermark of a batch that drains, and its time, in ms since 1970: the last second that Spark can write."""
+"""The watermark and the processing time of the last batch of a drain, in ms since 1970: the last second that Spark can
+write."""
 _LAST = INFINITY - 1
-"""The latest time that a timer can have. The last batch of a drain has a later time."""
+"""The latest time that a timer can have. It is before ``INFINITY``, so the last batch of a drain fires all timers."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
@@ -30,9 +31,9 @@ class StoredTimers(Protocol):
 
 
 class Timers:
-    """The timers of the current key. ``process`` passes it to both methods of a processor.
+    """The timers of the current key, which both methods of a processor get as an argument.
 
-    Times have millisecond precision. A key has at most one timer per millisecond: registering one again changes
+    Times have millisecond precision. A key has at most one timer per millisecond: registering it again changes
     nothing."""
 
     def __init__(self, stored: StoredTimers | None, clock: str | None, journal: Journal) -> None:
@@ -45,15 +46,15 @@ class Timers:
 
     @property
     def now(self) -> datetime | None:
-        """The current time on the operator's clock: the watermark (None before there is one), or when the batch
-        began.
+        """The current time on the operator's clock: the watermark (None before there is one), or the time at which the
+        batch was planned.
         """
         return moment(self._now) if self._now > 0 else None
 
     @property
     def draining(self) -> bool:
-        """Whether the job is draining. If so, ``now`` is in the year 9999, every timer fires, and no new one is
-        kept."""
+        """Whether the job is draining. If so, ``now`` is in the year 9999, every timer fires, and new timers are
+        discarded."""
         return self._now >= INFINITY
 
     def register(self, at: datetime) -> None:
@@ -61,7 +62,7 @@ class Timers:
 
         Args:
             at: a datetime with a time zone, rounded up to a millisecond. If it is in the past, the timer fires in the
-                same batch when a message registers it, or in the next batch when a timer does.
+                same batch if ``on_message`` registers it, and in the next batch if ``on_timer`` does.
 
         Raises:
             UsageError: ``at`` has no time zone, or the operator has no timers (``process(..., timers=...)``).
@@ -91,8 +92,8 @@ class Timers:
         self._changed = {}
 
     def flush(self) -> dict[int, bool]:
-        """Write the changes, because the key's turn ends. Returns, for each time that changed, whether it now has a
-        timer."""
+        """Write the changes, because the key's turn ends. Returns each time whose timer was registered or deleted, and
+        whether it has a timer now."""
         for at, there in self._changed.items():
             act: Callable[[int], None] = self._kept.register if there else self._kept.delete
             act(at)
@@ -122,7 +123,7 @@ class Timers:
 
 
 def moment(ms: int) -> datetime:
-    """A time in ms since 1970."""
+    """A time in ms since 1970, as a datetime in UTC."""
     return _EPOCH + timedelta(milliseconds=ms)
 
 

@@ -17,7 +17,7 @@ __all__ = ["Windowed"]
 
 
 class _Then(Protocol):
-    """Adds an operator to a stream."""
+    """The function that adds an operator to a stream."""
 
     def __call__(self, kind: str, args: dict[str, Any], name: str | None = None) -> Stream: ...
 
@@ -40,15 +40,15 @@ class Windowed:
         name: str | None = None,
         **aggregates: str,
     ) -> Stream:
-        """Aggregates for each stage key and window.
+        """Compute aggregates for each stage key and window.
 
         The columns are the key, ``by``, ``window_start`` and ``window_end`` (timestamps; the end is exclusive), and the
         aggregates.
 
         Args:
             by: further columns to group by, in addition to the stage key.
-            emit: ``"on_close"`` gives one row per window, once the watermark has passed its end. ``"on_update"`` gives
-                an updated row for every window that a batch changed; sessions don't support it.
+            emit: ``"on_close"`` emits one row per window, when the watermark has passed the window's end.
+                ``"on_update"`` emits an updated row for every window that a batch changed; sessions don't support it.
             name: the operator's name, which owns its state.
             aggregates: result columns and their SQL aggregates, such as ``flights="count(*)"``.
 

@@ -1,4 +1,4 @@
-"""``anabranch assign``: which container each task should run in, by the racks of its data."""
+"""``anabranch assign``: in which container each task should run, depending on the racks of its data."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def apply(
     *,
     chosen: ChangeOptions,
 ) -> None:
-    """Move a running job's tasks to where the present racks suggest, and wait for it.
+    """Move tasks of a running job to the containers that suit the present racks, and wait for it.
 
     Ctrl-C ends only the waiting. `plan assign JOB` shows the moves first.
     """
@@ -117,7 +117,7 @@ def explain(
 
 
 def wished(dry: bool = False, now: bool = False) -> AssignRequest:
-    """The request."""
+    """The request to assign all tasks again."""
     return AssignRequest(request=uuid.uuid4().hex, dry=dry, now=now)
 
 

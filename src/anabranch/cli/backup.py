@@ -1,4 +1,4 @@
-"""``anabranch backup``: a copy of a whole job, made while it runs."""
+"""``anabranch backup``: copies a whole job, even while it runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def backup(
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:
-    """Copy all of a job, also while it runs: store, lanes, state, code, and its streams in the embedded log."""
+    """Copy a whole job, even while it runs: store, lanes, state, code, and its streams in the embedded log."""
     from anabranch.backup import making
     from anabranch.spark.session import session
 

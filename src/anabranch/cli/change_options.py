@@ -1,4 +1,4 @@
-"""The options shared by verbs that change a running job and wait for the change."""
+"""The options of all verbs that change a running job and wait for the change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ChangeOptions", "with_change_options"]
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeOptions:
-    """Each field is an option of the verb."""
+    """The values of these options. Each field is an option of the verb."""
 
     timeout: options.Timeout = 300.0
     now: haste.Now = False
@@ -30,8 +30,8 @@ class ChangeOptions:
 
 
 def with_change_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """The verb in the form that Typer needs: its last parameter, a :class:`ChangeOptions`, is replaced by these
-    options."""
+    """The verb in the form that Typer needs: instead of its last parameter, a :class:`ChangeOptions`, it has a
+    parameter for each field."""
     *own, last = inspect.signature(verb, eval_str=True).parameters.values()
     shared = inspect.signature(ChangeOptions, eval_str=True).parameters
 

@@ -1,4 +1,4 @@
-"""``anabranch check``: whether everything that a job has stored is intact, and what is lost if it isn't."""
+"""``anabranch check``: checks whether everything that a job has stored is intact, and says what is lost otherwise."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def check(
 
 
 class _Check:
-    """Everything in a job that can be checked now."""
+    """The streams, outputs and folders of a job that can be checked now: not the folders of lanes that are running."""
 
     def __init__(self, settings: Settings, status: JobStatus, stack: ExitStack) -> None:
         from anabranch.systems.systems import Systems
@@ -74,7 +74,7 @@ class _Check:
         self._lanes = [lane for lane in lanes if lane.folder_epoch and lane not in served]
 
     def findings(self) -> list[Finding]:
-        """All problems that were found."""
+        """All problems in the streams, outputs and folders. Changes nothing."""
         from anabranch.container.checkpoint import review
 
         return [

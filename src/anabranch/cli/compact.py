@@ -1,4 +1,4 @@
-"""``anabranch compact``: removes state that now belongs to other tasks from the lanes of a stopped job."""
+"""``anabranch compact``: removes foreign state, which now belongs to other tasks, from the lanes of a stopped job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from anabranch.model.lane import Lane
 
 @dataclass(frozen=True)
 class Compaction:
-    """The size of a lane's state before and after compaction: rows, and the bytes of their keys and values."""
+    """The size of a lane's state before and after compaction: the number of rows, and the bytes of their keys and
+    values."""
 
     lane: str
     rows: int
@@ -37,7 +38,7 @@ def compact(
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:
-    """Remove foreign state of a stopped job's lanes, and the folders of its closed lanes. Safe to kill and repeat."""
+    """Remove foreign state from a stopped job's lanes, and the folders of its closed lanes. Safe to kill and repeat."""
     from anabranch.spark.session import session
 
     settings = configuration.load(config)
@@ -66,11 +67,11 @@ def compact(
 
 
 def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> list[Compaction]:
-    """Give lanes with foreign state new folders without it; their old folders are deleted.
+    """Give each lane that has foreign state a new folder without it, and delete the old folder.
 
     Raises:
-        The same as :func:`anabranch.container.checkpoint.compaction.look` and ``rewrite``: in that case nothing has
-            changed.
+        The same as :func:`anabranch.container.checkpoint.compaction.look` and ``rewrite``. If one of these errors is
+            raised, nothing has changed.
     """
     from anabranch.container.checkpoint import compaction
 
@@ -99,8 +100,8 @@ def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> lis
 
 
 def cleared(store: Store, job: str, root: str) -> list[str]:
-    """Delete the folders that are no longer needed, for a job that :func:`stopped_job.lanes` has found at rest, and
-    return them. Folders under a root that isn't on a local disk stay.
+    """Delete the lane folders that a stopped job no longer needs, and return them. Call :func:`stopped_job.lanes`
+    before: it raises an error if the job isn't stopped. Folders under a root that isn't on a local disk stay.
     """
     place = local_folder(root)
     if place is None:
@@ -111,16 +112,16 @@ def cleared(store: Store, job: str, root: str) -> list[str]:
     for lane, name in stopped_job.unneeded(store.lanes(job), there):
         shutil.rmtree(home / lane / name)
         removed.append(f"{lane}/{name}")
-        with suppress(OSError):  # it has others
+        with suppress(OSError):  # the lane has other folders
             (home / lane).rmdir()
     return removed
 
 
 def _settings(settings: Settings, store: Store, job: str) -> Settings:
-    """The settings with which the job was started; for a job that ran in one process, the present ones."""
+    """The settings with which the job was started on a coordinator; ``settings`` if it was started by ``run``."""
     try:
         return configuration.restored(queries.running(store, job).program.settings)
-    except ConflictError:  # only the process that ran it has its code
+    except ConflictError:  # a job of ``run``, whose settings aren't stored
         return settings
 
 

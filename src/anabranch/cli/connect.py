@@ -1,5 +1,5 @@
-"""Finds the coordinator that serves a job: the one that was named, or one that runs on this machine. Otherwise it reads
-only the store.
+"""Finds the coordinator that serves a job: the configured one, or one that runs on this machine. If there is none, the
+store is read directly.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ T = TypeVar("T")
 
 
 def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
-    """All jobs of a coordinator; or all jobs of a store, for which the status of running jobs comes from their
-    coordinators."""
+    """All jobs of the configured coordinator. If none is configured, all jobs of the store; the status of each running
+    job comes from the coordinator that serves it."""
     if (url := _url(settings)) is not None:
         with _client(url, settings) as client:
             return client.jobs()
@@ -42,7 +42,7 @@ def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
 
 
 def status(settings: CoordinatorSettings, job: str) -> JobStatus:
-    """A job's status. Raises NotFoundError, which names the existing jobs."""
+    """A job's status. Raises NotFoundError if there is no such job; the error names the existing ones."""
     return _told(settings, job, lambda found: found.status(job), lambda store: queries.status(store, job))
 
 
@@ -67,8 +67,8 @@ def described(settings: CoordinatorSettings, job: str) -> tuple[JobStatus, JobMo
 
 
 def read(settings: CoordinatorSettings, job: str | None, ask: Callable[[Operations], T]) -> T:
-    """A coordinator's answer about one job, or about all of them. It comes from the coordinator that serves the job;
-    otherwise from one that only reads the store.
+    """The answer to a question about one job, or about all jobs if ``job`` is None. ``ask`` gets the coordinator that
+    serves the job; if there is none, it gets one in this process that only reads the store.
     """
     url = _url(settings)
     if url is None and job is not None:
@@ -83,13 +83,12 @@ def read(settings: CoordinatorSettings, job: str | None, ask: Callable[[Operatio
 
 
 def settings_of(settings: Settings, job: str) -> Settings:
-    """The settings with which a job was started on a coordinator; for a job that ran in one process, the present
-    ones."""
+    """The settings with which a job was started on a coordinator; ``settings`` if it was started by ``run``."""
     try:
         running = _told(
             settings.coordinator, job, lambda found: found.running(job), lambda store: queries.running(store, job)
         )
-    except ConflictError:  # only the process that ran it has its code
+    except ConflictError:  # a job of ``run``, whose settings aren't stored
         return settings
     return configuration.restored(running.program.settings)
 
@@ -99,7 +98,7 @@ def client(settings: CoordinatorSettings, job: str) -> Client:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: it exists, but no process is running it.
+        ConflictError: the job exists, but no process is running it.
     """
     url = _url(settings) or endpoint.find(settings.store).get(job)
     if url is not None:
@@ -111,7 +110,8 @@ def client(settings: CoordinatorSettings, job: str) -> Client:
 
 
 def at(settings: Settings, url: str | None) -> Client:
-    """A client of the coordinator at a URL, or else of the configured one. Raises UsageError if there is neither."""
+    """A client of the coordinator at ``url``; None: of the configured coordinator. Raises UsageError if none is
+    configured."""
     found = url or _url(settings.coordinator)
     if found is None:
         raise UsageError(
@@ -122,7 +122,8 @@ def at(settings: Settings, url: str | None) -> Client:
 
 
 def _url(settings: CoordinatorSettings) -> str | None:
-    """The configured coordinator, or else the leader on a store that several machines can reach."""
+    """The URL of the configured coordinator. If none is configured, and several machines can reach the store, the URL
+    of the coordinator that leads."""
     if settings.url is not None or not address.is_on_server(settings.store):
         return settings.url
     with _opened(settings) as store:
@@ -138,13 +139,13 @@ def _client(url: str, settings: CoordinatorSettings) -> Client:
 
 
 def token(url: str, settings: CoordinatorSettings) -> str | None:
-    """The token for the coordinator at this URL: the configured one, otherwise the one that the coordinator has created
-    on this machine.
+    """The token for the coordinator at this URL: the configured token; if there is none, the token that the coordinator
+    on this machine has created.
     """
     if settings.token is not None:
         return secrets.resolved("coordinator.token", settings.token)
     if settings.token_file is None or not all(_is_here(each) for each in url.split(",")):
-        return None  # the token that this machine's coordinator has made is for nobody else
+        return None  # the token of this machine's coordinator must not be sent to others
     return token_file.read(settings.token_file)
 
 
@@ -158,7 +159,7 @@ def _is_here(url: str) -> bool:
 
 
 def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], look: Callable[[Store], T]) -> T:
-    """The answer of the coordinator that serves the job, or otherwise of the store."""
+    """The answer of the coordinator that serves the job (``ask``). If there is none, the store's (``look``)."""
     url = _url(settings) or endpoint.find(settings.store).get(job)
     if url is not None:
         with _client(url, settings) as found:
@@ -168,7 +169,7 @@ def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], l
 
 
 def _opened(settings: CoordinatorSettings) -> closing[Store]:
-    """The store, for reading. It is opened, and its modules are imported, only if no coordinator answers."""
+    """The store, for reading. Call this only if there is no coordinator: importing the store's modules takes time."""
     from anabranch.coordinator.store import Store
 
     return closing(Store.open_existing(settings.store))

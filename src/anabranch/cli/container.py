@@ -70,7 +70,7 @@ def container(
         settings = _settings(running, master, rack or own.systems.rack)
         root = settings.storage.root
         if "://" not in root and not root.startswith("file:"):
-            with contextlib.suppress(OSError):  # the first lane says so
+            with contextlib.suppress(OSError):  # the first lane reports it
                 own_files.make_folder(Path(root))
         home = _code(client, running.program.artifact, in_image=settings.job.artifact == "image")
         file = loading.load(home / running.program.file)
@@ -91,10 +91,10 @@ def _run(
     ended: threading.Event,
     replacer: Replacer,
 ) -> Restarts | None:
-    """Start Spark, and run lanes in it until the job has ended or the process must end; ``ended`` is set then.
+    """Start Spark, and run lanes in it until the job has ended or the process must end. Sets ``ended`` at the end.
 
     Returns:
-        What a new process should continue with; None: there is nothing to continue.
+        The restarts that a new process should continue from, if only a new process may help; otherwise None.
     """
     from anabranch.container import executors
     from anabranch.container.reconciler import Container
@@ -134,8 +134,8 @@ def _trace(lane: str, error: BaseException) -> None:
 
 
 def _code(client: Client, sha256: str, in_image: bool) -> Path:
-    """The job's folder with the code with which the job was started. Raises ConflictError if the code here is
-    different."""
+    """The folder with the code with which the job was started. Raises ConflictError if the code in the working folder
+    must be used and is different."""
     if in_image:
         here = Path.cwd()
         if artifact.fingerprint(here) != sha256:
@@ -159,8 +159,8 @@ def _settings(running: RunningDeployment, master: str | None, rack: str | None) 
 
 
 def survives(graph: Graph, settings: Settings) -> bool:
-    """Whether the container continues without its coordinator: only if that is allowed, and if nothing that it writes
-    could be written twice.
+    """Whether the container continues to run without its coordinator: only if the settings allow it, and if all outputs
+    can be fenced, so that nothing is written twice.
     """
     written = {node.args["stream"] for node in graph.nodes if node.kind == "write"}
     foreign = {output for output, each in settings.outputs.items() if opening.is_foreign(each)}
@@ -212,8 +212,8 @@ def _serve(
 
 
 def check_ended_well(client: Client, job: str, deployment: int) -> None:
-    """Raises JobFailedError if the job is known to have failed, and ConflictError if the job continues with other
-    code."""
+    """Raises JobFailedError if the job is known to have failed, and ConflictError if another deployment of the job
+    follows."""
     try:
         status = client.status(job)
     except AWAY as error:
@@ -231,10 +231,10 @@ def check_ended_well(client: Client, job: str, deployment: int) -> None:
 def _seated(
     client: Client, me: Registration, leaving: _Leaving, made: Container
 ) -> tuple[float, RegistrationResponse | None]:
-    """A seat, and the time at which it was requested. Until a seat is free, the process stands by, warms its session
-    and maintains standbys.
+    """Wait for a seat. Until one is free, the process stands by, warms its session and maintains standbys.
 
-    Returns None if the job isn't running any more.
+    Returns the time at which the seat was requested, and the coordinator's answer. The answer is None if the job isn't
+    running any more or the process is to end.
     """
 
     def ask() -> tuple[float, RegistrationResponse]:

@@ -64,7 +64,7 @@ def coordinator(
     ] = None,
     config: options.Config = None,
 ) -> None:
-    """Serve the jobs of a store, until Ctrl-C or SIGTERM: jobs go on without it."""
+    """Serve the jobs of a store, until Ctrl-C or SIGTERM. Jobs continue without the coordinator."""
     settings = configuration.load(config).coordinator
     tokens = _tokens(settings)
     _check_reach(settings, host, url)
@@ -115,7 +115,8 @@ def _greet(settings: CoordinatorSettings, store: Store, url: str, local: bool) -
 
 
 def _check_reach(settings: CoordinatorSettings, host: str, url: str | None) -> None:
-    """Raises UsageError if strangers could reach the coordinator, or if nobody could reach it at its URL."""
+    """Raises UsageError if the coordinator could be reached from other machines without a token, or if its URL is
+    invalid."""
     if settings.token is None and not _is_loopback(host):
         raise UsageError(
             f"{host} can be reached from elsewhere, and [coordinator] token isn't set",
@@ -130,7 +131,8 @@ def _check_reach(settings: CoordinatorSettings, host: str, url: str | None) -> N
 
 
 def default_port(host: str, url: str | None) -> int:
-    """The port at which verbs look for a coordinator on this host, so that they find this one."""
+    """The port on which the coordinator listens by default: the one at which verbs look for a coordinator on this
+    host."""
     for each in (url or "").split(","):
         looked_for = urlsplit(each.strip())
         if looked_for.hostname == host or (looked_for.hostname == "localhost" and host == "127.0.0.1"):
@@ -139,23 +141,24 @@ def default_port(host: str, url: str | None) -> int:
 
 
 def _collect_seldom() -> None:
-    """Keep pauses of the garbage collector short: existing objects stay, and hanging polls aren't garbage."""
+    """Keep the pauses of the garbage collector short: it ignores all existing objects, and runs rarely, because the
+    many objects of long polls aren't garbage."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
 
 
 def launcher_of(settings: CoordinatorSettings, url: str, config: Path | None) -> Launcher:
-    """Starts containers that look for coordinators at ``url``, with this one's configuration and environment.
+    """A launcher of containers that use the coordinator at ``url``, with this process's configuration and environment.
 
-    Of the settings in the coordinator's environment, they get those about the machine; those about jobs were handed
-    over by ``start``.
+    Of the settings in this process's environment, containers get only those about the machine, ``COORDINATOR`` and
+    ``SPARK``. They get a job's settings from the coordinator, to which ``start`` has handed them over.
     """
     assert settings.logs is not None
     named = [] if config is None else ["--config", str(config.resolve())]
 
     def command(job: str) -> Sequence[str]:
-        # -P: what lies in the working folder is not imported
+        # -P: modules in the working folder are not imported
         return [sys.executable, "-P", "-m", "anabranch", "container", job, "--coordinator", url, *named]
 
     its = tuple(f"{configuration.PREFIX}{section}__" for section in ("COORDINATOR", "SPARK"))
@@ -164,7 +167,7 @@ def launcher_of(settings: CoordinatorSettings, url: str, config: Path | None) ->
         for name, value in os.environ.items()
         if name.startswith(its) or not name.startswith(configuration.PREFIX)
     }
-    if settings.token is None:  # where the coordinator isn't asked over loopback, too
+    if settings.token is None:  # even if ``url`` isn't a loopback address
         environment[f"{configuration.PREFIX}COORDINATOR__TOKEN"] = f"${{file:{settings.token_file}}}"
     return Launcher(Processes(settings.logs, command, environment))
 

@@ -1,4 +1,4 @@
-"""``anabranch dashboard``: opens the page of the coordinator that serves a job in the browser."""
+"""``anabranch dashboard``: opens the coordinator's pages in the browser."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def dashboard(
     no_open: Annotated[bool, typer.Option("--print", help="Only print the address, without the token.")] = False,
     config: options.Config = None,
 ) -> None:
-    """Open the coordinator's page in the browser, with its token."""
+    """Open the coordinator's pages in the browser, logged in with its token."""
     settings = configuration.load(config).coordinator
     url = coordinator or _url(settings, job)
     if no_open:
@@ -43,8 +43,8 @@ def dashboard(
 
 
 def address(url: str, job: str | None = None, token: str | None = None) -> str:
-    """The address of a page. The token is in the part that no browser sends and no server logs; the page removes it
-    from the address first of all.
+    """The address of a page. The token is in the fragment, which browsers don't send and servers don't log. The page
+    removes the token from the address before anything else.
     """
     path = "/" if job is None else f"/jobs/{quote(job, safe='')}"
     fragment = path if token is None else f"/login?{urlencode({'token': token, 'next': path})}"
@@ -52,8 +52,8 @@ def address(url: str, job: str | None = None, token: str | None = None) -> str:
 
 
 def _redirect(token_path: Path, address: str) -> str:
-    """The URL of a file that redirects to an address and that only this user can read. (A browser's arguments are
-    visible to all users.)
+    """The URL of a new file that only this user can read and that redirects to ``address``. Without it, the address and
+    its token would be among the browser's arguments, which all users can see.
     """
     path = token_file.sibling(token_path, ".token.html")
     own_files.make_folder(path.parent)
@@ -64,7 +64,8 @@ def _redirect(token_path: Path, address: str) -> str:
 
 
 def _url(settings: CoordinatorSettings, job: str | None) -> str:
-    """The configured coordinator, otherwise one that runs a job on this machine."""
+    """The URL of the coordinator that serves the job. If ``job`` is None, the configured coordinator's URL; if none is
+    configured, that of any coordinator on this machine."""
     if job is not None:
         with connect.client(settings, job) as client:
             return client.url

@@ -1,4 +1,4 @@
-"""``anabranch demo``: the tour of a job that is changed, killed, frozen and drained while it runs."""
+"""``anabranch demo``: a tour, in which a running job is changed, killed, frozen and drained."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ bootstrap_servers = "{}"
 """
 
 _JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Djava.io.tmpdir={}"
-"""The tour's processes live for about a minute, so using only the fast compiler halves their CPU time. They leave
-nothing in /tmp.
+"""Java's options for the tour's processes. They live for about a minute, so using only the fast compiler halves their
+CPU time. They leave nothing in /tmp.
 """
 
 
@@ -69,7 +69,7 @@ def demo(
     ] = False,
     step: Annotated[bool, typer.Option("--step", help="Show each command, and wait for Enter before it.")] = False,
 ) -> None:
-    """See in a minute and a half what a job lives through: a scale, more partitions, kill -9, a freeze, a drain."""
+    """Show in 90 seconds what a running job survives: scaling, more partitions, kill -9, a freeze, a drain."""
     started = time.monotonic()
     with Interruptions() as interruptions:
         try:
@@ -111,7 +111,7 @@ def _toured(place: Path, kafka: bool, step: bool, interruptions: Interruptions) 
 
 
 def _workspace(folder: Path | None, interruptions: Interruptions) -> Path:
-    """The folder of the tour. If the tour created it, it is removed at the end."""
+    """The folder of the tour. If none is given, a temporary one is created, and removed at the end."""
     if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise AnabranchError(f"{folder} isn't an empty folder", "name a new one")
     place = (folder or Path(tempfile.gettempdir()) / f"anabranch-demo-{uuid.uuid4().hex[:8]}").resolve()

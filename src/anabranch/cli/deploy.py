@@ -1,5 +1,4 @@
-"""``anabranch deploy``: replaces the running version of a job by another one, which takes over its state and
-positions."""
+"""``anabranch deploy``: replaces the running version of a job by another one, which takes over state and positions."""
 
 from __future__ import annotations
 
@@ -63,12 +62,12 @@ def deploy(
 def _after_drain(
     client: Client, file: JobFile, settings: Settings, up_to: str, timeout: float, reset_state: bool
 ) -> None:
-    """Drain a job, and then start the new version. The new version is planned first, so that it is known to be
-    possible.
+    """Drain a job, and then start the new version. The new version is planned before the drain, so that an error in it
+    is noticed while the old version still runs.
 
     Raises:
         ConflictError: the job can't be drained now.
-        JobFailedError, OutOfTimeError: as for :func:`drain.wait`, and for starting it.
+        JobFailedError, OutOfTimeError: as for :func:`drain.wait` and :func:`start.wait`.
     """
     name, end = file.graph.job, time.monotonic() + timeout
     prepared = start.prepare(client, file, settings, client.model(name), drained=True)
@@ -80,7 +79,7 @@ def _after_drain(
 
 
 def planned(client: Client, file: JobFile, settings: Settings) -> Prepared:
-    """The new version of a job, with the job's present factor and number of containers."""
+    """The new version of a job, planned with the factor and the number of containers that the job has now."""
     name = file.graph.job
     present, formats = client.model(name), client.running(name).formats
     own = {"factor": present.factor, "containers": len(present.containers)}
@@ -105,8 +104,8 @@ def wished(
     dry: bool = False,
     now: bool = False,
 ) -> DeployRequest:
-    """The request. With ``dry`` it only asks for the plan; otherwise new streams and tables are created, and the code
-    is handed over.
+    """The request to deploy the new version. With ``dry``, it only asks for the plan. Otherwise, this function also
+    creates new streams and tables, and hands over the code.
     """
     if not dry:
         preparation.formats(prepared.file, settings, prepared.formats, register=True)
@@ -118,12 +117,12 @@ def wished(
 
 
 def _between(file: JobFile) -> dict[str, str]:
-    """The job's intermediate streams, each with its ``partition_by``."""
+    """The job's intermediate streams, and for each the name of the ``partition_by`` that writes it."""
     return {stages.stream_of(file.graph, node): node.name for node in file.graph.nodes if is_boundary(node)}
 
 
 def follow(client: Client, job: str, told: DeployResult, timeout: float | None, json: bool) -> None:
-    """Print what a deployment does, and wait for it; ``timeout`` None: don't wait.
+    """Print what a deployment does, and wait until it is done. With ``timeout`` None, don't wait.
 
     Raises:
         JobFailedError, OutOfTimeError: as for :func:`scale.wait`.
@@ -153,8 +152,8 @@ def _check(client: Client, job: str, told: DeployResult) -> None:
 
 
 def _check_between(wanted: dict[str, str], former: set[str]) -> None:
-    """Raises ConflictError if a new intermediate stream is one that the job had before, because its old records have
-    already been processed.
+    """Raises ConflictError if a new intermediate stream already served the job in an earlier version: its old records
+    have been processed and would be processed again.
     """
     for stream, name in wanted.items():
         if stream in former:

@@ -1,4 +1,4 @@
-"""``anabranch describe``: the parts of a job."""
+"""``anabranch describe``: shows the parts of a job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def describe(
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:
-    """Show what a job is made of: stages and tasks, containers with their lanes, and what its outputs promise."""
+    """Show the parts of a job: stages and tasks, containers with their lanes, and the promises of outputs."""
     found, model = connect.described(configuration.load(config).coordinator, job)
     if json:
         told = {"status": found.to_builtins(), "model": model.to_builtins()}

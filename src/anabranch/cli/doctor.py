@@ -1,4 +1,5 @@
-"""``anabranch doctor``: checks Java, Python, Spark and everything else that a job needs, one line each."""
+"""``anabranch doctor``: checks Java, Python, Spark and everything else that a job needs, and prints a line for each
+check."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def doctor(
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """Check what a job needs here; exits 1 if something is missing."""
+    """Check whether this machine has what a job needs. Exits with 1 if something is missing."""
     settings = configuration.load(config)
     if fix:
         _fix(settings)
@@ -55,8 +56,8 @@ def doctor(
 
 
 def _fix(settings: Settings) -> None:
-    """Fetch the jars that Spark would otherwise look for in a Maven repository, for the systems and formats of the
-    settings."""
+    """Fetch the jars that the systems and formats in the settings need. Otherwise, Spark would look for them in a Maven
+    repository."""
     wanted = [system.session_needs().jars for system in Systems(settings).all]
     wanted += [modules.jars(settings.formats, module) for module in modules.needed(settings)]
     for name in filter(None, wanted):
@@ -100,8 +101,8 @@ def _spark(_: Settings) -> str:
 
 
 def _internals(settings: Settings) -> Iterator[tuple[str, bool, str]]:
-    """Whether Spark has the private surfaces that anabranch uses: one line for all of them, and one for each that is
-    missing."""
+    """Check whether Spark has the private surface that anabranch uses: yields a line for all probes together, and a
+    line for each probe that fails."""
     from anabranch.spark.session import session
 
     progress.say("starting Spark to look at it ...")
@@ -137,8 +138,8 @@ def _store(settings: Settings) -> str:
 
 
 def _of_systems(settings: Settings) -> dict[str, Callable[[Settings], str]]:
-    """Each system's own checks, and whether its Spark connector is available. A system to which nothing is bound and
-    for which there are no settings gets only the checks that need no connection.
+    """Each system's own checks, and a check whether its Spark connector is available. A system that no stream uses and
+    that has no settings gets only the checks that need no connection.
     """
     found: dict[str, Callable[[Settings], str]] = {}
     systems = Systems(settings)
@@ -157,7 +158,8 @@ def _checked(check: Callable[[], str], _: Settings) -> str:
 
 
 def _connector(system: System, wanted: bool, _: Settings) -> str:
-    """Where a system's Spark connector comes from. If a job would need Maven for it, checks that Maven has it."""
+    """Where a system's Spark connector comes from. If a job would get it from a Maven repository, checks that the
+    repository has it."""
     needs = system.session_needs()
     packages = needs.conf.get("spark.jars.packages", "")
     for each in packages.split(",") if packages and wanted else ():
@@ -168,7 +170,8 @@ def _connector(system: System, wanted: bool, _: Settings) -> str:
 
 
 def _module(module: str, settings: Settings) -> str:
-    """Where a format's Spark module comes from. Checks that Maven has it: a job that can't get it doesn't start."""
+    """Where a format's Spark module comes from. If a job would get it from a Maven repository, checks that the
+    repository has it; otherwise the job couldn't start."""
     where = modules.found(settings.formats, module)
     if isinstance(where, Path):
         return str(where)
@@ -184,7 +187,7 @@ def _module(module: str, settings: Settings) -> str:
 
 
 def _is_in_maven(package: str) -> bool | None:
-    """Whether a Maven repository has the package; None: that can't be checked."""
+    """Whether a Maven repository has the package; None: this can't be checked, because there is no ``mvn`` here."""
     maven = shutil.which("mvn")
     if maven is None:
         return None

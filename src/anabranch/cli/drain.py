@@ -37,7 +37,8 @@ def drain(
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:
-    """Finish what a running job has taken in, emit all its windows, and end it. Ctrl-C ends only the waiting."""
+    """Finish what a running job has read, emit all windows, fire all timers, and end it. Ctrl-C ends only the
+    waiting."""
     settings = configuration.load(config).coordinator
     with connect.client(settings, job) as client:
         told = begun(client, job, up_to)
@@ -50,7 +51,7 @@ def drain(
 
 
 def begun(client: Client, job: str, up_to: str) -> DrainAccepted:
-    """Request a drain. Raises ConflictError if the job doesn't drain."""
+    """Request a drain. Raises ConflictError if the job can't be drained now."""
     told = client.drain(job, wished(client.status(job).deployment, up_to))
     if told.ignored:
         raise ConflictError(f"job {job} doesn't drain: {told.ignored}", f"see anabranch status {job}")
@@ -58,19 +59,20 @@ def begun(client: Client, job: str, up_to: str) -> DrainAccepted:
 
 
 def wished(deployment: int, up_to: str, dry: bool = False) -> DrainNotification:
-    """The request. Raises UsageError if the mode doesn't exist."""
+    """The request to drain. Raises UsageError if ``up_to`` is neither ``planned`` nor ``latest``."""
     if up_to not in set(DrainMode):
         raise UsageError(f"--up-to can't be {up_to!r}", f"give {' or '.join(DrainMode)}")
     return DrainNotification(uuid=str(uuid.uuid4()), run_id=deployment, mode=DrainMode(up_to), dry=dry)
 
 
 def wait(client: Client, settings: CoordinatorSettings, job: str, timeout: float) -> None:
-    """Wait until a job has drained, and show its progress.
+    """Wait until a job has drained. Meanwhile, print its progress.
 
     Raises:
         JobFailedError: the job has failed, or was stopped.
         ConflictError: the drain was cancelled.
-        OutOfTimeError: it took longer than this many seconds; the message names what functions are working on.
+        OutOfTimeError: the drain took longer than ``timeout`` seconds. The message says what the job's functions are
+            working on.
     """
     status: JobStatus | None = None
     last = ""
@@ -98,7 +100,7 @@ def wait(client: Client, settings: CoordinatorSettings, job: str, timeout: float
 
 
 def _has_drained(job: str, status: JobStatus) -> bool:
-    """Raises an error if there is nothing more to wait for; see :func:`wait`."""
+    """Whether the job has drained. Raises an error if it will not drain any more; see :func:`wait`."""
     if status.state == DeploymentState.DRAINED:
         return True
     if status.drain is None and status.state == DeploymentState.RUNNING:
@@ -115,8 +117,8 @@ def _has_drained(job: str, status: JobStatus) -> bool:
 
 
 def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatus | None:
-    """A job's status, or the last known one if the process that ran it has ended; None while no process can be
-    asked."""
+    """A job's status. If the process that served the job has ended, the status comes from the store; None if that isn't
+    final, or the store can't be read."""
     try:
         return client.status(job)
     except AWAY:
@@ -128,7 +130,7 @@ def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatu
 
 
 def listed(told: DrainAccepted, status: JobStatus) -> list[str]:
-    """What a drain would do, one line for each step."""
+    """What a drain would do: a line for each stage, then how long it takes, and what follows."""
     lanes = {each.lane.id: each for each in status.lanes}
     lines = []
     for number, (stage, names) in enumerate(told.stages.items(), 1):

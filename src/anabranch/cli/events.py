@@ -1,4 +1,4 @@
-"""``anabranch events``: the history of a job."""
+"""``anabranch events``: shows the history of a job."""
 
 from __future__ import annotations
 

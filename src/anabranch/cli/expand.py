@@ -19,7 +19,7 @@ def expand(
 ) -> None:
     """Adapt a running job to partitions that were added to its inputs, and wait for it. Ctrl-C ends only the waiting.
 
-    The coordinator checks for this on its own, every [job] expansion_check.
+    The coordinator also looks for new partitions by itself, every [job] expansion_check.
     """
     with connect.client(configuration.load(chosen.config).coordinator, job) as client:
         told = client.expand(job, wished(now=chosen.now))
@@ -34,10 +34,10 @@ def expand(
 
 
 def wished(dry: bool = False, now: bool = False) -> ExpandRequest:
-    """The request."""
+    """The request to expand."""
     return ExpandRequest(request=uuid.uuid4().hex, dry=dry, now=now)
 
 
 def listed(partitions: Mapping[str, int]) -> str:
-    """The partition counts of some streams."""
+    """The streams with their partition counts, as text."""
     return ", ".join(f"{stream} has {count} partitions" for stream, count in partitions.items())

@@ -1,5 +1,4 @@
-"""``anabranch fence``: takes a container's seat away, so that nothing that the container writes from now on becomes
-visible."""
+"""``anabranch fence``: takes a container's seat away. Nothing that the container writes afterwards becomes visible."""
 
 from __future__ import annotations
 

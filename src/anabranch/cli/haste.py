@@ -1,4 +1,5 @@
-"""The option ``--now`` of the verbs that change a job, and what a verb prints while lanes wait for their batches."""
+"""The option ``--now`` of the verbs that change a job, and what verbs print while closing lanes wait for their
+batches."""
 
 from __future__ import annotations
 
@@ -25,13 +26,13 @@ Now = Annotated[
 
 
 def said(now: bool) -> None:
-    """A line that says what was accepted."""
+    """If ``now``, print a line that says what the user has accepted."""
     if now:
         progress.say("at once: what is written at least once, or was given to foreach_batch, may be done twice")
 
 
 class Waits:
-    """Prints every few seconds what closing lanes are waiting for."""
+    """Prints what closing lanes are waiting for, every few seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, say: Callable[[str], None] = progress.say) -> None:
         self._clock = clock

@@ -19,11 +19,11 @@ _FILES = {
     "pyproject.toml": "pyproject.toml",
     "gitignore": ".gitignore",
 }
-_NAME = "PROJECT"  # the folder's name stands for it
+_NAME = "PROJECT"  # is replaced by the folder's name
 
 
 def init(folder: Annotated[Path, typer.Argument(help="A new or empty folder.")]) -> None:
-    """Make a new project: a job, its settings and a test."""
+    """Create a new project: a job, its settings and a test."""
     place = folder.resolve()
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise ConflictError(

@@ -20,7 +20,7 @@ app = typer.Typer(no_args_is_help=True, help="Inspect what a job's lanes store."
 
 @app.callback()
 def inspect() -> None:
-    """Inspect what a job's lanes store."""
+    """Show what a job's lanes store."""
 
 
 @app.command("state")
@@ -29,7 +29,7 @@ def state(
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:
-    """Show how much state each lane keeps, and how much of it belongs to tasks that it no longer owns."""
+    """Show how much state each lane has, and how much of it belongs to tasks that the lane no longer owns."""
     settings = configuration.load(config)
     status, model = connect.described(settings.coordinator, job)
     lanes = [one.lane for one in status.lanes if one.lane.stateful]

@@ -18,7 +18,7 @@ app = typer.Typer(no_args_is_help=True, help="Fetch the jars that a job on Kafka
 
 @app.callback()
 def _jars() -> None:
-    """Without this callback, Typer would treat an application with one verb as that verb."""
+    """Does nothing. Without this callback, Typer would treat an application that has a single verb as that verb."""
 
 
 @app.command()
@@ -36,7 +36,7 @@ def fetch(
         ),
     ] = None,
 ) -> None:
-    """Fetch jars into the cache, where they aren't there, and print their folders."""
+    """Fetch the jars that aren't in the cache yet, and print the folders of all of them."""
     wanted = sets or ["connector"]
     if unknown := sorted(set(wanted) - set(SETS)):
         raise UsageError(f"there are no jars called {', '.join(unknown)}", f"name some of: {', '.join(SETS)}")

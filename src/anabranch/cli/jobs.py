@@ -1,4 +1,4 @@
-"""``anabranch jobs``: the jobs of a store."""
+"""``anabranch jobs``: lists the jobs of a store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anabranch.cli import connect, options, tables
 
 
 def jobs(config: options.Config = None, json: options.Json = False) -> None:
-    """List the jobs of this store."""
+    """List the jobs of the store."""
     found = connect.jobs(configuration.load(config).coordinator)
     if json:
         typer.echo(msgspec.json.encode([status.to_builtins() for status in found]).decode())

@@ -1,4 +1,4 @@
-"""Converts between JSON lines and the records of a stream with their keys."""
+"""Converts between JSON lines and the records of a stream, including their keys."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _PATIENCE = 1.0
 
 
 def batches(descriptor: int) -> Iterator[list[bytes]]:
-    """Lines of a file or pipe, up to 50,000 at once. If the writer pauses, fewer are returned, so that no line has to
-    wait."""
+    """The lines of a file or pipe, up to 50,000 at once. If the writer pauses, the lines so far are yielded without
+    waiting for more."""
     rest, lines, since = b"", list[bytes](), 0.0
     while chunk := os.read(descriptor, 1 << 20):
         since = since if lines else time.monotonic()
@@ -49,10 +49,15 @@ def batches(descriptor: int) -> Iterator[list[bytes]]:
 def records(
     lines: Sequence[bytes], first: int, key: str | None, at: datetime
 ) -> tuple[pa.RecordBatch, AnabranchError | None]:
-    """Lines as records with the time ``at``, up to the first bad line; and the error for that line, if there is one.
+    """The lines up to the first invalid one, as records; and the error for the invalid line, if there is one.
 
-    ``first``: the number of the first line, for the message. Empty lines are skipped. With ``key``, each line is an
-    object, and that field becomes the message key, null if the field is null or missing.
+    Empty lines are skipped.
+
+    Args:
+        first: the number of the first line, for the error.
+        key: the field that becomes the message key; null if the field is null or missing. With ``key``, each line must
+            be an object.
+        at: the timestamp of the records.
     """
     keys: list[bytes | None] = []
     kept: list[bytes] = []
@@ -90,7 +95,7 @@ def key_bytes(value: Any) -> bytes | None:
 
 
 def values(batch: pa.RecordBatch, *, keys: bool) -> Iterator[bytes]:
-    """A line for each record: its value, with its key and a tab before it if ``keys``. Null is written as ``null``."""
+    """A line for each record: its value, or with ``keys`` its key, a tab and its value. Null is written as ``null``."""
     shown: list[bytes | None] = batch.column("value").to_pylist()
     if not keys:
         yield from (b"null" if value is None else value for value in shown)
@@ -100,7 +105,7 @@ def values(batch: pa.RecordBatch, *, keys: bool) -> Iterator[bytes]:
 
 
 def text(batch: pa.RecordBatch, partition: int, offsets: Offsets) -> Iterator[bytes]:
-    """A JSON object for each record; bytes that aren't UTF-8 become ``{"base64": …}``."""
+    """A JSON object for each record. Keys, values and headers that aren't UTF-8 become ``{"base64": …}``."""
     for offset, record in zip(offsets.tolist(), batch.to_pylist(), strict=True):
         yield msgspec.json.encode(
             {

@@ -63,7 +63,7 @@ _ORDER = [
 
 
 class _Verbs(TyperGroup):
-    """The verbs in this package. A verb is the function, or the Typer called ``app``, in the module of its name.
+    """The verbs in this package. Each has a module of its name, with a function of the same name or a Typer ``app``.
 
     Verbs are imported on demand, because importing all of them takes more than a second.
     """
@@ -87,7 +87,7 @@ def _imported(name: str) -> Any:
     path = f"{cli.__name__}.{name}"
     if path == __name__ or not name.isidentifier() or importlib.util.find_spec(path) is None:
         return None
-    gc.disable()  # there is none in what is imported, and to look for it takes a tenth of the time
+    gc.disable()  # importing leaves no garbage, and looking for some takes a tenth of the time
     try:
         module = importlib.import_module(path)
     finally:
@@ -105,7 +105,7 @@ def _imported(name: str) -> Any:
 
 
 def _literal(command: Any) -> Any:
-    """Show help texts literally: rich would treat ``[coordinator]`` as markup, and drop it."""
+    """Escape brackets in help texts. Otherwise, rich would treat ``[coordinator]`` as markup and drop it."""
     for each in (command, *command.params):
         if getattr(each, "help", None):
             each.help = each.help.replace("[", "\\[")
@@ -134,14 +134,15 @@ def _anabranch(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """The options before a verb. Without this function, Typer would reject an application that has no verbs yet."""
+    """Declares the options before a verb. Without this function, Typer would reject an application without verbs of its
+    own."""
 
 
 _INTERRUPTED = 130
 _FORMAT = "ANABRANCH_LOG_FORMAT"
 started_with: list[str] = []
-"""The interpreter's arguments, if this process is the command line's own and not another program that has imported
-it."""
+"""The interpreter's arguments, if this process was started as ``anabranch``; empty if another program has imported this
+module."""
 
 
 def main() -> NoReturn:
@@ -159,7 +160,7 @@ def called() -> int:
     except AnabranchError as error:
         logs.say(f"error: {error}")
         code = error.exit_code
-    except typer.TyperException as error:  # a verb, an option or an argument that isn't known or allowed
+    except typer.TyperException as error:  # an unknown or invalid verb, option or argument
         if message := error.format_message():
             context = getattr(error, "ctx", None)
             verb = context.command_path if context is not None else "anabranch"
@@ -181,8 +182,8 @@ def _chosen(variable: str, default: str, known: Collection[str]) -> str:
 
 
 def _end(code: int) -> NoReturn:
-    """End the process as Python does: wait for its threads and pools, and run the registered exit functions. But don't
-    tear down imported modules: with Spark, that takes as long as stopping Spark.
+    """End the process as Python does, by waiting for threads and pools and running the registered exit functions, but
+    without tearing down imported modules. With Spark, that would take as long as stopping Spark.
     """
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()

@@ -1,4 +1,4 @@
-"""The arguments and options that many verbs have."""
+"""Arguments and options that several verbs have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What verbs print for other programs."""
+"""Prints the results of verbs for other programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``anabranch plan``: the parts of a job, or what a change would do to a running one."""
+"""``anabranch plan``: shows the parts of a job, or what a change would do to a running one."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def plan(
 
 @dataclass(frozen=True)
 class _PlanOptions:
-    """The options of the call."""
+    """The options with which ``plan`` was called."""
 
     factor: int | None
     containers: int | None
@@ -107,7 +107,8 @@ def _misused() -> UsageError:
 
 
 def _alone(change: str, running: str | None, asked: _PlanOptions) -> str:
-    """The name of the job, for a change that has no further options."""
+    """The name of the running job, for a change without options. Raises UsageError if there is no name, or if options
+    were given."""
     if running is None or asked.of_scale or asked.of_rewind:
         raise UsageError(f"plan {change} needs the name of a job, and nothing else", f"anabranch plan {change} JOB")
     return running

@@ -23,15 +23,18 @@ def say(line: str) -> None:
 
 
 def shared(store: str) -> None:
-    """Warn if other users can read the folder of a store. A new folder isn't readable; this one was created by the
-    user, or by an older version."""
+    """Warn if other users can read the folder of a store. This can happen if the user or an older version created the
+    folder; new folders are readable only by their owner."""
     file = address.path_of(store)
     if file is not None and own_files.is_shared(file.parent):
         say(f"warning: other users can look into {file.parent}: chmod -R go= {file.parent}")
 
 
 def kept(settings: Settings, kept: JobModel | None) -> None:
-    """Say that a drained job keeps its factor and containers, if the settings differ."""
+    """If the settings have another factor or number of containers than a drained job, say that the job keeps its own.
+
+    ``kept``: the job model of the drained job; None: the job wasn't drained.
+    """
     if kept is None:
         return
     wanted = settings.job.factor, settings.job.containers
@@ -44,8 +47,8 @@ def kept(settings: Settings, kept: JobModel | None) -> None:
 
 
 def rejected(report: LaneReport) -> str:
-    """The number of records that could not be processed: dead letters, dropped records and groups of late rows, if
-    there are any."""
+    """How many records a lane has rejected: dead letters, dropped records and groups of late rows; empty if there are
+    none."""
     late = sum(report.event_time.late.values())
     dropped = (("dropped", report.event_time.dropped), ("late groups", report.event_time.late_groups))
     counts = (("dead", report.progress.dead_letters), ("of them late", late), *dropped)
@@ -53,7 +56,7 @@ def rejected(report: LaneReport) -> str:
 
 
 def when(unix_ms: int | None) -> str:
-    """A watermark as text; empty if there is none."""
+    """A watermark as a time in UTC; empty if there is none."""
     return "" if unix_ms is None else datetime.fromtimestamp(unix_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -110,7 +113,7 @@ def containers(status: JobStatus) -> list[tuple[ContainerStatus, str]]:
 
 
 def staffing(status: JobStatus) -> list[str]:
-    """How many processes are waiting for a seat, and the state of the coordinator's launcher, one line each."""
+    """How many processes stand by, and the state of the coordinator's launcher, one line each."""
     resting = [f"standing by: {status.standing_by}"] if status.standing_by else []
     return resting + ([] if status.launching is None else [_launching(status.job, status.launching)])
 
@@ -176,7 +179,7 @@ def batches(status: JobStatus) -> list[str]:
 
 
 def spent(seconds: Mapping[str, float]) -> str:
-    """Where the time of a batch is spent, the largest part first; empty if that isn't known."""
+    """The phases in which a batch spends its time, the longest first; empty if they aren't known."""
     total = sum(seconds.values())
     shares = sorted(seconds.items(), key=lambda each: -each[1]) if total else []
     found = ", ".join(f"{phase} {each / total:.0%}" for phase, each in shares if each / total >= _WORTH_TELLING)
@@ -211,7 +214,7 @@ def waits(status: JobStatus) -> list[str]:
 
 
 def stuck(status: JobStatus) -> list[str]:
-    """What functions have been working on for a long time, one line per lane."""
+    """The messages on which functions have been working for a long time, one line per lane."""
     return [
         f"lane {each.lane.id}: {each.report.drain.stuck}"
         for each in status.lanes
@@ -220,13 +223,13 @@ def stuck(status: JobStatus) -> list[str]:
 
 
 def unserved(status: JobStatus) -> None:
-    """Say so if no process serves the job."""
+    """If no process serves the job, say that its status comes from the store."""
     if not status.served:
         say("nothing is running: this is from the store")
 
 
 def summary(status: JobStatus) -> None:
-    """What a job did in this run, one line per lane."""
+    """Print what a job has done in this run, one line per lane."""
     for lane in status.lanes:
         if lane.report is not None:
             what = rejected(lane.report)

@@ -1,4 +1,4 @@
-"""The jobs that read a stream, and what it keeps because of them, as text and as JSON."""
+"""The jobs that read a stream, and the records that the stream keeps because of them, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ["forget", "lines", "of", "overdue", "plain"]
 
 
 def of(system: System, stream: str) -> list[ReaderLag]:
-    """The readers of a stream, by job; none if its system doesn't know them."""
+    """The jobs that read a stream, in order of their names; empty if the stream's system doesn't know its readers."""
     readers = system.readers()
     return [] if readers is None else sorted(readers.lags(stream), key=lambda lag: lag.job)
 
 
 def forget(system: System, stream: str, job: str) -> None:
-    """Forget a reader of a stream.
+    """Forget that a job reads a stream.
 
     Raises:
-        UsageError: the stream's system doesn't know who reads it.
-        NotFoundError: the job isn't a reader.
+        UsageError: the stream's system doesn't know the readers of its streams.
+        NotFoundError: the job isn't a reader of the stream.
     """
     readers = system.readers()
     if readers is None:
@@ -35,13 +35,14 @@ def forget(system: System, stream: str, job: str) -> None:
 
 
 def lines(stream: str, readers: Sequence[ReaderLag], now: float) -> list[str]:
-    """A line for each reader, then what the stream keeps because of them. ``now``: seconds since 1970."""
+    """A line for each reader, then the lines of :func:`overdue`. ``now``: seconds since 1970."""
     each = [f"reader {lag.job}: {_records(lag.unread)} to read, as of {_ago(now - lag.changed_at)}" for lag in readers]
     return [*each, *overdue(stream, readers)]
 
 
 def overdue(stream: str, readers: Sequence[ReaderLag]) -> list[str]:
-    """What the stream keeps because of its readers, and what can be done about that; nothing if it keeps nothing."""
+    """The records that a stream keeps beyond its retention because jobs have still to read them, and what the user can
+    do; empty if there are none."""
     found = [
         f"kept beyond the retention, because job {lag.job} has still to read it: {_records(lag.overdue)}"
         for lag in readers

@@ -1,5 +1,5 @@
-"""Replaces this process, with the same pid and arguments, by a new Python and a new Java process whose lanes continue
-as after a crash.
+"""Replaces this Python process and its Java process by new ones. The new Python process has the same pid and arguments,
+and its lanes continue as after a crash.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ VARIABLE = "ANABRANCH_RESTARTS"
 STOPS_WITHIN = 60.0
 """The seconds within which a process must stop everything that it has started."""
 _SEEN_WITHIN = 1.0
-"""The seconds within which the end of a Java process that no longer answers is noticed."""
+"""How long, in seconds, a Java process that no longer answers is watched for its end."""
 
 
 class Replacer:
-    """For a verb that runs lanes: replaces the process, and remembers earlier replacements.
+    """Replaces the process of a verb that runs lanes, and remembers earlier replacements.
 
-    It only replaces processes of the command line that have started Java themselves. The new process gets the original
+    Only a process of the command line that has started Java itself can be replaced. The new process gets the original
     arguments and environment of this one.
     """
 
     def __init__(self, may: bool = True) -> None:
-        """``may``: whether the process may be replaced at all."""
+        """``may``: False if the process must never be replaced."""
         self._may = may
         self.restarts = Restarts.of_text(os.environ.pop(VARIABLE, ""))
         self._environment = {**os.environ}
@@ -48,8 +48,8 @@ class Replacer:
             progress.say(f"this is new process {self.restarts.number} of {restarts.MOST}: {self.restarts.why}")
 
     def replace(self, why: str) -> None:
-        """Replace the process, which can't continue. Returns if it was replaced too often already, or can't be
-        replaced."""
+        """Replace the process, because it can't continue. Returns only if the process can't be replaced, or has been
+        replaced too often."""
         if not self.is_possible:
             return
         following = self.restarts.after("", self._batches(), why)
@@ -67,10 +67,11 @@ class Replacer:
     def session(
         self, settings: Settings, home: str, printed: Path | None, cores: int, ended: threading.Event
     ) -> Iterator[Any]:
-        """A Spark session for the duration of the block, started by :func:`anabranch.spark.session.start`. The process
-        is replaced if its Java process ends, or if the block can't continue and hasn't stopped within the time limit.
+        """A Spark session for the duration of the block, started by :func:`anabranch.spark.session.start`.
 
-        ``ended`` is set once a watchdog has nothing left to watch.
+        The process is replaced if its Java process ends. It is also replaced if the block raises ProcessBrokenError
+        and hasn't stopped everything within ``STOPS_WITHIN`` seconds. ``ended`` is set once watchdogs have nothing left
+        to watch.
         """
         from anabranch.container import error_text, watchdog
         from anabranch.spark.internals import java_process
@@ -82,7 +83,7 @@ class Replacer:
         try:
             yield spark
         except ProcessBrokenError as broken:
-            ended.set()  # a container has given its seat back
+            ended.set()  # by now, a container has given its seat back
             self.within(STOPS_WITHIN, broken.restarts)
             raise
         except Exception as error:
@@ -94,7 +95,7 @@ class Replacer:
             ended.set()
 
     def take_lanes(self, batches: Callable[[], Mapping[str, int]]) -> None:
-        """Record that lanes are running. ``batches``: the last committed batch of each."""
+        """Record that lanes are running. ``batches`` returns the last committed batch of each lane."""
         self._batches = batches
 
     def is_done(self, option: str) -> None:
@@ -102,7 +103,7 @@ class Replacer:
         self._words = [word for word in self._words if word != option]
 
     def within(self, seconds: float, following: Restarts) -> None:
-        """Replace the process after this many seconds if it hasn't been replaced by then."""
+        """Replace the process after ``seconds``, unless it has been replaced before."""
         timer = threading.Timer(seconds, self.now, [following])
         timer.daemon = True
         timer.start()
@@ -116,7 +117,7 @@ class Replacer:
 
     def now(self, following: Restarts) -> NoReturn:
         """Replace the process at once, without ending anything that it has started."""
-        with contextlib.suppress(OSError, ValueError):  # nobody may be there to read it
+        with contextlib.suppress(OSError, ValueError):  # stderr may be closed
             progress.say(f"a new process follows: {following.why.splitlines()[0]}")
             sys.stderr.flush()
             sys.stdout.flush()

@@ -1,5 +1,5 @@
-"""``anabranch reset``: forgets the positions and the state of a job at rest; its streams and tables stay as
-they are.
+"""``anabranch reset``: forgets the positions and the state of a job that isn't running. Streams and tables stay as they
+are.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def reset(
     config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Forget where a job is, and its state: started again, it begins as a new job does. Streams aren't touched."""
+    """Forget a job's positions and state: its next start begins like that of a new job. Streams stay as they are."""
     settings = configuration.load(config)
     its = connect.settings_of(settings, job)
     with stopped_job.alone(settings.coordinator.store, job) as store:
@@ -53,7 +53,7 @@ def reset(
 
 
 def remove(settings: Settings, folder: str) -> None:
-    """Delete the folder of a job's lanes, wherever it is; does nothing if there is none."""
+    """Delete the folder of a job's lanes, on any file system. Does nothing if the folder doesn't exist."""
     local = local_folder(folder)
     if local is not None:
         with suppress(FileNotFoundError):

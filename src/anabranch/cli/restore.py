@@ -1,4 +1,4 @@
-"""``anabranch restore``: restores a job from a backup to a place that has nothing of it."""
+"""``anabranch restore``: restores a job from a backup to places that contain nothing of the job."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def restore(
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:
-    """Bring a job back from a backup: into the store, storage root and embedded log of the configuration."""
+    """Restore a job from a backup, into the store, storage root and embedded log of the configuration."""
     from anabranch.backup import restoring
     from anabranch.spark.session import session
 
@@ -47,14 +47,14 @@ def restore(
 
 
 def place(uri: str) -> str:
-    """The location of a backup. A path without a scheme is on this machine, whatever Hadoop's default file system
-    is."""
+    """The URI of a backup. A path without a scheme is a path on this machine, even if Hadoop's default file system is
+    another one."""
     local = local_folder(uri)
     return uri if local is None else f"file://{Path(local).expanduser().absolute()}"
 
 
 def as_json(found: Manifest) -> dict[str, Any]:
-    """A backup as JSON, with the number and total size of its files instead of a list."""
+    """A backup's manifest for JSON, with the number and total size of the files instead of their list."""
     return {
         "id": found.id,
         "job": found.job,

@@ -1,4 +1,4 @@
-"""A stream's retention: how long the stream keeps its records, as options and as text."""
+"""A stream's retention, which limits the records that the stream keeps, as options and as text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
 def parsed(age: str | None, size: str | None) -> Retention | None:
-    """The retention that the options ask for; None if they don't set any. Raises UsageError."""
+    """The retention that the options ask for; None if both are None. Raises UsageError for an invalid one."""
     if age is None and size is None:
         return None
     return Retention(ms=None if age is None else _ms(age), bytes=None if size is None else _bytes(size))

@@ -1,4 +1,4 @@
-"""``anabranch rollback``: returns to the version before the present one, with the present state."""
+"""``anabranch rollback``: returns a job to its previous version, which takes over state and positions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rollback(
     *,
     chosen: ChangeOptions,
 ) -> None:
-    """Go back to the version before the present one, and wait for it. Ctrl-C ends only the waiting."""
+    """Go back to a running job's previous version, and wait for it. Ctrl-C ends only the waiting."""
     with connect.at(configuration.load(chosen.config), coordinator) as client:
         wish = RollbackRequest(drop_state=tuple(drop_state or ()), request=uuid.uuid4().hex, now=chosen.now)
         told = client.rollback(job, wish)

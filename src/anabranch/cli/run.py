@@ -1,4 +1,5 @@
-"""``anabranch run``: the coordinator and one container in this process, until the job is stopped or has caught up."""
+"""``anabranch run``: runs a job in this process, with a coordinator and one container, until the job is stopped or has
+caught up."""
 
 from __future__ import annotations
 
@@ -81,12 +82,17 @@ def execute(
     reset_state: bool = False,
     replacer: Replacer | None = None,
 ) -> JobStatus:
-    """Run a loaded job to its end, and return its last status. With ``reset_state``, a job that was drained begins
-    without state. ``replacer`` may replace this process; by default it isn't replaced.
+    """Run a loaded job to its end, and return its last status.
+
+    Args:
+        available_now: whether the job ends when its inputs have been read up to their present ends.
+        show: what to draw below the table of lanes.
+        reset_state: whether a job that was drained begins without state.
+        replacer: replaces this process if that is necessary; by default, the process is never replaced.
 
     Raises:
         AnabranchError: the job failed, or can't be started.
-        ProcessBrokenError: only a new process may help, and ``replacer`` can start it.
+        ProcessBrokenError: only a new process may help, and ``replacer`` can start one.
         KeyboardInterrupt: after SIGINT, once every lane has ended at a batch boundary.
     """
     from anabranch.cli import replacing
@@ -126,7 +132,7 @@ def execute(
 
 
 def _planned(file: JobFile, settings: Settings, reset_state: bool) -> tuple[Plan, bool]:
-    """The plan, and whether it follows a drain. Raises AnabranchError if the job can't be started here."""
+    """The plan, and whether the job starts after a drain. Raises AnabranchError if the job can't be started here."""
     if "://" not in settings.storage.root:
         writable(Path(settings.storage.root), "storage root")
     for folder in (folder for system in Systems(settings).all for folder in system.folders()):
@@ -180,8 +186,12 @@ def _serve(
     printed: Path,
     trail: AuditTrail,
 ) -> JobStatus:
-    """Serve and run the job. ``served`` is closed once Spark has been stopped, so that the coordinator answers until
-    then. ``printed`` is a further file for traces of failures.
+    """Serve and run the job, and return its last status.
+
+    Args:
+        served: gets the server that answers for the coordinator. The caller closes it once Spark has been stopped, so
+            the coordinator answers until then.
+        printed: a file to which traces of failures are appended.
     """
     from anabranch.container.reconciler import Container
     from anabranch.container.restarts import ProcessBrokenError
@@ -225,7 +235,7 @@ def _serve(
 
 
 def _measured(coordinator: Coordinator, name: str) -> AbstractContextManager[None]:
-    """Exports the job's metrics, if the environment asks for it."""
+    """Exports the job's metrics during the block, if the environment asks for it."""
 
     def collect() -> list[Metric]:
         return metrics.families([coordinator.status(name)], coordinator.membership.invalid_heartbeats)
@@ -241,7 +251,7 @@ def _trace(printed: Path, lane: str, error: BaseException) -> None:
 
 
 def _token(settings: Settings) -> str:
-    """The token with which other processes may ask for the job's status, or stop it."""
+    """The token that other processes need to ask for the job's status or to stop it."""
     given = settings.coordinator.token
     if given is not None:
         return secrets.resolved("coordinator.token", given)

@@ -42,7 +42,8 @@ def scale(
 
 
 def followed(client: Client, job: str, change: ScaleResult | RewindResult, timeout: float | None) -> str:
-    """Print what a change does, and wait for it; ``timeout`` None: don't wait. Returns the text to print afterwards.
+    """Print what a change does, and wait until it is done. With ``timeout`` None, don't wait. Returns the text to print
+    afterwards.
 
     Raises:
         JobFailedError, OutOfTimeError: as for :func:`wait`.
@@ -64,18 +65,18 @@ def tell(job: str, change: ChangeResult, said: str, json: bool) -> None:
 
 
 def wished(factor: int | None, containers: int | None, dry: bool = False, now: bool = False) -> ScaleRequest:
-    """The request. Raises UsageError if it is empty."""
+    """The request to scale. Raises UsageError if neither a factor nor a number of containers is given."""
     if factor is None and containers is None:
         raise UsageError("nothing is to be changed", "give --factor X, --containers N or both")
     return ScaleRequest(factor=factor, containers=containers, request=uuid.uuid4().hex, dry=dry, now=now)
 
 
 def wait(client: Client, job: str, timeout: float) -> None:
-    """Wait until a job isn't changing any more, and show its progress.
+    """Wait until a job isn't changing any more. Meanwhile, print its progress.
 
     Raises:
         JobFailedError: the job isn't running after the change.
-        OutOfTimeError: it took longer than this many seconds.
+        OutOfTimeError: the change took longer than ``timeout`` seconds.
     """
     last, waits = "", haste.Waits()
 
@@ -112,7 +113,7 @@ def _check(client: Client, job: str, changed: ScaleResult | RewindResult) -> Non
 
 
 def gone_back(client: Client, job: str, to: str) -> ConflictError:
-    """The error for a job whose change was undone, with the reason."""
+    """The error for a job whose change was undone, with the reason. ``to``: what the job has gone back to."""
     last = next((each for each in reversed(client.events(job)) if each.why.startswith("cancelled: ")), None)
     why = "" if last is None else f": {last.why.removeprefix('cancelled: ')}"
     return ConflictError(f"job {job} has gone back to {to}{why}", f"see anabranch events {job}")

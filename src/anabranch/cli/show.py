@@ -1,4 +1,4 @@
-"""``anabranch show``: each part of the dashboard's pages, as a table."""
+"""``anabranch show``: shows a part of the dashboard's pages as a table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @app.command()
 def overview(config: Config = None, json: Json = False) -> None:
-    """All jobs in a line each: state, lag, rate, and what needs somebody first."""
+    """All jobs, one line each: state, lag, rate, and the most severe finding."""
     found = _read(config, None, lambda asked: asked.overview())
     if json:
         output.as_json(found)
@@ -39,7 +39,7 @@ def overview(config: Config = None, json: Json = False) -> None:
 
 @app.command()
 def live(job: Job, config: Config = None, json: Json = False) -> None:
-    """The figures of a job's open lanes and containers as they are now."""
+    """The present figures of a job's open lanes and containers."""
     found = _read(config, job, lambda asked: asked.live(job))
     if json:
         output.as_json(found)
@@ -60,7 +60,7 @@ def partitions(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """The partitions that a job reads: who is behind, and who holds event time back."""
+    """The partitions that a job reads: which ones are behind, and which ones hold event time back."""
     found = _read(config, job, lambda asked: asked.partitions(job, stage, lane, sort, 0, limit))
     if json:
         output.as_json(found)
@@ -71,7 +71,7 @@ def partitions(
 
 @app.command()
 def placement(job: Job, stage: Stage = "", config: Config = None, json: Json = False) -> None:
-    """Which containers have how many buckets of each partition."""
+    """How many buckets of each partition every container has."""
     found = _read(config, job, lambda asked: asked.placement(job, stage))
     if json:
         output.as_json(found)
@@ -121,7 +121,7 @@ def changes(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """The last changes of a job: what was predicted, and what was measured."""
+    """The last changes of a job, with predictions and measurements."""
     found = _read(config, job, lambda asked: asked.changes(job, limit))
     if json:
         typer.echo(msgspec.json.encode([each.to_builtins() for each in found]).decode())
@@ -138,7 +138,7 @@ def moves(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Which buckets got another container when a generation of a job began."""
+    """The buckets that got another container when a generation of a job began."""
     view = _read(config, job, lambda asked: asked.moves(job, deployment, generation))
     if json:
         output.as_json(view)
@@ -224,7 +224,7 @@ def dead_letters(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """The newest records that a job could not process, why, and where they came from."""
+    """The newest records that a job could not process, with their origins and the reasons."""
     found = _read(config, job, lambda asked: asked.dead_letters(job, stream, partition, before, limit))
     if json:
         output.as_json(found)
@@ -251,7 +251,7 @@ def early_output(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """The rows of windows that a drain cut, from the newest records of one of a job's output streams."""
+    """The rows of windows that a drain emitted early, from the newest records of one of a job's output streams."""
     view = _read(config, job, lambda asked: asked.early_output(job, stream, limit))
     if json:
         output.as_json(view)
@@ -269,7 +269,7 @@ def _shown(content: Content | None) -> str:
 
 @app.command()
 def coordinator(config: Config = None, json: Json = False) -> None:
-    """What the coordinator is, and who leads."""
+    """The coordinator: version, store and lease, and which coordinator leads."""
     found: Document = _read(config, None, lambda asked: asked.info())
     if json:
         output.as_json(found)

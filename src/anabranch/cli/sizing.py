@@ -1,4 +1,4 @@
-"""``anabranch sizing``: the figures that determine a job's factor and number of containers."""
+"""``anabranch sizing``: shows the figures that determine a job's factor and number of containers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def sizing(
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:
-    """Show how busy the lanes of a running job are, how far behind, and which bucket is the slowest."""
+    """Show how busy the lanes of a running job are, how far they are behind, and which bucket is the slowest."""
     with connect.client(configuration.load(config).coordinator, job) as client:
         found = client.sizing(job)
     if json:
@@ -54,7 +54,7 @@ def sizing(
 
 
 def rates(lane: LaneSizing, job: Sizing) -> str:
-    """A lane's rate, the rate that it needs, and when it will have caught up."""
+    """A lane's rate, the rate that it needs, and the time until it has caught up."""
     text = (
         f"lane {lane.lane} does {lane.true_rate:,.0f} records a second while it is busy, and needs "
         f"{lane.needed_rate:,.0f} for no backlog in {job.target_lag_seconds:,.0f} s: {_cleared(lane.catch_up)}"

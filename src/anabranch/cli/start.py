@@ -1,4 +1,4 @@
-"""``anabranch start``: hands a job over to a coordinator, whose containers run it; or continues a stopped one."""
+"""``anabranch start``: hands a job over to a coordinator, whose containers run it; or continues a stopped job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from anabranch.model.job_model import JobModel
 from anabranch.protocol.deployment import Program
 
 _SETTLED = frozenset(DeploymentState) - {DeploymentState.PLANNED, DeploymentState.STARTING, DeploymentState.CHANGING}
-"""`start` stops waiting once a job is in one of these states."""
+"""The states that a starting job can reach. ``start`` waits for one of them."""
 
 
 def start(
@@ -65,7 +65,8 @@ def _hand_over(client: Client, file: JobFile, settings: Settings, available_now:
 
 
 def prepare(client: Client, file: JobFile, settings: Settings, model: JobModel | None, drained: bool) -> Prepared:
-    """Prepare a job for its start. ``drained``: whether it follows a drain."""
+    """Prepare a job for its start. ``model``: the job's present model, if it has one. ``drained``: whether the job was
+    drained or reset."""
     name = file.graph.job
     progress.kept(settings, model if drained else None)
     plan = preparation.plan(file, settings, model, model if drained else None)
@@ -96,7 +97,7 @@ def hand_over(
 
 
 def program(client: Client, prepared: Prepared, settings: Settings, dry: bool = False) -> Program:
-    """What containers need to run a job. Hands over its code, unless ``dry``.
+    """What containers need to run a job. Also hands over the job's code, unless ``dry``.
 
     Args:
         settings: the job's settings, which may differ from those with which it was planned.
@@ -115,7 +116,8 @@ def program(client: Client, prepared: Prepared, settings: Settings, dry: bool = 
 
 
 def _code(client: Client, home: Path, in_image: bool) -> str:
-    """Hand over the job's code, unless it was handed over before, and return its hash."""
+    """Hand over the job's code, and return its hash. If containers get the code from their image, only compute the
+    hash."""
     if in_image:
         return artifact.fingerprint(home)
     code = artifact.pack(home)
@@ -124,7 +126,7 @@ def _code(client: Client, home: Path, in_image: bool) -> str:
 
 
 def _known_model(client: Client, job: str) -> tuple[JobModel | None, bool]:
-    """A job's present model, None if it was reset; and whether the job was drained or reset."""
+    """A job's present model, which is None if the job is new or was reset; and whether the job was drained or reset."""
     try:
         state = client.status(job).state
         return None if state is DeploymentState.RESET else client.model(job), state.is_over

@@ -1,4 +1,4 @@
-"""``anabranch status``: the progress of a job's lanes."""
+"""``anabranch status``: shows the progress of a job's lanes."""
 
 from __future__ import annotations
 

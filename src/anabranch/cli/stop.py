@@ -1,4 +1,4 @@
-"""``anabranch stop``: ends a job at a batch boundary, or at once. The job later continues exactly there."""
+"""``anabranch stop``: ends a job at a batch boundary, or at once. A later start continues exactly there."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def stop(
 
 
 def _status(where: CoordinatorSettings, job: str) -> JobStatus | None:
-    """The job's status; None: the process that serves it is ending."""
+    """The job's status; None: the process that serves the job is ending and doesn't answer."""
     try:
         return connect.status(where, job)
     except UnreachableError:

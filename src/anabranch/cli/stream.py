@@ -48,7 +48,7 @@ def create(
     size: Size = None,
     config: Config = None,
 ) -> None:
-    """Make a stream."""
+    """Create a stream."""
     system, wanted = _system(name, config), retention.parsed(age, size)
     system.create(name, partitions)
     if wanted is not None:
@@ -168,7 +168,7 @@ def cat(
     json: Json = False,
     config: Config = None,
 ) -> None:
-    """Print the records of a stream: their values, a line each."""
+    """Print the values of a stream's records, one line each."""
     if keys and json:
         raise UsageError("--keys and --json exclude each other", "--json prints the key, too")
     found = _records(_system(name, config), name, partition, start, follow)
@@ -179,16 +179,17 @@ def cat(
             if follow:
                 sys.stdout.buffer.flush()
         sys.stdout.buffer.flush()
-    except BrokenPipeError:  # the reader, such as head, has what it wanted
+    except BrokenPipeError:  # the reader, such as head, needs no more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 _Found = Iterator[tuple[int, Offsets, pa.RecordBatch]]
-"""(partition, offsets, records)"""
+"""For each batch of records: the partition, the records' offsets, and the records."""
 
 
 def _records(system: System, name: str, partition: int | None, start: str, follow: bool) -> _Found:
-    """Records from ``start`` up to the ends at the time of the call, or forever if ``follow``."""
+    """The records from ``start`` up to the end offsets at the time of the call; with ``follow``, also all later
+    ones."""
     known = system.partitions(name)
     if partition is not None and not 0 <= partition < known:
         raise NotFoundError(f"{name} has no partition {partition}", f"its partitions are 0 to {known - 1}")
@@ -232,7 +233,8 @@ def _first(found: _Found, most: int | None) -> _Found:
 
 
 def _stopped(error: AnabranchError, written: int, line: int) -> AnabranchError:
-    """The error for a ``put`` that stopped before some line."""
+    """The error for a ``put`` that stopped before ``line``. ``written``: how many records of earlier lines were
+    written."""
     part: int = getattr(error, "published", 0)
     rest = f"then put the rest (tail -n +{line})"
     if part:

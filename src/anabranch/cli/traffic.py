@@ -1,4 +1,4 @@
-"""Shows which racks read from which, as text and as pictures in a page."""
+"""Shows the traffic between racks, as text and as pictures in a page."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _STYLE = "body{font-family:sans-serif;margin:2em}figure{display:inline-block;mar
 
 
 def show(console: Console, before: Traffic | None, after: Traffic | None, why_not: str = "") -> None:
-    """Print how many partitions each rack reads from each other rack, before and after; nothing if racks aren't
-    known."""
+    """Print how many partitions each rack reads from each other rack, before and after a change. Prints no tables if
+    racks aren't known."""
     if why_not:
         console.print(f"tasks are placed without racks: {why_not}")
     if after is None:
@@ -34,7 +34,7 @@ def show(console: Console, before: Traffic | None, after: Traffic | None, why_no
 
 
 def page(title: str, text: str, before: Traffic | None, after: Traffic | None) -> str:
-    """An HTML page with a plan: its pictures, if racks are known, and its text."""
+    """An HTML page with a plan: pictures of the traffic, if racks are known, and the plan's text."""
     figures = [
         f"<figure><figcaption>{escape(caption)}: {found.across} of {found.total} across racks</figcaption>"
         f"{matrix.svg(_matrix(found))}</figure>"
@@ -53,7 +53,7 @@ def page(title: str, text: str, before: Traffic | None, after: Traffic | None) -
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file. Raises UsageError if that isn't possible."""
+    """Write a file. Raises UsageError if it can't be written."""
     try:
         path.write_text(text)
     except OSError as error:

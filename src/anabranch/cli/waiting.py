@@ -22,8 +22,8 @@ T = TypeVar("T")
 
 
 def answered(ask: Callable[[], T], unless: Callable[[], bool] = lambda: False) -> T:
-    """A coordinator's answer. While the coordinator can't be reached, the call is repeated, and a message says so once.
-    ``unless`` raises an error if waiting has become pointless.
+    """A coordinator's answer. While the coordinator can't be reached, the call is repeated, and one message says so.
+    When ``unless`` returns True, because waiting is pointless, the error of the call is raised.
     """
     pause, said = _FIRST, False
     while True:
@@ -40,8 +40,8 @@ def answered(ask: Callable[[], T], unless: Callable[[], bool] = lambda: False) -
 
 
 def until(client: Client, job: str, states: Collection[str], timeout: float) -> JobStatus:
-    """A job's status once it is in one of the states. Prints what the job is waiting for. Raises OutOfTimeError if that
-    takes too long.
+    """Wait until a job is in one of the states, and return its status. Meanwhile, print the job's state. Raises
+    OutOfTimeError after ``timeout`` seconds.
     """
     deadline, seen, told = time.monotonic() + timeout, "", ""
     state = ""
@@ -62,7 +62,7 @@ def until(client: Client, job: str, states: Collection[str], timeout: float) -> 
             now += ": no container has come yet"
             if status.launching is None:
                 now += f"; anabranch container {job} --coordinator {client.url}"
-        if now == seen and now != told:  # a launcher takes a moment to say that it is there
+        if now == seen and now != told:  # not at the first sight: a launcher needs a moment to report
             progress.say(now)
             told = now
         seen = now

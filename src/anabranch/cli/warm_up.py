@@ -14,10 +14,10 @@ _ENDS_WITHIN = 10.0
 
 
 class WarmUp:
-    """A context manager that warms up a session in a thread; on exit, it waits for the thread. On a cluster it does
-    nothing.
+    """Warms up a session in a thread. As a context manager, it tells the thread on exit to end early. On a cluster it
+    does nothing.
 
-    ``is_done``: whether there is nothing left to do.
+    ``is_done``: whether the warm-up has ended, even if it failed.
     """
 
     def __init__(self, spark: Any) -> None:
@@ -37,7 +37,7 @@ class WarmUp:
         self._thread.start()
 
     def end(self) -> None:
-        """Wait until the warm-up has ended."""
+        """Tell the thread to end early, and wait for it up to ten seconds."""
         self._over.set()
         if self.begun:
             self._thread.join(_ENDS_WITHIN)
@@ -57,7 +57,7 @@ class WarmUp:
         begun = time.monotonic()
         try:
             warming.warm(self._spark, self._over)
-        except Exception as error:  # it only makes the first batches quicker
+        except Exception as error:  # harmless: the warm-up only makes the first batches quicker
             if not self._over.is_set():
                 progress.say(f"warning: the warm-up job failed, so the first batches will take longer: {error}")
             return

@@ -37,14 +37,14 @@ _ROWS, _BATCHES = 200, 2
 def warm(spark: Any, leaving: threading.Event) -> None:
     """Run some batches of a job with event time, state and two stages.
 
-    Java and Python have then loaded and compiled what the first lanes of a process need. Streams, store and lanes are
-    in a temporary folder; nothing of the session's actual job is involved.
+    Afterwards, Java and Python have loaded and compiled what the first lanes of a process need. Streams, store and
+    lanes are in a temporary folder; the job that the session is for isn't involved.
 
     Args:
-        leaving: when it is set, the job ends after the batches that its lanes have begun.
+        leaving: when this is set, the warm-up job ends after the first batch of each lane that has started.
 
     Raises:
-        JobFailedError: it failed.
+        JobFailedError: the warm-up job failed.
     """
     from anabranch.container.reconciler import Container
 
@@ -65,10 +65,11 @@ def warm(spark: Any, leaving: threading.Event) -> None:
 
 
 class _Until:
-    """The coordinator as a container sees it. ``reached`` is set when all lanes have run their batches; once
+    """The coordinator as the warm-up's container sees it. Sets ``reached`` when all lanes have run their batches. Once
     ``leaving`` is set, the first batch of each started lane is enough.
 
-    A query that is stopped earlier would leave behind processes that wait for Spark to accept them, and log errors.
+    If a query were stopped before its first batch has ended, it would leave behind processes that wait for Spark to
+    accept their connections, and log errors.
     """
 
     def __init__(self, coordinator: Coordinator, lanes: int, leaving: threading.Event) -> None:

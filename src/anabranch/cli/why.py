@@ -1,4 +1,4 @@
-"""``anabranch why``: what holds a job back."""
+"""``anabranch why``: says what holds a job back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def why(
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:
-    """Say what holds a job back, the worst first, and what to do."""
+    """Say what holds a job back, the most severe finding first, and what to do."""
     found = connect.read(configuration.load(config).coordinator, job, lambda asked: asked.findings(job))
     if json:
         typer.echo(msgspec.json.encode([each.to_builtins() for each in found]).decode())

@@ -1,6 +1,6 @@
 """Network addresses, ``HOST:PORT`` and ``http://HOST:PORT``. They are checked here because libraries accept any port.
 
-A resolver takes a port above 65535 modulo 65536, so the connection would go to a port that nobody has named.
+Resolvers take a port above 65535 modulo 65536, so the connection would go to an unintended port.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ __all__ = ["LAST_PORT", "LINKED", "check_link", "check_urls", "host_and_port"]
 
 LAST_PORT = 65_535
 LINKED = ("job", "container", "seat", "host", "pid", "rack")
-"""The names that a link may have in braces."""
+"""The names that a link can have in braces."""
 _IN_BRACES = re.compile(r"\{([^{}]*)\}")
 _PLACE = re.compile(r"(\[[^\]\s]+\]|[^:\[\]\s/@]+):(\d+)", re.ASCII)
 
 
 def host_and_port(text: str) -> tuple[str, int]:
-    """The host, without the brackets of an IPv6 address, and the port. Raises ValueError, which says what is wrong."""
+    """The host, without the brackets of an IPv6 address, and the port. Raises ValueError if ``text`` isn't such an
+    address."""
     found = _PLACE.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} isn't of the form HOST:PORT")

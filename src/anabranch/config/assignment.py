@@ -12,21 +12,22 @@ __all__ = ["AssignmentSettings"]
 
 
 class AssignmentSettings(Section):
-    """How tasks are assigned to container seats, once every container has an equal share."""
+    """How tasks are assigned to seats, after every container has got an equal share."""
 
     strategy: Literal["none", "min_traffic", "balance_subtopology"] = "none"
-    """``none``: racks are ignored. ``min_traffic``: as little as possible is read from other racks, over all stages
-    together. ``balance_subtopology``: the same, with each stage balanced, too.
+    """``none``: racks are ignored. ``min_traffic``: containers read as little as possible from other racks, over all
+    stages together. ``balance_subtopology``: the same, but the tasks of each stage are also divided evenly.
     """
 
     first: Literal["containers", "traffic"] = "containers"
-    """What takes precedence: reading each partition in few containers, or little traffic between racks."""
+    """What takes precedence: that few containers read each partition, or that there is little traffic between racks."""
 
     racks: list[str] = []
-    """The racks of the seats, in turn, until containers report their own."""
+    """The racks of the seats in order, repeated as often as necessary; used until containers report their own racks."""
 
     standbys: int = Field(default=0, ge=0, le=8)
-    """How many copies of each stateful lane's folder other processes keep up to date, for the lane's successors."""
+    """How many standbys each stateful lane has: copies of its folder, which other processes keep up to date for its
+    successors."""
 
     traffic_cost: int = Field(default=10, ge=0, le=1_000_000_000)
     """The cost of each partition that a container reads from another rack."""

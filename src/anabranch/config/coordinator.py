@@ -24,25 +24,25 @@ class CoordinatorSettings(Section):
     """Where the coordinator listens, for verbs and containers; several URLs are separated by commas."""
 
     token: str | None = None
-    """The token that a request must carry; may be a reference. If it isn't set, the coordinator creates a token, in
+    """The token that a request must have, or a reference to it. If it isn't set, the coordinator creates a token in
     ``token_file``.
     """
 
     read_token: str | None = None
-    """The token that suffices for requests that only read; may be a reference."""
+    """The token that suffices for requests that only read, or a reference to it."""
 
     token_file: Path | None = None
-    """Where a coordinator stores the token that it creates, readable only by its own user (default: the path of a store
-    in SQLite with ``.token`` appended, otherwise ``.anabranch/coordinator.token``).
+    """Where a coordinator stores the token that it creates, readable only by its own user. Default: for a store in
+    SQLite, the store's path with ``.token`` appended, otherwise ``.anabranch/coordinator.token``.
     """
 
     hosts: list[str] = []
-    """Further host names by which requests may address the coordinator, besides its own address, the names of the
-    loopback interface, and those in ``url``.
+    """Host names in requests that the coordinator accepts, in addition to its own address, the names of the loopback
+    interface, and those in ``url``.
     """
 
     links: dict[str, Annotated[str, AfterValidator(check_link)]] = {}
-    """What the dashboard links to for a container, such as its log, by name: web addresses, in which ``{job}``,
+    """The dashboard's links for each container, such as to its log: web addresses by name, in which ``{job}``,
     ``{container}``, ``{seat}``, ``{host}``, ``{pid}`` and ``{rack}`` are filled in.
     """
 
@@ -50,29 +50,29 @@ class CoordinatorSettings(Section):
     """The coordinator's certificate, as a PEM file. With it, the coordinator speaks TLS."""
 
     key: Path | None = None
-    """The certificate's key, as a PEM file without a password (default: in the certificate's file)."""
+    """The certificate's key, as a PEM file without a password. Default: the key is in the certificate's file."""
 
     client_ca: Path | None = None
-    """The authority that must have signed the certificates of clients, as a PEM file (default: clients need no
-    certificate).
+    """The authority that must have signed the certificates of clients, as a PEM file. Default: clients need no
+    certificate.
     """
 
     ca: Path | None = None
-    """For clients: the authority that must have signed the coordinator's certificate, as a PEM file (default: any
-    authority that this machine trusts).
+    """For clients: the authority that must have signed the coordinator's certificate, as a PEM file. Default: any
+    authority that this machine trusts.
     """
 
     client_certificate: Path | None = None
     """The certificate that clients present, as a PEM file."""
 
     client_key: Path | None = None
-    """The key of that certificate."""
+    """The key of the clients' certificate, as a PEM file."""
 
     lease: Duration = "10 seconds"
     """How long after its last heartbeat a container's lease ends."""
 
     grace: Duration = "2 seconds"
-    """How much longer the coordinator waits before it gives the seat to another container."""
+    """How long after the end of a lease the coordinator gives the seat to another container."""
 
     period: Duration = "2 seconds"
     """The longest time between two heartbeats."""
@@ -81,11 +81,11 @@ class CoordinatorSettings(Section):
     """How many of each job's newest events the store keeps."""
 
     retain_versions: Annotated[int, Field(ge=2)] = 20
-    """For how many of a job's latest deployments the store keeps the code."""
+    """The number of a job's latest deployments whose code the store keeps."""
 
     launcher: Literal["external", "local"] = "external"
     """Who starts containers: an external service, or the leading coordinator, on its own machine."""
 
     logs: Path | None = None
-    """The folder for the output of containers that the coordinator starts (default: ``containers``, beside a store in
-    SQLite, else in ``.anabranch``)."""
+    """The folder for the output of containers that the coordinator starts. Default: ``containers``, next to a store in
+    SQLite, otherwise in ``.anabranch``."""

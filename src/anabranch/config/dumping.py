@@ -1,4 +1,4 @@
-"""Settings as a coordinator stores them: everything that was set, without secrets."""
+"""Settings in the form in which a coordinator stores them: everything that was set, without secrets."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _LOGIN = re.compile(r"://[^/@]*:[^/@]+@")
 
 
 def dumped(settings: Settings) -> dict[str, Any]:
-    """Everything that was set, as plain data for :func:`anabranch.config.restored`, with absolute paths.
+    """Everything that was set, with absolute paths, as plain data for :func:`anabranch.config.restored`.
 
     Raises:
-        ConfigError: a secret is given literally, although only references may be stored.
+        ConfigError: a secret is given literally, although only references to secrets must be stored.
     """
     formats = settings.formats
     secrets = {
@@ -54,13 +54,13 @@ def dumped(settings: Settings) -> dict[str, Any]:
 
 
 def _free(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The sections whose settings belong to a class that this module doesn't know."""
+    """The sections whose settings belong to a class, which this module doesn't know: their names and settings."""
     yield from ((f"outputs.{name}", output.options) for name, output in settings.outputs.items())
     yield from ((f"systems.{name}", section.options) for name, section in settings.systems.others.items())
 
 
 def _texts(options: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-    """All texts of nested settings, by their names."""
+    """All texts in nested settings, each with the dotted name of its setting."""
     for name, value in options.items():
         if isinstance(value, Mapping):
             yield from _texts(value, f"{before}{name}.")

@@ -1,4 +1,4 @@
-"""Durations in settings, such as ``"10 seconds"``: checked when they are read, and kept as written."""
+"""Durations in settings, such as ``"10 seconds"``: they are checked when settings are read, and kept as written."""
 
 from __future__ import annotations
 

@@ -13,17 +13,17 @@ class FormatsSettings(Section):
     """The settings for values in binary formats."""
 
     registry: str | None = None
-    """The URL of a schema registry, for ``confluent``."""
+    """The URL of the schema registry, for the format ``confluent``."""
 
     registry_username: str | None = None
     registry_password: str | None = None
-    """The login; both parts may be references."""
+    """The user and the password for the registry. Both can be references."""
 
     registry_client: dict[str, str | int | float | bool] = {}
-    """Further properties of Confluent's client, for TLS and OAuth."""
+    """Further properties of Confluent's client, such as those for TLS and OAuth."""
 
     avro: str = "org.apache.spark:spark-avro_2.13:4.1.1"
     """Maven coordinates of Spark's Avro module."""
 
     jars: Path | None = None
-    """A folder with that jar, which takes precedence over ``avro``."""
+    """A folder with the jar of Spark's Avro module, which takes precedence over ``avro``."""

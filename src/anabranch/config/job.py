@@ -26,17 +26,17 @@ class JobSettings(Section):
     factor: int = 1
 
     threads: int = Field(default=64, ge=1, le=1024)
-    """How many buckets a Spark task works on at once if the factor is above 1."""
+    """How many buckets a Python worker processes at the same time if the factor is above 1."""
 
     lanes: int = Field(default=1, ge=1, le=64)
-    """Among how many queries a container divides the tasks of a stateless stage."""
+    """The number of lanes among which a container divides the tasks of a stateless stage."""
 
     containers: int = Field(default=1, ge=1, le=1000)
 
     autoscale: AutoscaleSettings | None = None
 
     artifact: Literal["store", "image"] = "store"
-    """Where containers get the job's code: from the coordinator's store, or from the folder that they start in."""
+    """Where containers get the job's code: from the coordinator's store, or from the working folder of their image."""
 
     warm_containers: int = Field(default=0, ge=0, le=100)
     """How many processes stand by, in addition to those that have a seat."""
@@ -44,14 +44,14 @@ class JobSettings(Section):
     trigger: Literal["micro-batch", "real-time"] = "micro-batch"
 
     interval: Duration = "0 seconds"
-    """The least time between the starts of two batches. In real time the length of a batch: at least 5 seconds, and 5
-    minutes if it isn't set."""
+    """The shortest time between the starts of two batches. In real time, the duration of a batch: at least 5 seconds,
+    and by default 5 minutes."""
 
     max_rows_per_batch: int = Field(default=1_000_000, ge=1)
-    """The most records of each input in a batch."""
+    """The largest number of records of each input in a batch."""
 
     target_batch_seconds: float = Field(default=4.0, ge=0, le=3600, allow_inf_nan=False)
-    """The target for the duration of a batch: longer ones get fewer records. 0: batches may take any time."""
+    """The target for the duration of a batch. If batches take longer, they get fewer records. 0: no target."""
 
     state_partitions: int = Field(default=4, ge=1, le=1024)
 
@@ -59,15 +59,15 @@ class JobSettings(Section):
     """What happens to a record that can't be processed."""
 
     on_null_key: Literal["dead-letter", "drop", "fail"] = "dead-letter"
-    """What happens to a record whose key is null, where a key is needed."""
+    """What happens to a record whose key is null, if an operator needs the key."""
 
     watermark_scope: Literal["ssp", "lane"] = "ssp"
     """``ssp``: a lane's watermark follows the slowest of its SSPs. ``lane``: the lane uses Spark's own watermark, which
-    follows the fastest.
+    follows the fastest SSP.
     """
 
     attempts: int = Field(default=3, ge=1, le=1000)
-    """How many times in a row a failing lane tries one batch."""
+    """How many attempts in a row a failing lane gets for the same batch."""
 
     max_wait: str = "forever"
     """How long a lane waits for a disk, a broker or another system before it counts as failed. ``forever``: until the
@@ -78,28 +78,28 @@ class JobSettings(Section):
     """A lane that has records to read and makes no progress for this long counts as failed."""
 
     idle_after: str = "1 minute"
-    """An SSP that was read to its end and has had no new records for this long doesn't hold the watermark back until it
-    has some. ``never``: it always holds the watermark back.
+    """How long an SSP that was read to its end must have had no new records to be idle. An idle SSP doesn't hold the
+    watermark back. ``never``: no SSP is idle.
     """
 
     message_timeout: str | None = None
-    """How long a function may work on one message. None: without limit."""
+    """How long a function may work on one message; None: as long as it takes."""
 
     expansion_check: Duration = "60 seconds"
-    """How often the coordinator checks how many partitions the inputs have."""
+    """The time between two checks of how many partitions the inputs have."""
 
     on_coordinator_loss: Literal["continue", "stop"] = "continue"
-    """What a container does if it can't reach its coordinator. A container with an output that can't be fenced stops
-    before its lease ends in either case."""
+    """What a container does if it can't reach its coordinator. A container with an output that can't be fenced always
+    stops before its lease ends."""
 
     @property
     def idle_seconds(self) -> float:
-        """``idle_after``, as seconds."""
+        """``idle_after`` in seconds."""
         return math.inf if self.idle_after == _NEVER else durations.parse(self.idle_after) / 1000
 
     @property
     def wait_seconds(self) -> float:
-        """``max_wait``, as seconds."""
+        """``max_wait`` in seconds."""
         return math.inf if self.max_wait == _FOREVER else durations.parse(self.max_wait) / 1000
 
     @field_validator("max_wait")

@@ -1,5 +1,5 @@
-"""Reads the settings: ``anabranch.toml`` beside the job (otherwise in the working folder), overridden by the
-environment."""
+"""Reads the settings from ``anabranch.toml`` in the folder of the job file (otherwise in the working folder),
+overridden by the environment."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
     """Read the settings and make their paths absolute.
 
     Args:
-        file: the configuration file itself; must exist.
-        beside: a job file; ``anabranch.toml`` in its folder is used, otherwise the one in the working folder.
+        file: the configuration file, which must exist; None: look for ``anabranch.toml``.
+        beside: a job file. If its folder has no ``anabranch.toml``, the one in the working folder is used.
         over: sections of settings that take precedence over the file and the environment.
 
     Raises:
         NotFoundError: ``file`` doesn't exist.
-        ConfigError: the file isn't TOML, or has an unknown name (the message has the nearest known one) or a value that
-            isn't allowed.
+        ConfigError: the file isn't TOML, or has an unknown name (the message has the most similar known name) or a
+            value that isn't allowed.
     """
     path = _find(file, beside)
     parsed: dict[str, Any] = {}
@@ -63,10 +63,11 @@ def restored(dumped: Mapping[str, Any]) -> Settings:
 
 
 def of_job(job: str, dumped: Mapping[str, Any]) -> Settings:
-    """The settings with which a job was started, as the coordinator has them.
+    """The settings with which a job was started, from the data that the coordinator has stored. The environment doesn't
+    affect them.
 
     Raises:
-        ConfigError: there is a setting that this version doesn't know or allow.
+        ConfigError: they contain a setting that this version doesn't know, or a value that it doesn't allow.
     """
     try:
         return Settings(**dumped)

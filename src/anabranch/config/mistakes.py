@@ -1,4 +1,4 @@
-"""Messages for mistakes in settings, in terms of the settings' names."""
+"""Messages about mistakes in settings, which name the settings as the user writes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["explained", "nearest"]
 
 
 def explained(error: ValidationError, path: Path | None) -> tuple[str, str]:
-    """What is wrong with the first disallowed value, and what to do."""
+    """What is wrong with the first setting that isn't allowed, and what to do."""
     first = error.errors()[0]
     location = [str(part) for part in first["loc"]]
     where = f"{path}: " if path is not None else ""
@@ -48,7 +48,7 @@ def _known_names(location: list[str]) -> Iterator[str]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that is most similar to an unknown one, or all known names, as the cure in an error."""
+    """The cure for an unknown name: the most similar known name; if none is similar, all known names."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(names)}"

@@ -12,10 +12,11 @@ __all__ = ["OutputSettings"]
 
 
 class OutputSettings(Section):
-    """Binds the name under which a job writes to a table instead of a stream.
+    """Binds an output of a job to a table instead of a stream.
 
-    ``to``: ``parquet``, ``postgresql``, ``delta``, or your own class as ``module:Class``. All other settings belong to
-    that kind: see :mod:`anabranch.tables`. A relative ``path`` is resolved like all other paths.
+    ``to`` is the kind of table: one that anabranch knows, such as ``parquet`` or ``delta``, or your own class as
+    ``module:Class``. All other settings belong to that kind: see :mod:`anabranch.tables`. A relative ``path`` is
+    resolved like all other paths.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)

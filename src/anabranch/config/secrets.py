@@ -19,8 +19,8 @@ def has_reference(text: str) -> bool:
 
 
 def hidden(text: str) -> tuple[str, dict[str, str]]:
-    """``text`` with a placeholder for each reference, for texts that are parsed before references are resolved; and the
-    reference for each placeholder.
+    """``text`` with a placeholder for each reference, and the references by placeholder. This is for texts that are
+    parsed before references are resolved.
     """
     references: dict[str, str] = {}
 
@@ -33,11 +33,11 @@ def hidden(text: str) -> tuple[str, dict[str, str]]:
 
 
 def resolved(setting: str, text: str) -> str:
-    """``text`` with its references resolved; the line end at the end of a file is left out.
+    """``text`` with its references resolved. A line end at the end of a file is left out.
 
     Raises:
-        ConfigError: the variable isn't set or the file can't be read. The message names it and ``setting``, and shows
-            no value.
+        ConfigError: the variable isn't set or the file can't be read. The message names the variable or file and
+            ``setting``, but shows no value.
     """
     return _REFERENCE.sub(lambda found: _value(setting, found[1], found[2]), text)
 

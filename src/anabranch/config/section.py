@@ -1,4 +1,4 @@
-"""What all sections of the settings have in common."""
+"""The base class of all sections of the settings."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ __all__ = ["Section"]
 
 
 class Section(BaseModel):
-    """A section. It is immutable, and an unknown name in it is an error."""
+    """A section. Sections are immutable, and unknown names in them are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -1,4 +1,4 @@
-"""All sections together, and the conditions that hold between them."""
+"""All settings, and the conditions that several sections must fulfil together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Settings"]
 
 
 class Settings(Section):
-    """All settings. ``folder`` is the one from which relative paths are resolved."""
+    """All settings. ``folder`` is the folder from which relative paths are resolved."""
 
     job: JobSettings = JobSettings()
     assignment: AssignmentSettings = AssignmentSettings()
@@ -67,14 +67,15 @@ class Settings(Section):
 
     @property
     def patterns(self) -> dict[str, str]:
-        """The inputs that stand for all streams whose names match a regular expression, with that expression."""
+        """The inputs that are bound to a pattern, a regular expression that the names of their streams match, by
+        input."""
         return {stream: each.pattern for stream, each in self.streams.items() if each.pattern is not None}
 
     @property
     def at_least_once(self) -> frozenset[str]:
-        """The streams to which jobs write at least once."""
+        """The streams that have ``delivery = "at-least-once"``."""
         return frozenset(stream for stream, each in self.streams.items() if each.delivery == "at-least-once")
 
     def is_plain(self, stream: str) -> bool:
-        """Whether jobs write a stream at least once."""
+        """Whether the job writes a stream at least once, and not exactly once."""
         return self.job.trigger == "real-time" or stream in self.at_least_once

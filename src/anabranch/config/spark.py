@@ -8,7 +8,7 @@ __all__ = ["SparkSettings"]
 
 
 class SparkSettings(Section):
-    """``master``, and further Spark settings of the container's session."""
+    """Spark's ``master``, and further properties of a container's Spark session."""
 
     master: str | None = None
     memory: str = "2g"

@@ -11,8 +11,8 @@ __all__ = ["StorageSettings", "local_folder"]
 
 
 class StorageSettings(Section):
-    """``root``: where lanes' checkpoint folders are: a path, or a URI of a file system on which a folder can have one
-    owner (local disks, HDFS, S3)."""
+    """``root``: the folder of all lanes' folders, as a path or as a URI of a file system on which a folder can have one
+    owner: see docs/reference/storage-roots.md."""
 
     root: str = "./.anabranch/lanes"
 

@@ -13,7 +13,7 @@ from anabranch.config.section import Section
 __all__ = ["OF_FORMATS", "StreamSettings"]
 
 OF_FORMATS = {"schema_file": ("avro", "protobuf", "confluent"), "message": ("protobuf",), "subject": ("confluent",)}
-"""The settings of a stream that only some formats have, with these formats."""
+"""The settings of a stream that only some formats have, and these formats."""
 
 
 class StreamSettings(Section):
@@ -23,10 +23,11 @@ class StreamSettings(Section):
     """Default: ``[systems] default``."""
 
     topic: str | None = None
-    """The stream's name in its system (default: the same)."""
+    """The stream's name in its system. Default: the name in the job."""
 
     pattern: str | None = None
-    """A regular expression: the input is all streams of the system whose names match, including those created later."""
+    """A regular expression. The input consists of all streams of the system whose names match, including those that are
+    created later."""
 
     format: Literal["json", "string", "raw", "avro", "protobuf", "confluent"] = "json"
 
@@ -37,13 +38,13 @@ class StreamSettings(Section):
     """The name of the message in the descriptor set."""
 
     subject: str | None = None
-    """The subject in the schema registry (default: the topic and ``-value``)."""
+    """The subject in the schema registry. Default: the topic with ``-value`` appended."""
 
     delivery: Literal["exactly-once", "at-least-once"] = "exactly-once"
-    """The delivery guarantee of the output."""
+    """What the output promises."""
 
     task_header: bool = False
-    """Whether records of the output name the task that wrote them."""
+    """Whether the output's records have a header with the name of the task that wrote them."""
 
     on_data_loss: Literal["fail", "earliest"] = "fail"
     """What a lane does when records have been deleted before it read them."""

@@ -1,4 +1,4 @@
-"""The sections ``[systems]``, ``[systems.embedded]``, ``[systems.kafka]``, and those of other systems."""
+"""The sections ``[systems]``, ``[systems.embedded]``, ``[systems.kafka]``, and the sections of other systems."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ ONLY_SOME = ("delivery", "on_data_loss", "topic")
 
 
 class SystemSettings(Section):
-    """What the sections of all systems have in common."""
+    """The base class of the sections of systems."""
 
     stream_settings: ClassVar[tuple[str, ...]] = ()
-    """The settings among ``ONLY_SOME`` that streams in this system may have."""
+    """The settings among ``ONLY_SOME`` that streams in this system can have."""
 
     path_settings: ClassVar[tuple[str, ...]] = ()
     """The settings that are paths; relative ones are resolved like all other paths."""
@@ -42,14 +42,14 @@ class EmbeddedSettings(SystemSettings):
     path_settings = ("root",)
 
     root: Path = Path("./.anabranch/streams")
-    """A local folder that holds the streams."""
+    """The folder of the streams, on a local disk."""
 
 
 class KafkaSettings(SystemSettings):
     """How to reach a Kafka cluster, and the names that a job uses there. These settings apply to administration,
     sources and outputs alike.
 
-    Passwords may be references: ``${env:NAME}``, ``${file:PATH}``.
+    Passwords can be references: ``${env:NAME}``, ``${file:PATH}``.
     """
 
     stream_settings = ONLY_SOME
@@ -61,17 +61,17 @@ class KafkaSettings(SystemSettings):
     sasl_username: str | None = None
     sasl_password: str | None = None
 
-    # PEM files
+    # These are PEM files.
     ssl_ca: Path | None = None
     ssl_certificate: Path | None = None
     ssl_key: Path | None = None
     ssl_key_password: str | None = None
 
     rack: str | None = None
-    """Records are fetched from replicas in this rack, where the brokers allow that."""
+    """The rack from whose replicas records are fetched, if the brokers allow that."""
 
     prefix: str = "anabranch"
-    """The prefix of transactional ids and of marker groups."""
+    """The prefix of transactional ids, and of the names of the groups that contain markers."""
 
     replication_factor: int = Field(default=-1, ge=-1)
     transaction_timeout: Duration = "2 minutes"
@@ -99,12 +99,12 @@ class KafkaSettings(SystemSettings):
 class OtherSystemSettings(SystemSettings):
     """The section of a system that anabranch doesn't ship, ``[systems.NAME]``.
 
-    ``class`` is a :class:`anabranch.systems.contract.System`, as ``module:Class``. All other settings belong to that
-    class. A relative ``path`` or ``root`` is resolved like all other paths.
+    ``class`` is the system's class, a :class:`anabranch.systems.contract.System`, as ``module:Class``. All other
+    settings belong to that class. A relative ``path`` or ``root`` is resolved like all other paths.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    stream_settings = ONLY_SOME  # the class says which of them: see Systems
+    stream_settings = ONLY_SOME  # the class determines which of them it supports: see Systems
 
     @model_validator(mode="before")
     @classmethod
@@ -131,7 +131,7 @@ class OtherSystemSettings(SystemSettings):
 
 
 class SystemsSettings(Section):
-    """The systems that streams can live in. ``default`` is the system of streams that aren't bound to one."""
+    """The systems that streams can live in. ``default`` is the system of all streams that aren't bound to a system."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     __pydantic_extra__: dict[str, OtherSystemSettings] = Field(init=False)
@@ -160,17 +160,17 @@ class SystemsSettings(Section):
 
     @property
     def rack(self) -> str | None:
-        """The rack of this process, from the first section that names one."""
+        """The rack of this process, from the first section that has one."""
         racks = (getattr(section, "rack", None) for section in self.sections.values())
         return next((str(rack) for rack in racks if rack is not None), None)
 
     def with_rack(self, rack: str) -> SystemsSettings:
-        """These sections, with this rack in those that know racks."""
+        """A copy of these sections. Those that have a setting ``rack`` get this rack."""
         mine = {name: section for name, section in self.sections.items() if hasattr(section, "rack")}
         return self.model_copy(update={n: section.model_copy(update={"rack": rack}) for n, section in mine.items()})
 
     def check(self, setting: str, name: str) -> None:
-        """Raise an error of pydantic's if no system has the name that a setting gives."""
+        """Raise one of pydantic's errors if there is no system ``name``, the value of ``setting``."""
         if name not in self.sections:
             raise PydanticCustomError(
                 "unknown_system",

@@ -1,1 +1,1 @@
-"""A container: one Spark application that runs its assigned lanes, and reports their progress."""
+"""A container: a process with one Spark session that runs its assigned lanes and reports their progress."""

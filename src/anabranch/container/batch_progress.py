@@ -14,10 +14,10 @@ __all__ = ["PlannedBatch", "ProgressSample", "Tracker"]
 
 _MOST_BUCKETS = 64
 _WINDOW = 10.0
-"""Seconds over which the speed is measured; half of the batch's duration, if that is longer."""
+"""The seconds over which the speed of a batch is measured; in a long batch, half of its duration."""
 _NO_TIME = 0.1
 _SURE_AFTER = 1.0
-"""Seconds from the first finished record until the remaining time is predicted."""
+"""The seconds from the first finished record until the remaining time can be predicted."""
 
 Partition = tuple[int, int]
 """The number of a source and one of its partitions."""
@@ -27,10 +27,13 @@ Partition = tuple[int, int]
 class PlannedBatch:
     """A planned batch.
 
-    ``ranges``: the first offset that the batch reads and the one after the last. ``labels``: the operators whose
-    functions its rows pass through, with the sources of these rows. ``stateful``: after some of these operators, rows
-    are brought together by key, in ``state_tasks`` Spark tasks. ``slots``: the partition from which a slot's rows come,
-    if there is only one. ``name`` returns the text form of a bucket, given source, partition and bucket.
+    Attributes:
+        ranges: by partition, the first offset that the batch reads and the one after the last.
+        labels: the operators whose functions process the batch's rows, and for each the sources of its rows.
+        stateful: whether rows are brought together by key before one of these operators.
+        state_tasks: the number of Spark tasks in which they are brought together.
+        slots: by slot, the partition from which the slot's rows come, for slots that have only one.
+        name: returns the text form of a bucket, given source, partition and bucket.
     """
 
     number: int
@@ -48,7 +51,8 @@ class PlannedBatch:
 
 @dataclass(frozen=True)
 class ProgressSample:
-    """``worked``: the seconds for which functions have worked on each bucket of a task."""
+    """The progress of a batch, and the seconds for which functions have worked on each bucket: ``worked`` is by Spark
+    task and bucket."""
 
     progress: BatchProgress
     worked: Mapping[tuple[int, int], float]
@@ -67,8 +71,8 @@ class Tracker:
         self._most = 0.0
         self._together: float | None = None
         self.ratios: dict[str, float] = dict(self._before)
-        """For the last batch that reported it: the rows that reached each operator per planned record, and the share of
-        time after rows were brought together by key.
+        """From the last batch that reported them: for each operator, the rows that reached it per planned record; and
+        for the state, the share of the time after rows were brought together by key.
         """
 
     @property
@@ -82,10 +86,12 @@ class Tracker:
         step: str = COMPUTING,
         stepped: float | None = None,
     ) -> ProgressSample:
-        """The progress at ``now``, in seconds on the same clock as ``since`` and the times of the tasks' reports.
+        """The progress at ``now``. All times are in seconds on one clock.
 
         Args:
-            step: what the driver is doing: "computing", "publishing" or "committing", since ``stepped``.
+            heard: the newest reports of Spark tasks.
+            step: what the driver is doing: "computing", "publishing" or "committing".
+            stepped: when the driver began this step.
         """
         planned = self._planned
         operators = self._operators(heard)
@@ -117,8 +123,8 @@ class Tracker:
         return ProgressSample(progress, worked)
 
     def _operators(self, heard: Sequence[TaskCounts]) -> dict[str, Operator]:
-        """Operators by label. If a task is repeated, its newest attempt counts; if an operator is computed in several
-        stages, the stage that has done most counts.
+        """Operators by label. If a Spark task is repeated, its newest attempt counts. If an operator is computed in
+        several Spark stages, the stage that has done most counts.
         """
         newest: dict[tuple[str, int, int], TaskCounts] = {}
         for each in heard:
@@ -136,14 +142,14 @@ class Tracker:
         found: dict[str, Operator] = {}
         for (label, stage), tasks in sorted(stages.items(), key=lambda each: each[0]):
             made = Operator(label, tasks, self._is_late(label, tasks, stage > first))
-            if label == READING and label in found:  # each source may be read in a stage of its own
+            if label == READING and label in found:  # each source can be read in a Spark stage of its own
                 found[label] = replace(made, tasks=[*found[label].tasks, *tasks])
             elif label not in found or made.rows > found[label].rows:
                 found[label] = made
         return found
 
     def _is_late(self, label: str, tasks: Sequence[TaskCounts], later: bool) -> bool:
-        """Whether an operator gets its rows from another stage than the one that reads them."""
+        """Whether an operator gets its rows from another Spark stage than the one that reads the sources."""
         if not self._planned.stateful:
             return False
         if label == PUBLISHING:
@@ -175,7 +181,7 @@ class Tracker:
         if not late:
             if operators and not self._planned.stateful and not operators.keys() >= set(self._planned.labels):
                 return 0.0
-            if not parts:  # what is published has been read just before
+            if not parts:  # rows are published right after they were read
                 parts += [] if (part := self._by_slots(operators.get(PUBLISHING))) is None else [part]
         elif not parts:
             ended = max((sum(task.told.ended for task in each.tasks) for each in mine), default=0)
@@ -183,7 +189,7 @@ class Tracker:
         return min(parts, default=0.0)
 
     def _of(self, operator: Operator) -> float | None:
-        """The progress of an operator, from 0 to 1; None if it isn't known how many rows it will get."""
+        """The progress of an operator, from 0 to 1; None if it isn't known how many rows the operator will get."""
         planned = self._planned
         if operator.tasks and operator.label == READING:
             return min(1.0, operator.rows / planned.rows) if planned.rows else 1.0
@@ -191,16 +197,14 @@ class Tracker:
         if received:
             return self._by_received(operator, received)
         if not operator.rows and not all(task.told.ended for task in operator.tasks):
-            return 0.0  # it waits for its first rows
+            return 0.0  # the operator waits for its first rows
         ratio = self._ratio(operator)
         if ratio is None or not planned.rows:
             return None
         return min(1.0, operator.rows / (ratio * planned.rows)) if ratio else None
 
     def _slowest(self, operator: Operator) -> float:
-        """The seconds left for the bucket with the most remaining work, at its own speed. (Others may finish before
-        it.)
-        """
+        """The remaining seconds of the bucket that will be finished last, at the bucket's own speed."""
         longest = 0.0
         for task in operator.tasks:
             if task.fresh:
@@ -213,16 +217,17 @@ class Tracker:
         return longest
 
     def _ratio(self, operator: Operator) -> float | None:
-        """The rows that reach an operator per planned record, as in the previous batch; otherwise the present ratio, if
-        the operator reports its rows and is working. Tasks without rows end at once, and say nothing about the others.
+        """The rows that reach an operator per planned record. The ratio is the previous batch's; if that isn't known,
+        it is 1 for an operator that comes after the state, has got rows and is still working; otherwise None. (Spark
+        tasks without rows end at once, and prove nothing about others.)
         """
         known = self._before.get(operator.label)
         under_way = any(not task.told.ended for task in operator.tasks)
         return 1.0 if known is None and operator.late and operator.rows and under_way else known
 
     def _behind(self, operator: Operator) -> float:
-        """The seconds for the remaining rows that have been brought together by key, at the speed of the tasks that are
-        running. (Others may have been far faster.)
+        """The seconds that the remaining rows after the state take, at the speed of the Spark tasks that are running.
+        (Finished tasks may have been much faster.)
         """
         ratio = self._ratio(operator) if operator.late and operator.label != PUBLISHING else None
         if ratio is None or any(task.told.received for task in operator.tasks):
@@ -238,7 +243,8 @@ class Tracker:
         return 1.0 if end <= first else min(1.0, max(0, received.offset + 1 - first) / (end - first))
 
     def _by_received(self, operator: Operator, received: Sequence[tuple[TaskCounts, Received]]) -> float:
-        """An operator's progress, from how many of a partition's records its received rows come from."""
+        """An operator's progress. How many rows it will get is estimated from the rows that it has received so far, and
+        from the share of each partition's records from which they come."""
         expected: dict[Partition, float] = defaultdict(float)
         seen = covered = 0.0
         for task, each in received:
@@ -271,8 +277,9 @@ class Tracker:
             self.ratios[STATE] = (now - self._together) / (now - self._since)
 
     def _speed(self, part: float, now: float) -> tuple[float, bool]:
-        """The progress per second, from 0 to 1, and whether it is measured over long enough. The time before the first
-        finished record isn't included, because planning the batch and starting its tasks don't depend on its size.
+        """The share of the batch, from 0 to 1, that is finished per second; and whether this was measured for long
+        enough. The time before the first finished record isn't included, because planning a batch and starting its
+        Spark tasks don't depend on the size of the batch.
         """
         if part > 0:
             self._speeds.append((now, part))
@@ -287,7 +294,8 @@ class Tracker:
         return part / max(now - self._since, _SURE_AFTER), now - begun >= _WINDOW
 
     def _buckets(self, operators: Mapping[str, Operator]) -> dict[str, int]:
-        """The buckets that have done least, in the function that has done least."""
+        """For the operator that has processed the fewest rows: the buckets with the fewest rows so far, and these
+        numbers."""
         functions = [each for each in operators.values() if each.label not in (READING, PUBLISHING)]
         if not functions:
             return {}

@@ -1,6 +1,7 @@
-"""Remembers how many records a batch may have, next to the folders of a job's lanes, for the next process or lane.
+"""Stores the largest size of a lane's batches, in files next to the folders of a job's lanes, for later processes and
+lanes.
 
-This only saves time: a file that is damaged, or can't be written, is treated as missing.
+The files only save time: a file that is damaged, or can't be written, is treated as missing.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ log = logs.get_logger()
 _FOLDER = "speeds"
 _EVERY = 5.0
 _OTHER = 1.5
-"""A new limit is written only if it differs by this factor."""
+"""A new size is written only if it differs from the last one by this factor."""
 
 
 class Memory:
-    """Stores what a lane leaves for the next one. If several lanes run at the same time, each overwrites the file, and
-    the last one counts.
+    """Stores the batch size of a lane. Lanes of one stage and group that run at the same time overwrite each other's
+    file, and the last one counts.
     """
 
     def __init__(self, lane_folders: LaneFolders, lane: Lane) -> None:
@@ -37,7 +38,7 @@ class Memory:
         self._noted = monotonic()
 
     def note(self, rows: int, *, ends: bool = False) -> None:
-        """Record that a batch of the lane may have this many records. ``ends``: whether this is the last call."""
+        """Record that a batch of the lane can have up to ``rows`` records. ``ends``: whether this is the last call."""
         low, high = sorted((rows, self._rows))
         if high < low * _OTHER or (not ends and monotonic() < self._noted + _EVERY):
             return

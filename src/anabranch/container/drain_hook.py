@@ -1,4 +1,4 @@
-"""Calls the job's ``on_drain`` function for tasks that have drained, once all of their lanes in this container have."""
+"""Calls the job's ``on_drain`` function for each task whose lanes in this container have all drained."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["DrainHook"]
 
 
 class DrainHook:
-    """Thread-safe.
+    """Calls the ``on_drain`` function of a job, if it has one. Thread-safe.
 
     Args:
         functions: the functions of the job, by node.
@@ -27,7 +27,8 @@ class DrainHook:
         self._lock = threading.Lock()
 
     def drained(self, lane: Lane) -> None:
-        """Record that a lane has drained. Exceptions of the function are passed on."""
+        """Record that a lane has drained, and call the function for each task that has drained with it. Exceptions that
+        the function raises are passed on."""
         if self._function is None:
             return
         with self._lock:

@@ -1,5 +1,5 @@
-"""The error text that a user sees when a lane fails, and what may help: anabranch's own message if there is one,
-otherwise the root cause.
+"""The error text that a user sees when a lane fails, and what may help. The text is anabranch's own message if there is
+one, otherwise the root cause.
 """
 
 from __future__ import annotations
@@ -39,18 +39,24 @@ class Remedy(enum.Enum):
     NONE = "none"
     """Another attempt would fail in the same way: lanes, streams, settings and files don't change by themselves."""
     ATTEMPT = "another attempt"
-    """The cause is known, and isn't the Java process: data, a function, another system, a disk."""
+    """The cause is known, and it isn't the Java process but data, a function, another system or a disk."""
     WAIT = "time"
     """The cause is outside the job (a disk, a broker, a database), and the lane continues once it is available
     again."""
     PROCESS = "a new process"
-    """The cause is unknown, or the Java process is at fault: all attempts in the same process may fail."""
+    """The cause is unknown, or it is the Java process, so further attempts in the same process may fail, too."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """``what``: the root cause in one line; ``reasons``: what lies behind it, or where it was noticed; ``cure``: what
-    to do; ``awaits``: what the lane waits for, if waiting is the remedy.
+    """A failure, as the user sees it.
+
+    Attributes:
+        what: the root cause in one line.
+        reasons: lines that say what led to it, or where it was noticed.
+        cure: what to do.
+        remedy: what may help without the user.
+        awaits: what the lane waits for, if waiting is the remedy.
     """
 
     what: str
@@ -67,8 +73,8 @@ class Failure:
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of failure with a known remedy. ``of`` recognizes it by its causes, the deepest first. ``what``: the root
-    cause in our words, where Spark's are hard to read.
+    """A kind of failure with a known remedy. ``of`` is called with each cause of a failure, the deepest first, and
+    returns whether it is the cause of this kind. ``what``: the root cause in our words, if Spark's are hard to read.
     """
 
     of: Callable[[Cause], bool]
@@ -94,10 +100,10 @@ _INFRASTRUCTURE = re.compile(
     r"^(?:STREAM_FAILED|INTERNAL_ERROR|TASK_WRITE_FAILED|FAILED_READ_FILE|FAILED_EXECUTE_UDF|PYTHON_|STDS_|"
     r"CANNOT_LOAD_|CANNOT_WRITE_|CANNOT_CREATE_|CONCURRENT_STREAM_LOG_UPDATE|UNABLE_TO_)"
 )
-"""Conditions with which Spark says where something failed but not why: the cause behind them is shown instead."""
+"""Error conditions with which Spark says where something failed, but not why. The deeper cause is shown instead."""
 
 _OF_SYSTEMS = _Kind(lambda _: False, "")
-"""A placeholder for what systems say about errors of their clients."""
+"""A placeholder for the kinds of failure that systems add for errors of their clients."""
 
 _KINDS = (
     _Kind(
@@ -170,7 +176,8 @@ def _kinds() -> Iterator[_Kind]:
 
 
 def failure(error: BaseException, home: str = "") -> Failure:
-    """The failure that an error means. ``home``: the job's folder, whose lines are named."""
+    """The failure to report for an error. ``home``: the job's folder, to find the line of the job's code that
+    failed."""
     failed = _failure(error, home)
     if isinstance(error, DamagedError | FencedError | UsageError):
         return failed
@@ -182,7 +189,8 @@ def failure(error: BaseException, home: str = "") -> Failure:
 
 
 def _is_of_job(text: str, home: str) -> bool:
-    """Whether the job's own code has failed: then it can't be known whether the services that it calls will recover."""
+    """Whether the job's own code has failed. If so, it isn't known whether the services that the code calls will
+    recover."""
     return bool(home) and root_cause.parsed(text).frame_in(home) is not None
 
 
@@ -198,17 +206,17 @@ def _failure(error: BaseException, home: str) -> Failure:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether the text is about one of anabranch's own errors."""
+    """Whether the error is one of anabranch's own, or quotes one."""
     return _OURS.search(root_cause.said(error)) is not None
 
 
 def is_fenced(error: BaseException) -> bool:
-    """Whether the error says that another process has the lane, reported here or by a Python worker."""
+    """Whether the error, which a Python worker may have reported, says that another process has the lane."""
     return isinstance(error, FencedError) or f"anabranch.errors.{FencedError.__name__}" in root_cause.said(error)
 
 
 def is_final(error: BaseException) -> bool:
-    """Whether another attempt would fail in the same way: lanes, streams, settings and files don't change by
+    """Whether another attempt would fail in the same way, because lanes, streams, settings and files don't change by
     themselves.
     """
     if isinstance(error, _FINAL):
@@ -229,7 +237,7 @@ def _family(kind: type[AnabranchError]) -> Iterator[type[AnabranchError]]:
 
 
 def _ours(text: str) -> list[str] | None:
-    """The lines of the first anabranch error in a text."""
+    """The lines of the first error of anabranch's own in a text; None if there is none."""
     found = _OURS.search(text)
     if found is None:
         return None

@@ -1,5 +1,5 @@
-"""Whether a cluster has provided executors, and whether they have what lanes need: Python, its packages, the
-folders.
+"""Waits for the executors of a Spark cluster, and checks that they have what lanes need: Python, its packages, and
+shared folders.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ __all__ = ["POLL", "SAY_AFTER", "ready"]
 POLL = 0.2
 SAY_AFTER, _SAY_EVERY = 15.0, 60.0
 SLOTS_WITHIN = 60.0
-"""Seconds after the first executor within which there must be as many task slots as the job needs."""
+"""The seconds after the first executor within which Spark must have as many task slots as the job needs."""
 
 _PYTHON_SAID = re.compile(r"(?:Error from python worker:.*?(?=\w+Error: )|java\.io\.IOException: )([^\n)]+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class _Folder:
-    """A folder that this process and all executors must see. ``probe``: a file in it that exists during the check."""
+    """A folder that this process and all executors must share. ``probe``: a file in the folder that exists during the
+    check."""
 
     what: str
     probe: Path
@@ -56,15 +57,15 @@ def ready(
     say: Callable[[str], None],
     unless: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Wait for executors, however long it takes, and check them. Without a cluster there is nothing to do.
+    """Wait for executors, however long it takes, and check them. Does nothing without a cluster.
 
     Args:
-        cores: how many tasks must be able to run at once (0: any number is enough).
+        cores: how many Spark tasks must be able to run at the same time (0: any number).
         unless: whether to stop waiting and check nothing.
 
     Raises:
-        ConfigError: they have fewer task slots than ``cores``.
-        AnabranchError: they can't run our Python code, or a folder isn't shared with them.
+        ConfigError: the executors have fewer task slots (Spark's) than ``cores``.
+        AnabranchError: the executors can't run anabranch's Python code, or a folder isn't shared with them.
     """
     if not cluster.is_under(spark):
         return
@@ -74,7 +75,8 @@ def ready(
 
 
 def wait_for_slots(spark: SparkSession, cores: int, say: Callable[[str], None], unless: Callable[[], bool]) -> int:
-    """The task slots that the cluster has provided, at least one and at least ``cores``; 0 if the wait was given up."""
+    """Wait until the cluster provides at least ``cores`` of Spark's task slots, and at least one. Returns their number,
+    or 0 if the wait was given up."""
     master = spark.sparkContext.master
     begun = time.monotonic()
     next_word, first = begun + SAY_AFTER, 0.0
@@ -98,13 +100,14 @@ def wait_for_slots(spark: SparkSession, cores: int, say: Callable[[str], None], 
 
 
 def task_slots(spark: SparkSession) -> int:
-    """How many tasks can run at once on the present executors."""
+    """How many Spark tasks can run at the same time on the present executors."""
     context = spark.sparkContext
     return executors.cores(spark) // int(context.getConf().get("spark.task.cpus", "1"))
 
 
 def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) -> None:
-    """Make every slot import the packages that lanes need there, and look for the folders."""
+    """Check in a Spark task on every slot that the packages that lanes need can be imported, and that the folders are
+    there."""
     with ExitStack() as probing:
         shared = [probing.enter_context(_probed(*each)) for each in _shared(settings, graph)]
         look = partial(_look, [str(each.probe) for each in shared])
@@ -125,7 +128,8 @@ def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) ->
 
 
 def why_no_python(error: Exception) -> str:
-    """Python's own message, if Python couldn't even start."""
+    """The reason why executors can't run Python functions: Python's own message if Python couldn't start, otherwise the
+    error's."""
     found = _PYTHON_SAID.search(str(error))
     return found[1] if found is not None else error_text.failure(error).what
 
@@ -142,7 +146,7 @@ def _shared(settings: Settings, graph: Graph) -> Iterator[tuple[str, Path, str]]
 
 @contextmanager
 def _probed(what: str, folder: Path, cure: str) -> Iterator[_Folder]:
-    """The folder, with a new file in it."""
+    """The folder, with a new file in it during the block."""
     own_files.make_folder(folder)
     probe = folder / f".anabranch-shared-{uuid.uuid4().hex}"
     probe.touch()
@@ -153,7 +157,7 @@ def _probed(what: str, folder: Path, cure: str) -> Iterator[_Folder]:
 
 
 def _look(probes: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs on an executor: a row for each file that the executor can't see."""
+    """Runs on an executor: yields a row for each of the files that the executor can't access."""
     import anabranch.spark.query.sink  # noqa: F401
 
     for _ in batches:

@@ -1,6 +1,4 @@
-"""How a container's reports reach its coordinator, and the coordinator's orders reach the container: within one
-process, or over HTTP.
-"""
+"""Exchanges a container's reports for its coordinator's orders, within one process or over HTTP."""
 
 from __future__ import annotations
 
@@ -26,12 +24,12 @@ from anabranch.protocol.standby import StandbyReport
 __all__ = ["BackgroundHeartbeats", "Coordination", "DirectHeartbeats", "Heartbeats"]
 
 _SHORTEST = 0.75
-"""The shortest poll, as a share of the period. The length of polls varies, because containers that were delayed
-together would otherwise stay in step.
+"""The shortest poll, as a share of the period. The length of polls varies; otherwise, containers that were once delayed
+together would keep sending heartbeats at the same time.
 """
 
 _LIVE = 1.0
-"""Seconds between progress reports of running batches."""
+"""The longest time in seconds between two heartbeats while batches are running, so that their progress is reported."""
 _AWAY_EVERY = 1.0
 _SHAPE = attrgetter("lane", "phase", "attempt.folder_epoch", "drain.halted")
 
@@ -39,7 +37,7 @@ log = logs.get_logger()
 
 
 class Coordination(Protocol):
-    """What a container needs from the coordinator. It is the same within one process and over HTTP."""
+    """What a container needs from the coordinator, within one process or over HTTP."""
 
     def register(self, registration: Registration) -> RegistrationResponse: ...
 
@@ -57,25 +55,26 @@ class Heartbeats(Protocol):
     """The calls that a container's loop makes in every turn."""
 
     def listen(self, wake: Callable[[], object]) -> None:
-        """Call ``wake`` when there is an answer to be fetched with :meth:`take`."""
+        """Call ``wake`` whenever :meth:`take` can return a new answer."""
         ...
 
     def take(self, reports: Sequence[LaneReport], copies: Sequence[StandbyReport] = ()) -> HeartbeatResponse | None:
         """Report on lanes and standbys. Returns what should run, or None while that isn't known.
 
         Raises:
-            FencedError: everything must stop, for the given reason.
+            FencedError: the seat is lost, and everything must stop.
         """
         ...
 
     def leave(self, reports: Sequence[LaneReport], *, returns: bool = False) -> None:
-        """Return the seat, once all lanes have ended. ``returns``: a new process of this container will ask for one."""
+        """Return the seat. Call this once all lanes have ended. ``returns``: whether a new process will ask for a seat
+        instead of this one."""
         ...
 
 
 class DirectHeartbeats:
-    """Sends a heartbeat in every turn; an error of the coordinator is the container's error. But while the store is
-    unavailable, lanes continue with their last orders, and the store is tried again every second.
+    """Sends a heartbeat in every turn of the container's loop. Errors of the coordinator are passed on. But while the
+    store is unavailable, lanes continue with their last orders, and the heartbeat is tried again every second.
 
     Args:
         say: called when the store becomes unavailable, and when it is available again.
@@ -131,20 +130,20 @@ class DirectHeartbeats:
 
 @dataclass(frozen=True)
 class Departure:
-    """A container returns its seat. ``returns``: whether a new process will ask for one instead."""
+    """Says that a container returns its seat. ``returns``: whether a new process will ask for a seat instead."""
 
     returns: bool
 
 
 class BackgroundHeartbeats:
-    """Sends heartbeats from its own threads, inside ``with``: a long poll that waits for news, and an immediate
-    heartbeat when a lane changes.
+    """Sends heartbeats from threads of its own, as a context manager: long polls, which wait for news, and a heartbeat
+    as soon as a lane changes.
 
-    If anything goes wrong with a heartbeat, it counts as a missed one, and the threads continue.
+    If a heartbeat fails for any reason, it counts as missed, and the threads continue.
 
     Args:
-        period: the longest time that a poll waits, and the time between two attempts while the coordinator can't be
-            reached, in seconds.
+        period: the longest time in seconds that a poll waits; also the time between two attempts while the coordinator
+            can't be reached.
         say: called when the coordinator can't be reached any more, and when it can be reached again.
     """
 
@@ -209,7 +208,8 @@ class BackgroundHeartbeats:
         return answer
 
     def leave(self, reports: Sequence[LaneReport], *, returns: bool = False) -> None:
-        """Return the seat, once all lanes have ended; if the coordinator doesn't receive this, the lease ends."""
+        """Return the seat. Call this once all lanes have ended. If the coordinator isn't reached, the seat is free when
+        the lease has ended."""
         with self._lock:
             self._reports, self._departure = tuple(reports), Departure(returns)
         self._beat(0.0)

@@ -1,4 +1,4 @@
-"""Which SSPs of a lane have been read to their ends, and have had no new records for long."""
+"""Which SSPs of a lane are idle: they have been read to their ends, and have had no new records for a long time."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Idleness:
     """Follows the positions of a lane, and says which of its SSPs are idle.
 
     Args:
-        patience: seconds without a record after which an SSP is idle. They count from when the SSP is first seen,
-            because records that arrived before that aren't known.
+        patience: the seconds without a record after which an SSP is idle. They count from the time when the SSP was
+            first seen, because it isn't known when earlier records arrived.
     """
 
     def __init__(self, patience: float) -> None:
@@ -23,16 +23,16 @@ class Idleness:
         self._seen: dict[str, tuple[int, float]] = {}
 
     def carry(self, idle: Collection[str], positions: Positions, ends: Positions) -> dict[str, int]:
-        """Mark SSPs as idle that were idle when the lane ended, unless they have new records. Returns these SSPs, each
-        with its position.
+        """Mark those SSPs as idle that were idle when the lane last ended and have no new records. Returns them with
+        their positions.
         """
         still = {ssp: positions[ssp] for ssp in idle if ssp in positions and positions[ssp] >= ends.get(ssp, -1)}
         self._seen |= {ssp: (at, -self._patience) for ssp, at in still.items()}
         return still
 
     def seen(self, positions: Positions, ends: Positions, now: float) -> dict[str, int]:
-        """The SSPs that are idle, each with its position. ``now``: seconds on a clock that never goes back. An SSP
-        whose end isn't known isn't idle.
+        """The idle SSPs with their positions. An SSP whose end isn't known isn't idle. ``now``: seconds on a monotonic
+        clock.
         """
         found = {}
         for ssp, at in positions.items():

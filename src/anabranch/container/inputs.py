@@ -1,5 +1,5 @@
-"""Whether a lane's inputs are still the streams that it has read so far, and still contain the records that it has yet
-to read."""
+"""Checks that a lane's inputs are still the streams that the lane has read so far, and still contain the records that
+it has yet to read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ log = logs.get_logger()
 
 
 class Inputs:
-    """The streams that a lane reads. ``starting``: its start offsets, which apply as long as it has no batch."""
+    """The streams that a lane reads. ``starting``: the lane's start offsets, which apply until it has planned a
+    batch."""
 
     def __init__(self, systems: Systems, lane: Lane, starting: Mapping[SSP, int]) -> None:
         self._systems = systems
@@ -29,18 +30,16 @@ class Inputs:
         self.streams = sorted({(ssp.system, ssp.stream) for ssp in self.ssps})
 
     def ids(self) -> dict[str, str]:
-        """The present ids of the streams."""
+        """The present id of each stream."""
         return {stream: self._systems.named(name).id(stream) for name, stream in self.streams}
 
     def ends(self) -> dict[SSP, int]:
-        """The present ends of the inputs."""
+        """The present end offset of each input; -1 for a partition that doesn't exist."""
         told = {(name, stream): self._systems.named(name).ends(stream) for name, stream in self.streams}
         return {ssp: told[ssp.system, ssp.stream].get(ssp.partition, -1) for ssp in self.ssps}
 
     def tell(self, positions: Mapping[SSP, int]) -> None:
-        """Commit positions to the group ``<job>.<stage>`` on their systems, for tools that show lag; nothing else reads
-        them.
-        """
+        """Commit positions to the group ``<job>.<stage>`` of the inputs' systems. Only tools that show lag use them."""
         told: dict[str, dict[str, dict[int, int]]] = {}
         for ssp, offset in positions.items():
             told.setdefault(ssp.system, {}).setdefault(ssp.stream, {})[ssp.partition] = offset
@@ -51,8 +50,8 @@ class Inputs:
                 log.debug("positions could not be committed", lane=self._lane.id, system=name, error=str(error))
 
     def warnings(self, own: Collection[str]) -> tuple[str, ...]:
-        """Suspicious facts about the keys of streams that other programs write. ``own``: the job's own streams. For a
-        broadcast input, each task has all keys.
+        """Warnings about keys that other programs write to partitions where anabranch doesn't expect them. ``own``: the
+        streams that the job writes. Broadcast inputs aren't checked, because each task gets all of their keys.
         """
         found = []
         for name, stream in self.streams:
@@ -70,10 +69,10 @@ class Inputs:
 
     def take(self, folder: Folder) -> None:
         """If the lane is new, record in its folder which streams it reads. Make sure that their retention keeps what
-        the lane has still to read. Then check them, like :meth:`check`.
+        the lane has still to read. Then check the streams, like :meth:`check`.
 
         Raises the same errors as :meth:`check`, and:
-            LogError: that the job reads a stream can't be stored.
+            LogError: it can't be stored that the job reads a stream.
         """
         folder.note_streams(self.ids())
         read = folder.positions()
@@ -84,12 +83,13 @@ class Inputs:
         self.check(folder)
 
     def _begins(self, name: str, stream: str, read: Mapping[int, int]) -> dict[int, int]:
-        """Where the lane continues in a stream, by partition; 0 where that isn't known."""
+        """The offset at which the lane continues in each partition of a stream; 0 if it isn't known."""
         mine = [ssp for ssp in self.ssps if (ssp.system, ssp.stream) == (name, stream)]
         return {ssp.partition: read.get(ssp.partition, self._starting.get(ssp, 0)) for ssp in mine}
 
     def check(self, folder: Folder) -> None:
-        """Check the streams. (A lane whose positions are at the noted ends may end before its query has checked them.)
+        """Check the streams. (The query checks them, too, but a lane that has nothing left to read may end before
+        that.)
 
         Raises:
             NotFoundError: a stream is gone.

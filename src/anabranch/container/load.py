@@ -1,4 +1,5 @@
-"""How much of the time a lane works, and how many records arrive. No clock, no threads, no Spark."""
+"""A lane's load: for how much of the time it works, and how many records arrive. Pure: no clock, no threads, no
+Spark."""
 
 from __future__ import annotations
 
@@ -15,14 +16,19 @@ _WINDOW = 30.0
 _EVERY = 1.0
 
 Worked = Mapping[tuple[int, int], float]
-"""The seconds of functions, by bucket."""
+"""The seconds for which functions have worked on each bucket."""
 _NOTHING: Worked = {}
 
 
 @dataclass(frozen=True)
 class _Sample:
-    """A sample: how long batches took since the previous one, how many records had arrived by then, and how long
-    functions worked on each bucket.
+    """The figures at one time.
+
+    Attributes:
+        at: the time.
+        seconds: how long batches ran since the previous sample.
+        ends: the sum of the inputs' end offsets.
+        worked: how long functions worked on each bucket since the previous sample.
     """
 
     at: float
@@ -32,11 +38,14 @@ class _Sample:
 
 
 class Load:
-    """The load in the last half minute, from the reports of a lane's batches and of the running one.
+    """The load of a lane in the last half minute, from the reports of its batches, including the running one.
 
-    ``busy``: the share of the time that batches took, from 0 to 1. ``working``: the share for which Python functions
-    worked on the bucket that took them longest. ``arriving``: records that arrived per second. ``span``: the seconds
-    that these figures cover. ``usual``: the median duration of a batch in seconds.
+    Attributes:
+        busy: the share of the time that batches took, from 0 to 1.
+        working: the share of the time for which Python functions worked on the bucket that took the most time.
+        arriving: the records that arrived per second.
+        span: the seconds that these figures cover.
+        usual: the median duration of a batch in seconds.
     """
 
     def __init__(self) -> None:
@@ -51,7 +60,7 @@ class Load:
         self._worked: Worked = {}
 
     def ran(self, report: LaneReport, now: float, worked: Worked = _NOTHING) -> None:
-        """Record that a batch ended at ``now`` (seconds on any clock). ``worked``: the seconds of functions, by
+        """Record that a batch ended at ``now`` (seconds on any clock). ``worked``: how long functions worked on each
         bucket."""
         self._batches.append((now, report.load.seconds))
         while now - self._batches[0][0] > _WINDOW and len(self._batches) > 2:
@@ -61,12 +70,12 @@ class Load:
         self._seconds, self._worked = 0.0, {}
 
     def runs(self, report: LaneReport, now: float, seconds: float, worked: Worked) -> bool:
-        """Record that at ``now`` a batch has been running for this many seconds. Returns whether that is new
-        information. ``worked``: seconds by bucket, as far as functions have reported them.
+        """Record that at ``now``, a batch has been running for ``seconds``. Returns whether the figures have changed.
+        ``worked``: how long functions have worked on each bucket, as far as they have reported it.
         """
         if not self._looks:
             self._looks.append(_Sample(now - seconds, 0.0, sum(report.progress.ends.values())))
-        if seconds < self._seconds:  # another batch: the one before it has failed
+        if seconds < self._seconds:  # another batch: the previous one has failed
             self._seconds, self._worked = 0.0, {}
         if now < self._looks[-1].at + _EVERY:
             return False
@@ -75,8 +84,8 @@ class Load:
         return True
 
     def idled(self, report: LaneReport, now: float) -> bool:
-        """Record that at ``now`` no batch has ended. Returns whether that is new information, because a lane that has
-        nothing to read is idle.
+        """Record that at ``now``, no batch has ended. If the lane has nothing to read, this time counts as idle.
+        Returns whether the figures have changed.
         """
         if not report.progress.ends or self._seconds:
             return False
@@ -87,7 +96,7 @@ class Load:
         return True
 
     def _more(self, worked: Worked) -> Worked:
-        """The work of functions since the last look at the batch."""
+        """How long functions have worked on each bucket since the last sample of the batch."""
         return {bucket: max(0.0, seconds - self._worked.get(bucket, 0.0)) for bucket, seconds in worked.items()}
 
     def _add(self, report: LaneReport, now: float, seconds: float, worked: Worked) -> None:

@@ -1,4 +1,4 @@
-"""Plans a batch again, with fewer rows, if it takes longer than a transaction may."""
+"""Plans a batch again with fewer rows, if it takes longer than a transaction is allowed to take."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ __all__ = ["is_too_long", "outlasts", "shrink"]
 
 _TOO_LONG = "anabranch.errors.TooLongError"
 _SURE = 0.1
-"""Once this share of the allowed time has passed, the batch's own speed is known."""
+"""The share of the allowed time after which a batch's measured speed is trusted."""
 _WRITTEN = (BatchPhase.PUBLISHING, BatchPhase.COMMITTING)
 
 
 def is_too_long(error: BaseException) -> bool:
-    """Whether a batch failed because one of its transactions took longer than it may."""
+    """Whether a batch failed because one of its transactions took longer than allowed."""
     return _TOO_LONG in str(error)
 
 
 def outlasts(progress: BatchProgress | None, allowed: float) -> bool:
-    """Whether a batch will probably take longer than the ``allowed`` seconds, and hasn't yet finished the slow part of
-    its work.
+    """Whether a batch will probably take longer than the ``allowed`` seconds, and is still computing, which is the slow
+    part.
     """
     if progress is None or progress.left is None or progress.phase in _WRITTEN:
         return False
@@ -31,9 +31,11 @@ def outlasts(progress: BatchProgress | None, allowed: float) -> bool:
 
 
 def shrink(folder: Folder, starting: Mapping[str, Mapping[int, int]], most: int) -> int:
-    """Plan the pending batch again with at most this many offsets. Returns how many it had, if it had more (otherwise
-    0). This is allowed only while no output holds anything of the batch. ``starting``: where the lane's first batch
-    begins.
+    """Plan the pending batch again with at most ``most`` offsets. Returns how many offsets it had; 0 if it had no more
+    than that, so that nothing was changed. Call this only if no output has any part of the batch.
+
+    Args:
+        starting: the offsets at which the lane's first batch begins.
     """
     number = folder.planned()
     batch, entry = folder.batch(number), folder.entry(number)

@@ -1,5 +1,5 @@
-"""Whether a topic's producers assign keys to partitions as anabranch does. They must, because state is kept by
-partition."""
+"""Checks that a topic's producers assign keys to partitions in the same way as anabranch does. This is necessary
+because state is kept by partition."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ _SAMPLE = 20
 
 
 def bases(lane: Lane, stream: str, count: int) -> int:
-    """The partition count that a stream had when its state was first written, as far as a lane can tell; it has
-    ``count`` partitions now. New partitions come to a lane one by one, each a fixed distance after one that the lane
-    had. If none have come, the stream may have been expanded since the lane was planned, by as much as the lane's own
-    partitions allow.
+    """The partition count that a stream had when its state was first written, as far as a lane can tell.
+
+    In an expansion, a lane gets new partitions whose numbers exceed those of its former ones by the former count. If a
+    lane has no such partitions, the stream may still have been expanded since the lane was planned; then the smallest
+    count that is compatible with the lane's partitions is assumed.
+
+    Args:
+        count: the present partition count.
     """
     its = {(ssp.partition, lane.base.get(str(ssp), ssp).partition) for ssp in lane.ssps if ssp.stream == stream}
     known = [partition - base for partition, base in its if partition > base]
@@ -27,11 +31,11 @@ def bases(lane: Lane, stream: str, count: int) -> int:
 
 
 def disagreeing(system: System, stream: str, partitions: Iterable[int], base: int) -> str:
-    """The problem with a sample of the newest keys in some partitions; empty if there is none.
+    """Check a sample of the newest keys in some partitions. Returns the problem; empty if there is none.
 
     Args:
-        base: keys belong together if their partitions are equal modulo this number, because records may be older than
-            the present partitions.
+        base: the partition count that the stream had first. A key can be in any partition that is equal to its present
+            one modulo this number, because the record may be older than an expansion.
     """
     count = system.partitions(stream)
     starts, ends = system.starts(stream), system.ends(stream)

@@ -1,4 +1,4 @@
-"""Prepares a lane before it may start. Its predecessors are still running then, so nothing has to wait."""
+"""Prepares a lane before it can start, while its predecessors are still running, so that the change takes less time."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ _PATIENCE = 5.0
 
 
 class Preparations(Generic[T]):
-    """Takes the outputs of coming lanes, and analyzes their queries, each in a thread. If a lane's outputs couldn't be
-    taken, the lane itself will try again.
+    """For each lane that will start soon, takes the lane's outputs and analyzes its query, in a thread of its own. If
+    the outputs can't be taken now, the lane itself tries again later.
 
-    ``take`` takes the outputs of one lane, which no process has owned yet; then ``foresee`` returns its analyzed query.
-    ``done`` is called whenever a lane is prepared.
+    Args:
+        take: takes the outputs of a lane that no process has owned yet.
+        done: called whenever the preparation of a lane has ended.
+        foresee: returns the analyzed query of a lane whose outputs were taken.
     """
 
     def __init__(
@@ -39,7 +41,8 @@ class Preparations(Generic[T]):
         self._begun: dict[_Key, _Preparation[T]] = {}
 
     def begin(self, coming: Iterable[Lane]) -> None:
-        """Prepare those lanes that aren't being prepared yet. The results are kept as long as the container lives."""
+        """Prepare those of the lanes whose preparation hasn't begun yet. The results are kept until the container
+        ends."""
         for lane in coming:
             key = (lane.id, lane.epoch)
             if key not in self._begun:
@@ -47,14 +50,14 @@ class Preparations(Generic[T]):
                 self._begun[key].start()
 
     def under_way(self, coming: Iterable[Lane]) -> bool:
-        """Whether one of these lanes has been in preparation for only a short time, so that its predecessors should
-        keep running.
+        """Whether one of these lanes is being prepared, and hasn't been for long. If so, its predecessors should keep
+        running.
         """
         begun = [self._begun.get((lane.id, lane.epoch)) for lane in coming]
         return any(each is not None and each.is_under_way for each in begun)
 
     def taken(self, lane: Lane) -> bool:
-        """Whether a lane's outputs have been taken, under its epoch. Waits while they are being taken."""
+        """Whether a lane's outputs have been taken under the lane's present epoch. Waits while they are being taken."""
         preparation = self._begun.get((lane.id, lane.epoch))
         if preparation is None:
             return False
@@ -62,7 +65,7 @@ class Preparations(Generic[T]):
         return preparation.taken
 
     def foreseen(self, lane: Lane) -> T | None:
-        """The analyzed query of a lane, under its epoch, if it is ready. Doesn't wait."""
+        """The analyzed query of a lane under its present epoch; None if it isn't ready. Doesn't wait."""
         preparation = self._begun.get((lane.id, lane.epoch))
         return None if preparation is None else preparation.foreseen
 

@@ -20,7 +20,7 @@ from anabranch.systems.systems import Systems
 __all__ = ["Purge", "Reader", "Readers", "behind", "forget"]
 
 Reader = tuple[str, str]
-"""A stage and one of its groups."""
+"""A stage and one of its groups, whose lanes read the same streams."""
 Readers = Mapping[Reader, Collection[str]]
 
 _EVERY = 60.0
@@ -33,12 +33,12 @@ def behind(
 ) -> dict[str, dict[int, int]]:
     """Stream → partition → the offset before which all lanes have read and committed everything.
 
-    Partitions are left out if a lane has no position in them yet, or if other containers may have to read them because
-    these lanes don't own all of their buckets.
+    A partition is left out if a lane has no position in it yet, or if lanes of other containers may have to read it,
+    because these lanes don't own all of its buckets.
 
     Args:
         lanes: the lanes of one container that read any of ``streams``.
-        readers: which streams the lanes of each stage and group read; some groups may have no lanes now.
+        readers: the streams that the lanes of each stage and group read, including groups that have no lanes here now.
     """
     found: dict[str, dict[int, int]] = {}
     silent: set[tuple[str, int]] = set()
@@ -57,7 +57,7 @@ def behind(
 
 
 def _whole(lanes: Iterable[Lane], readers: Readers) -> set[tuple[str, int]]:
-    """For each of the readers, the partitions whose buckets all belong to these lanes."""
+    """The partitions all of whose buckets belong to these lanes, for each reader of their stream."""
     shares: dict[tuple[str, int], dict[Reader, Fraction]] = {}
     for lane in lanes:
         for ssp in lane.ssps:
@@ -72,7 +72,7 @@ def _whole(lanes: Iterable[Lane], readers: Readers) -> set[tuple[str, int]]:
 
 
 def forget(system: System, before: dict[str, dict[int, int]]) -> None:
-    """Delete the records before these offsets. If that isn't possible now, it is done another time."""
+    """Delete the records before these offsets. If this fails, a warning is logged, and a later call deletes them."""
     for stream, offsets in before.items():
         wanted = {partition: offset for partition, offset in offsets.items() if offset > 0}
         try:
@@ -82,10 +82,10 @@ def forget(system: System, before: dict[str, dict[int, int]]) -> None:
 
 
 class Purge:
-    """Every minute, deletes from the intermediate streams the records that had been read a minute before.
+    """Every minute, deletes the records of intermediate streams that all lanes had read a minute before.
 
-    The delay is for power cuts, which may take the last batch from a lane's folder; the lane then reads that batch's
-    records once more.
+    The delay is for power cuts: if a power cut takes the last batch from a lane's folder, the lane must read the
+    records of this batch again.
     """
 
     def __init__(self, graph: Graph, systems: Systems, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -97,11 +97,11 @@ class Purge:
         self._due: dict[str, dict[str, dict[int, int]]] = {}
 
     def note(self, lane: Lane) -> None:
-        """Record what the lanes of a stage and group read."""
+        """Record which streams the lanes of this lane's stage and group read."""
         self._readers[lane.stage, lane.group] = {ssp.stream for ssp in lane.ssps}
 
     def turn(self, lanes: Collection[tuple[Lane, LaneReport]]) -> None:
-        """Delete the records that all lanes of the container had read in the previous turn, if the next turn is due."""
+        """If a turn is due, delete the records that all lanes had read at the previous turn."""
         if self._monotonic() < self._purged_at + _EVERY:
             return
         self._purged_at = self._monotonic()

@@ -1,8 +1,7 @@
-"""Limits how many queries start at the same time, because each starts a Python process for each of its sources.
+"""Limits how many queries start at the same time, because each starts a Python process for every one of its sources.
 
-Spark gives such a process ten seconds to connect, and that can't be configured. If the process does its imports itself
-(on a cluster, where nothing can be run from the folder for temporary files), many of them at once need more than that
-on a few cores.
+Spark gives such a process ten seconds to connect, which can't be configured. On a cluster, each of these processes has
+to import its modules itself, and many of them at the same time take longer than that if there are only a few cores.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from typing import Protocol
 __all__ = ["Query", "Starts", "shared"]
 
 _PATIENCE = 12.0
-"""In seconds: by then a source has connected, or has failed."""
+"""In seconds. After this time, a source has either connected or failed."""
 _LOOK_EVERY = 0.02
 _BEFORE = frozenset({"Initializing StreamExecution", "Initializing sources"})
-"""Spark's status messages for a query whose sources haven't started."""
+"""Spark's status messages for a query whose sources haven't started yet."""
 
 
 class Query(Protocol):
@@ -34,7 +33,7 @@ class Query(Protocol):
 
 
 class Starts:
-    """Places for starting queries, by default as many as there are cores."""
+    """Limits how many queries start at the same time. ``most``: their largest number."""
 
     def __init__(
         self, most: int, clock: Callable[[], float] = monotonic, pause: Callable[[float], None] = sleep
@@ -45,8 +44,8 @@ class Starts:
 
     @contextmanager
     def place(self) -> Iterator[Callable[[Query], None]]:
-        """Wait for a place. Yields a function that waits, for a limited time, until the sources of a query have started
-        or it has ended.
+        """Wait until another query can be started. Yields a function that waits, for a limited time, until the sources
+        of this query have started or the query has ended.
         """
         with self._places:
             yield self._wait

@@ -1,5 +1,5 @@
-"""The container's loop: it sends heartbeats, and starts and stops lanes as the answers say, until nothing is left to
-do."""
+"""The container's loop: it sends heartbeats, and starts and stops lanes as the coordinator's answers say, until nothing
+is left to do."""
 
 from __future__ import annotations
 
@@ -53,10 +53,14 @@ log = logs.get_logger()
 class Container:
     """One container of a job.
 
-    ``period``: the longest time between two heartbeats, in seconds. ``standbys``: the standbys that the container
-    keeps, with or without a seat. ``replaced``: how many times this process was replaced; None: it can't be replaced.
-    ``trace`` is called with the errors with which lanes fail. ``purges``: whether the container deletes records that
-    all lanes have read from the streams between stages.
+    Args:
+        period: the longest time between two turns of the loop, in seconds.
+        replaced: how many times this process was replaced; None: it can't be replaced.
+        trace: called with the errors with which lanes fail.
+        purges: whether the container deletes records from intermediate streams once all lanes have read them.
+
+    Attributes:
+        standbys: the standbys that the container maintains, with or without a seat.
     """
 
     def __init__(
@@ -89,20 +93,21 @@ class Container:
         self._hook = DrainHook(job.functions, lambda: [keeper.lane for keeper in tuple(self._keepers.values())])
 
     def run(self, registration: Registration, leaving: threading.Event | None = None) -> None:
-        """Register and reconcile until the coordinator says that nothing is left to run, or ``leaving`` is set.
+        """Take a seat, and start and stop lanes until the coordinator says that nothing is left to run, or ``leaving``
+        is set.
 
         Raises:
-            FencedError: a newer process took this one's seat; everything was stopped.
+            FencedError: the seat was lost, for example because a newer process has taken it; everything was stopped.
         """
         me = self._coordination.register(registration)
         seat_lease = SeatLease(me, boottime(), boottime, survives=True)
         self.serve(DirectHeartbeats(self._coordination, seat_lease), leaving)
 
     def serve(self, heartbeats: Heartbeats, leaving: threading.Event | None = None) -> None:
-        """Reconcile, with a seat that was taken, until nothing is left to run or ``leaving`` is set.
+        """Like :meth:`run`, but with a seat that was taken before.
 
         Raises:
-            FencedError: the seat is lost; everything was stopped.
+            FencedError: the seat was lost; everything was stopped.
             ProcessBrokenError: only a new process may help; everything was stopped, and the seat returned.
         """
         heartbeats.listen(self._turn.set)
@@ -154,7 +159,7 @@ class Container:
             if lane_id in wanted:
                 keeper.go_on(wanted[lane_id])
             elif keeper.closed:
-                del self._keepers[lane_id]  # the coordinator has heard so, or else it would be wanted
+                del self._keepers[lane_id]  # the coordinator knows: otherwise, the lane would still be wanted
             else:
                 keeper.stop(answer.at_once)
         for lane_id, each in wanted.items():
@@ -165,8 +170,8 @@ class Container:
         self.standbys.want(answer.copies)
 
     def _not_too_early(self, answer: HeartbeatResponse) -> Iterator[WantedLane]:
-        """The wanted lanes. Closing lanes keep running while their successors are prepared, so that output doesn't
-        pause before that.
+        """The wanted lanes. A lane that should close isn't closed yet while its successors are being prepared, so that
+        its output doesn't pause for that time.
         """
         self._closing = []
         for each in answer.wanted:
@@ -178,7 +183,7 @@ class Container:
                 yield each
 
     def _close_prepared(self) -> None:
-        """Close lanes whose successors are now prepared."""
+        """Close those lanes whose successors have been prepared meanwhile."""
         held, self._closing = self._closing, []
         for each, following in held:
             if self._preparations.under_way(following):
@@ -198,7 +203,8 @@ class Container:
         )
 
     def _restarts_for(self, lane: str, why: str = "") -> Restarts | None:
-        """What a process that replaces this one must know, if the lane may have a new process."""
+        """The replacements so far, including the next one, if this process can be replaced for the lane; otherwise
+        None."""
         return None if self._replaced is None else self._replaced.after(lane, self.batches, why)
 
     def _check_process(self) -> None:
@@ -214,7 +220,7 @@ class Container:
     def _standstill(self) -> Standstill:
         job = self._job.settings.job
         patience = durations.parse(job.stall_after) / 1000
-        if job.trigger == "real-time":  # positions are known where batches end
+        if job.trigger == "real-time":  # positions are only known at the end of a batch
             patience += query.real_time_seconds(self._job.settings)
         return Standstill(patience)
 
@@ -254,7 +260,8 @@ class Container:
         return self._builder.prestarted(lane, starting, self._preparations.foreseen(lane))
 
     def _prestarted(self, lane: Lane, starting: Offsets) -> PrestartedQuery | None:
-        """The lane's prestarted query, if the lane starts at its offsets."""
+        """The lane's prestarted query, if it starts at the offsets at which the lane starts. Otherwise, the query is
+        abandoned."""
         ahead = self._prestarter.take(lane)
         if ahead is None:
             return None

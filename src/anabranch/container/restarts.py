@@ -1,7 +1,7 @@
-"""When a failed lane gets another attempt, and when its process is replaced. No clock, no threads, no Spark.
+"""When a failed lane gets another attempt, and when its process is replaced. Pure: no clock, no threads, no Spark.
 
-Another attempt in the same Java process can't help if that process is broken. So lanes that fail repeatedly for an
-unknown reason get a new process before the job counts as failed: in it, they continue as after a crash.
+If the Java process is broken, further attempts in it can't help. So if lanes fail repeatedly for an unknown reason, the
+process is replaced before the job counts as failed. In the new process, lanes continue as after a crash.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from anabranch.errors import AnabranchError
 __all__ = ["MOST", "ProcessBrokenError", "Restarts", "Step", "step"]
 
 MOST = 2
-"""How many new processes may follow one another without progress of the failed lane."""
+"""How many times in a row the process can be replaced without progress of the failed lane."""
 
 
 class Step(enum.Enum):
@@ -29,18 +29,22 @@ class Step(enum.Enum):
 
 
 def step(remedy: Remedy, *, attempts_left: bool, processes_left: bool) -> Step:
-    """What follows a failure with this remedy."""
+    """What follows a failure with this remedy. ``attempts_left`` and ``processes_left``: whether the lane can have
+    another attempt, and another process."""
     if remedy is Remedy.NONE:
         return Step.FAILED
-    if attempts_left or remedy is Remedy.WAIT:  # how long it is tried then, the wait says
+    if attempts_left or remedy is Remedy.WAIT:  # the length of a wait is limited elsewhere
         return Step.ATTEMPT
     return Step.PROCESS if remedy is Remedy.PROCESS and processes_left else Step.FAILED
 
 
 @dataclass(frozen=True)
 class Restarts:
-    """How many times in a row a process was replaced. ``batches``: the last committed batch of each lane at the last
-    replacement (-1: none); ``why``: the reason.
+    """How many times in a row a process was replaced.
+
+    Attributes:
+        batches: the last committed batch of each lane at the last replacement (-1: none).
+        why: the reason for the last replacement.
     """
 
     number: int = 0
@@ -48,12 +52,12 @@ class Restarts:
     why: str = ""
 
     def after(self, lane: str, batches: Mapping[str, int], why: str) -> Restarts | None:
-        """The next replacement, for a lane that fails now; None: there were too many already without progress of this
-        lane.
+        """The replacements including the next one, for a lane that has failed; None: there were too many without
+        progress of this lane.
 
         Args:
-            lane: empty if the Java process has ended; then progress of any lane counts.
-            batches: the last committed batch of each lane, now.
+            lane: the lane; empty if the Java process has ended, in which case progress of any lane counts.
+            batches: the last committed batch of each lane now.
         """
         failed = [lane] if lane else [*batches]
         progress = any(batches.get(each, -1) > self.batches.get(each, -1) for each in failed)
@@ -65,13 +69,13 @@ class Restarts:
 
     @classmethod
     def of_text(cls, text: str) -> Restarts:
-        """The inverse of the text form. An empty text gives the value for a process that replaces none."""
+        """The inverse of :meth:`to_text`. An empty text stands for a process that hasn't replaced another one."""
         return cls(**json.loads(text)) if text else cls()
 
 
 class ProcessBrokenError(AnabranchError):
-    """No retry helps the lanes in this process, but a new process can continue them. ``restarts`` is passed on to the
-    new process.
+    """No further attempt in this process helps its lanes, but a new process can continue them. ``restarts`` is passed
+    on to the new process.
     """
 
     def __init__(self, restarts: Restarts) -> None:

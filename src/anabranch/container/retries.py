@@ -1,4 +1,4 @@
-"""How many times a lane is retried, and when it counts as stalled. No clock, no threads, no Spark."""
+"""How many attempts a lane gets, and when it counts as stalled. Pure: no clock, no threads, no Spark."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _MOST_DOUBLINGS = 6
 
 
 class Retries:
-    """The consecutive failures of one lane, with no batch committed between them.
+    """Counts the consecutive failures of one lane, with no batch committed between them.
 
     Args:
-        most: after this many failures it isn't retried.
+        most: the number of failures after which there is no further attempt.
     """
 
     def __init__(self, most: int) -> None:
@@ -23,16 +23,17 @@ class Retries:
         self._failures = 0
 
     def again(self, batch: int) -> float | None:
-        """The number of seconds after which to retry after a failure; None: don't retry any more.
+        """The pause in seconds between a failure and the next attempt; None: there is no further attempt.
 
         Args:
-            batch: the last committed one, -1 for none.
+            batch: the last committed batch, -1 for none.
         """
         failures = self._counted(batch)
         return None if failures >= self._most else float(min(_LONGEST, _FIRST * 2 ** (failures - 1)))
 
     def begin(self, batch: int) -> None:
-        """Record that the lane is retried after a failure that followed ``batch``."""
+        """Record that the lane gets another attempt after a failure. ``batch``: the last committed batch, -1 for
+        none."""
         self._failures = self._counted(batch)
         self._batch = max(self._batch, batch)
 
@@ -41,11 +42,11 @@ class Retries:
 
 
 class Standstill:
-    """Detects a lane that no longer makes progress. Each detection doubles the time until the next one, because the
-    lane's batches may simply take long.
+    """Detects a lane that no longer makes progress. Each detection doubles the time that is allowed before the next
+    one, because perhaps the lane's batches just take long.
 
     Args:
-        after: seconds for which an SSP may have records to read without its position moving.
+        after: the seconds after which an SSP that has records to read, and whose position doesn't change, has stalled.
     """
 
     def __init__(self, after: float) -> None:
@@ -54,11 +55,11 @@ class Standstill:
         self._since: dict[str, tuple[int, float]] = {}
 
     def begin(self) -> None:
-        """Note that the lane starts again."""
+        """Record that the lane is started again."""
         self._since.clear()
 
     def seen(self, report: LaneReport, now: float) -> str:
-        """What has stalled at ``now`` (seconds of any clock); empty if nothing has."""
+        """Which SSP has stalled at ``now`` (seconds on any clock), as text; empty if none has."""
         for ssp, end in report.progress.ends.items():
             at = report.progress.positions.get(ssp, 0)
             before = self._since.get(ssp)

@@ -1,7 +1,8 @@
-"""Finds the root cause of a failure in the text of an exception, in which Python and Java quote each other.
+"""Finds the root cause of a failure in the text of an exception, in which Python and Java quote each other. Needs no
+Spark.
 
-Spark, py4j and Python put the text of an inner error into the message of the outer one: a Java error into a Python one,
-with its ``Caused by:``, and into that a Python worker's traceback. No Spark, no clock.
+Spark, py4j and Python put the text of an inner error into the message of the outer one. For example, a Python error
+contains a Java error with its ``Caused by:``, which in turn contains the traceback of a Python worker.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ __all__ = ["Cause", "Frame", "RootCause", "parsed", "said", "text_of"]
 
 _MOST_LINKS = 20
 _LONGEST = 400_000
-"""How many characters of a text are examined, half of them from its end: a message may contain a record of 50 MB."""
+"""How many characters of a text are examined, half of them at its end. A message can contain a record of 50 MB."""
 _LONGEST_LINE = 4000
 
 _NAME = r"(?:[A-Za-z_][\w$]*\.)*[A-Za-z_][\w$]*"
@@ -70,7 +71,8 @@ class Frame:
 
 @dataclass(frozen=True)
 class Cause:
-    """One exception of a chain. ``kind``: its class as printed; ``frames``: the frames of its traceback, in Python."""
+    """One exception of a chain. ``kind``: the printed name of its class; ``frames``: the frames of its Python
+    traceback."""
 
     kind: str
     message: str
@@ -78,7 +80,8 @@ class Cause:
 
     @property
     def name(self) -> str:
-        """The class without its package. Kafka's classes keep a prefix, because some have names like Java's own."""
+        """The name of the class without its package. Classes of Kafka get a prefix, because some of them have the same
+        names as Java's own."""
         short = re.split(r"[.$]", self.kind)[-1]
         return f"Kafka's {short}" if self.kind.startswith("org.apache.kafka.") else short
 
@@ -90,7 +93,7 @@ class Cause:
 
     @property
     def told(self) -> str:
-        """The exception's text: Spark's condition with its sentence, otherwise the class with the message."""
+        """The exception in one line: Spark's condition with its sentence, otherwise the class with the message."""
         found = _CONDITION.search(_OF_QUERY.sub("", self.message))
         if found is not None:
             return _STATE.sub("", f"[{found[1]}] {_first(found[2])}").split(" SQLSTATE")[0].strip()
@@ -109,8 +112,12 @@ class Cause:
 
 @dataclass(frozen=True)
 class RootCause:
-    """``causes``: from the outermost to the deepest, without wrappers; empty if the text contains no exception.
-    ``loss``: how an executor was lost. ``times``: how many times Spark tried the task.
+    """The causes of a failure.
+
+    Attributes:
+        causes: the exceptions from the outermost to the deepest, without wrappers; empty if the text has none.
+        loss: how a Spark executor was lost; empty if none was.
+        times: how many times Spark has tried the Spark task that failed; 0 if that isn't known.
     """
 
     causes: tuple[Cause, ...]
@@ -122,7 +129,7 @@ class RootCause:
         return self.causes[-1] if self.causes else None
 
     def frame_in(self, home: str) -> Frame | None:
-        """The innermost line in the job's folder through which the failure passed."""
+        """The innermost frame whose file is in ``home``, the job's folder; None if there is none."""
         for cause in reversed(self.causes):
             for frame in reversed(cause.frames):
                 if home and frame.file.startswith(home.rstrip("/") + "/"):
@@ -131,7 +138,7 @@ class RootCause:
 
 
 def text_of(error: BaseException) -> str:
-    """Everything that an exception and its causes say, with Java's stack traces. Never raises."""
+    """The texts of an exception and all of its causes, with Java's stack traces. Never raises an exception."""
     printed: list[str] = []
     seen: set[int] = set()
     current: BaseException | None = error
@@ -149,7 +156,7 @@ def parsed(text: str) -> RootCause:
     found = [cause for group in _groups([_cut(line) for line in text.split("\n")]) for cause in group]
     kept: dict[tuple[str, str], Cause] = {}
     for cause in found:
-        same = kept.pop((cause.kind, cause.message), cause)  # cited once more, on the way up
+        same = kept.pop((cause.kind, cause.message), cause)  # an outer exception quotes it again
         kept[cause.kind, cause.message] = cause if cause.frames else same
     causes = list(kept.values())
     meaningful = [cause for cause in causes if not cause.is_wrapper] or causes[-1:]
@@ -171,10 +178,10 @@ def _behind(error: BaseException) -> BaseException | None:
 
 
 def said(error: BaseException) -> str:
-    """The exception's own message; empty if it can't produce one."""
+    """The exception's own message; empty if the exception fails to produce one."""
     try:
         return str(error)
-    except Exception:  # it may ask a Java process that has ended
+    except Exception:  # perhaps it asks a Java process that has ended
         return ""
 
 
@@ -192,8 +199,8 @@ def _printed(error: BaseException, outermost: bool) -> str:
 
 
 def _groups(lines: Sequence[str]) -> Iterator[list[Cause]]:
-    """Causes from the outermost to the deepest. (Python prints first the exception that was raised first, Java
-    last.)"""
+    """The causes in each printed chain of exceptions, from the outermost to the deepest. (Python prints the deepest
+    cause first, Java last.)"""
     group: list[Cause] = []
     frames: list[Frame] | None = None
     chained = False
@@ -246,7 +253,7 @@ def _head(line: str, first: bool) -> tuple[str, str] | None:
 
 
 def _message(first: str, following: Sequence[str]) -> str:
-    """A message of several lines, up to where a stack trace or another exception begins."""
+    """A message of one or several lines, which ends where a stack trace or another exception begins."""
     said = [first.split(f" {_TRACEBACK}", maxsplit=1)[0].removesuffix(_TRACEBACK).rstrip()]
     for line in following[: _MESSAGE_LINES - 1]:
         if _AFTER.match(line) or _CAUSED.match(line) or _BARE.match(line) or line.endswith(_TRACEBACK):

@@ -1,4 +1,4 @@
-"""A container's view of its seat: its heartbeats, its lease, and when it must stop. No threads, no network, no
+"""A container's knowledge about its seat: its heartbeats, its lease, and when it must stop. No threads, no network, no
 Spark.
 """
 
@@ -14,24 +14,25 @@ from anabranch.protocol.standby import StandbyReport
 __all__ = ["SeatLease", "SentHeartbeat"]
 
 _STOPPING = 1 / 3
-"""The share of a lease that is reserved for stopping: nothing may be written after the lease."""
+"""The share of a lease that is reserved for stopping, because nothing must be written after the end of the lease."""
 
 
 @dataclass(frozen=True)
 class SentHeartbeat:
-    """A heartbeat that has no answer yet. ``at``: when it was sent, by the container's clock."""
+    """A heartbeat without an answer so far. ``at``: when it was sent, on the container's clock."""
 
     beat: Heartbeat
     at: float
 
 
 class SeatLease:
-    """The lease of one holder of a seat. Not thread-safe.
+    """A container's lease of its seat. Not thread-safe.
 
     Args:
+        registered_at: when the seat was requested, on the same clock.
         clock: seconds on a clock that keeps running while the machine sleeps.
-        survives: whether the container continues without its coordinator (``on_coordinator_loss = "continue"``, when
-            everything that it writes can be fenced); otherwise it stops before its lease ends.
+        survives: whether the container continues without its coordinator, which requires ``on_coordinator_loss =
+            "continue"`` and outputs that can all be fenced. Otherwise, the container stops before its lease ends.
     """
 
     def __init__(
@@ -54,19 +55,20 @@ class SeatLease:
 
     @property
     def lease_left(self) -> float:
-        """Seconds until the lease ends, counted from when the last answered heartbeat was sent; negative once it has
-        ended.
+        """The seconds until the lease ends, which lasts from the time when the last answered heartbeat was sent.
+        Negative once it has ended.
         """
         return self._lease_until - self._clock()
 
     @property
     def orphaned(self) -> str:
-        """Why the coordinator can't be reached, once the lease has ended without an answer; otherwise empty."""
+        """Why the coordinator can't be reached, if the lease has ended for that reason; otherwise empty."""
         return self._missed if self._missed and self.lease_left <= 0 else ""
 
     @property
     def must_stop(self) -> str:
-        """Why everything must end now; empty while it may continue. Once it isn't empty, it stays so."""
+        """Why everything must end now; empty as long as the container can continue. Once there is a reason, it
+        stays."""
         keep = self.me.lease * _STOPPING
         if not self._refused and not self._survives and self.lease_left <= keep:
             self._refused = (
@@ -83,8 +85,8 @@ class SeatLease:
         returns: bool = False,
         copies: Sequence[StandbyReport] = (),
     ) -> SentHeartbeat:
-        """The next heartbeat. ``leaving``: whether it returns the seat; ``returns``: whether a new process will ask for
-        one instead.
+        """The next heartbeat. ``leaving``: whether the heartbeat returns the seat; ``returns``: whether a new process
+        will ask for a seat instead.
         """
         self._number += 1
         seen = -1 if self._answer is None else self._answer.revision
@@ -101,8 +103,8 @@ class SeatLease:
         return SentHeartbeat(beat, self._clock())
 
     def hear(self, sent: SentHeartbeat, answer: HeartbeatResponse) -> None:
-        """Process the answer to a heartbeat. If a later heartbeat was answered first, the answer only renews the
-        lease."""
+        """Process the answer to a heartbeat. If a later heartbeat has already been answered, this answer only renews
+        the lease."""
         if not answer.alive:
             self._refused = answer.reason or "the coordinator says so"
             return

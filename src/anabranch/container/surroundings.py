@@ -1,5 +1,5 @@
-"""Which failures come from a lane's surroundings and will pass without intervention, and what the lane then waits for.
-Pure, except for the check of how full disks are.
+"""Which failures come from a lane's surroundings and will pass without intervention, and what the lane waits for after
+such a failure. Pure, except for the check of how full disks are.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from dataclasses import dataclass
 __all__ = ["Surrounding", "awaited", "full_disks"]
 
 _FULL_BELOW = 0.005
-"""A disk is considered full if a smaller share than this is free: a file may not fit although a smaller one would."""
+"""A disk counts as full if a smaller share than this is free, because a large file may no longer fit."""
 
 
 @dataclass(frozen=True)
 class Surrounding:
-    """``name``: what a lane waits for; ``cure``: what a user may do about it."""
+    """Something on which lanes depend. ``name``: what a lane waits for; ``cure``: what a user can do; ``pattern``:
+    matches the texts of its failures."""
 
     name: str
     cure: str
@@ -101,12 +102,12 @@ _KINDS = (
 
 
 def awaited(text: str) -> Surrounding | None:
-    """What a lane waits for after a failure with this complete text; None: waiting won't help."""
+    """What a lane waits for after a failure; None: waiting won't help. ``text``: the complete text of the failure."""
     return next((kind for kind in _KINDS if kind.pattern.search(text)), None)
 
 
 def full_disks(places: Iterable[str]) -> list[str]:
-    """Messages about those of these folders whose disks are full."""
+    """A message for each full disk of these folders."""
     notes: dict[tuple[int, int], str] = {}
     for place in places:
         try:

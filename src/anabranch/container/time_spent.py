@@ -1,5 +1,5 @@
-"""Where the time of a running batch is spent, according to the reports of its Spark tasks. No clock, no threads, no
-Spark.
+"""How the time of a running batch is divided among its phases, from the reports of its Spark tasks. No clock, no
+threads, no Spark.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ __all__ = ["COMMITTING", "COMPUTING", "FUNCTIONS", "STATE", "BatchTimes", "Opera
 COMPUTING, COMMITTING = "computing", "committing"
 FUNCTIONS, STATE = "functions", "state"
 _RECENT = 1.5
-"""In seconds. The batch is in the phase in which most of this recent time was spent."""
+"""In seconds. The present phase of a batch is the one in which it spent most of this recent time."""
 
 
 @dataclass(frozen=True)
 class Operator:
-    """The work that the newest attempts of a stage's tasks have done for an operator. ``late``: whether the operator
-    comes after the state."""
+    """The work that the newest attempts of a Spark stage's tasks have done for an operator. ``late``: whether the
+    operator comes after the state."""
 
     label: str
     tasks: Sequence[TaskCounts]
@@ -37,7 +37,7 @@ class Operator:
 
 
 class BatchTimes:
-    """The times of one batch, which was planned at ``since``."""
+    """The times that one batch, planned at ``since``, has spent in its phases."""
 
     def __init__(self, since: float) -> None:
         self._since = since
@@ -49,9 +49,9 @@ class BatchTimes:
     ) -> tuple[dict[str, float], str]:
         """The seconds of each phase until ``now``, and the present phase.
 
-        The driver's times are known: ``stepped`` is when it reached its ``step``. The tasks' time is divided according
-        to their reports; time that Java spends in a task counts as state once rows have been brought together by key,
-        and as reading before that.
+        The driver's times are known: ``stepped`` is when the driver reached its present ``step``. The time of Spark
+        tasks is divided according to their reports. Time that a Spark task spends in Java counts as state if rows have
+        been brought together by key before it, and otherwise as reading.
         """
         if step != COMPUTING:
             self._steps.setdefault(step, stepped)
@@ -78,7 +78,8 @@ class BatchTimes:
 
 
 def _weights(operators: Iterable[Operator], now: float) -> tuple[dict[str, float], float]:
-    """How the time of Spark tasks is divided, and the seconds during which any of them were running."""
+    """The weights by which the time of Spark tasks is divided among phases, and the seconds during which any of them
+    ran."""
     by_task: dict[tuple[int, int], list[tuple[Operator, TaskCounts]]] = defaultdict(list)
     for operator in operators:
         for task in operator.tasks:
@@ -103,7 +104,7 @@ def _weights(operators: Iterable[Operator], now: float) -> tuple[dict[str, float
 
 
 def _union(spans: Iterable[tuple[float, float]]) -> float:
-    """The seconds that some spans of time cover."""
+    """The seconds that are covered by at least one of these spans of time."""
     covered, reached = 0.0, float("-inf")
     for begun, ended in sorted(spans):
         covered += max(0.0, ended - max(begun, reached))

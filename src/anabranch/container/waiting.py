@@ -1,4 +1,5 @@
-"""How long a lane waits before a retry when its surroundings have failed. No clock, no threads, no randomness."""
+"""How long a lane waits before the next attempt if its surroundings have failed. No clock, no threads, no
+randomness."""
 
 from __future__ import annotations
 
@@ -8,14 +9,15 @@ from dataclasses import dataclass
 __all__ = ["Wait", "begun_or_continued", "pause"]
 
 _FIRST, _LONGEST = 1.0, 15.0
-"""In seconds. A recovery is noticed within the longest pause plus a fifth of it."""
+"""The first and the longest pause, in seconds. A recovery is noticed within 1.2 times the longest pause."""
 _JITTER = 0.2
 _MOST_DOUBLINGS = 10
 
 
 @dataclass(frozen=True)
 class Wait:
-    """What a lane waits for, since when (in seconds on any clock), and how many times it has failed since."""
+    """A wait: what the lane waits for, since when (in seconds on any clock), and how many times it has failed since
+    then."""
 
     awaited: str
     since: float
@@ -23,18 +25,18 @@ class Wait:
 
 
 def begun_or_continued(wait: Wait | None, awaited: str, now: float) -> Wait:
-    """The wait after another failure. What the lane waits for may have changed meanwhile, because it hasn't made
-    progress since.
+    """The wait after a failure. As long as the lane has made no progress, the same wait continues, even if the lane now
+    waits for something else.
     """
     return Wait(awaited, now) if wait is None else Wait(awaited, wait.since, wait.attempts + 1)
 
 
 def pause(wait: Wait, now: float, longest: float, chance: float) -> float | None:
-    """The number of seconds after which to retry; None: the lane has waited long enough, and has failed.
+    """The pause in seconds before the next attempt; None: the lane has waited too long, and has failed.
 
     Args:
-        longest: the most seconds that a lane may wait.
-        chance: from 0 to 1, so that lanes that wait for the same thing don't all retry at once.
+        longest: the seconds after which a waiting lane has failed.
+        chance: a random number from 0 to 1, so that lanes that wait for the same thing don't all try again at once.
     """
     left = longest - max(0.0, now - wait.since)
     if left <= 0 and not math.isinf(longest):

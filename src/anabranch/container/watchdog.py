@@ -27,13 +27,13 @@ def watch(
     patience: Callable[[], float],
     code: int = FencedError.exit_code,
 ) -> None:
-    """Check until ``ended`` whether the process must stop. If it must and doesn't end in time, log its threads and end
-    it.
+    """Check, until ``ended`` is set, whether the process must stop. If it must, but doesn't stop in time, print the
+    stacks of its threads and end it.
 
     Args:
-        must_stop: why it must stop; empty while it may continue.
-        patience: how many seconds stopping may take; evaluated when the process must stop.
-        code: the exit code if the process has to be ended.
+        must_stop: returns why the process must stop; empty as long as it can continue.
+        patience: returns the seconds within which the process must have stopped; called when it must stop.
+        code: the exit code of a process that is ended.
     """
 
     def look() -> None:
@@ -48,7 +48,7 @@ def watch(
             sys.stderr.write(f"error: {why}\n  it didn't stop in time; these are its threads:\n")
             sys.stderr.flush()
             faulthandler.dump_traceback()
-        finally:  # nobody may be there to read it
+        finally:  # even if stderr can't be written
             os._exit(code)
 
     threading.Thread(target=look, name="watchdog", daemon=True).start()
@@ -57,11 +57,12 @@ def watch(
 JAVA_IS_GONE = "the Java process of Spark has ended"
 
 Replace = Callable[[str], None]
-"""Replaces this process, for the given reason. Returns if that isn't allowed."""
+"""Replaces this process, for the given reason. Returns only if this isn't allowed."""
 
 
 def watch_java(is_gone: Callable[[], bool], ended: threading.Event, replace: Replace) -> None:
-    """Check until ``ended`` whether the Java process has ended before this one; if so, nothing can run any more."""
+    """Check, until ``ended`` is set, whether the Java process has ended. If so, nothing can run any more, and this
+    process is replaced or ended."""
 
     def look() -> None:
         while not ended.wait(_EVERY):
@@ -72,7 +73,7 @@ def watch_java(is_gone: Callable[[], bool], ended: threading.Event, replace: Rep
 
 
 def end_without_java(replace: Replace) -> NoReturn:
-    """Replace this process, whose Java process has ended; if that isn't allowed, end it with a message."""
+    """Replace this process, whose Java process has ended. If this isn't allowed, end the process with a message."""
     try:
         replace(JAVA_IS_GONE)
         sys.stderr.write(f"error: {JAVA_IS_GONE}\n  {_CURE}\n")

@@ -5,14 +5,15 @@ from __future__ import annotations
 __all__ = ["PACE", "now"]
 
 PACE = 0.9
-"""The speed of a lane's time while it is ahead of the machine's clock: it makes up for an hour in ten hours."""
+"""The speed of a lane's time while it is ahead of the machine's clock. An hour is made up for in ten hours."""
 
 
 def now(reached: int, elapsed: float, wall: int) -> int:
-    """The time of a lane in Unix ms. If the machine's clock was set back, or if the lane comes from a machine whose
-    clock is ahead, the time continues from where it was, more slowly, until the machine's clock has caught up.
+    """The time of a lane in Unix ms. If the lane's last time is ahead of the machine's clock, because the clock was set
+    back or because the lane ran on a machine whose clock is ahead, the lane's time continues, but more slowly until the
+    machine's clock has caught up.
 
-    So closed windows stay closed, and open ones close after their full size.
+    So closed windows stay closed, and no open window closes early.
 
     Args:
         reached: the lane's last time, in Unix ms.

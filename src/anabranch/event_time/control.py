@@ -15,11 +15,14 @@ _VERSION = 1
 class Control:
     """What a lane reports about itself to the readers of its output.
 
-    ``watermark`` (Unix ms; None: not known yet): the lane's watermark after the batch before the one with which the
-    record travels, so that no later row is older, except for late ones. ``predecessors``: the lanes from which the lane
-    continues. ``beside``: all lanes that write the stream together with it, including itself, each with its own
-    predecessors, because one of them may have nothing to write for long. ``open`` is False if the lane writes no more.
-    ``idle``: the lane has nothing to read, and must not hold the watermark back.
+    Attributes:
+        watermark: the lane's watermark in Unix ms, before the batch with which the record is written; None: not known
+            yet. Except for late rows, no row that follows is older.
+        predecessors: the lanes from which the lane continues.
+        beside: the lane's co-writers, including itself, each with its own predecessors. They are reported here because
+            a co-writer may have nothing to write for a long time.
+        open: False if the lane writes nothing more.
+        idle: whether the lane has nothing to read, and must not hold the watermark back.
     """
 
     lane: str
@@ -43,7 +46,7 @@ class Control:
 
 
 def from_builtins(value: Mapping[str, Any], where: str) -> Control:
-    """The inverse; unknown fields are ignored.
+    """The inverse of :meth:`Control.to_builtins`. Unknown fields are ignored.
 
     Raises:
         UnsupportedFormatError: the value has another version, or isn't a control record. The message names ``where``.

@@ -8,12 +8,12 @@ __all__ = ["closed"]
 
 _TICK = 1_000
 _PART = 10
-"""Sessions can end at any time, so they are checked this many times per gap, but at most once per tick."""
+"""Sessions can end at any time. They are checked this many times per gap, but at most once per tick."""
 
 
 def closed(window: Window, newest: int, now: int) -> int:
-    """The time before which all windows can be closed, because each has either ended by then or hasn't begun. It rises
-    only as long as there may be windows to close, so that a lane without records becomes quiet.
+    """The time that serves as the watermark: all windows that end by then can be closed. It rises only as long as there
+    can be open windows, so that a lane without records runs no more batches.
 
     Args:
         newest: when the last record was read.
@@ -26,7 +26,7 @@ def closed(window: Window, newest: int, now: int) -> int:
             return _last_end(size, slide, newest, now)
         case Session(gap):
             step = max(_TICK, gap // _PART)
-            over = newest + gap + 1  # a record that comes at the very end goes on with it
+            over = newest + gap + 1  # a record exactly one gap after the last one still belongs to the session
             return min(now // step, -(-over // step)) * step
 
 

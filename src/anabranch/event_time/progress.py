@@ -1,4 +1,4 @@
-"""The event time that a lane has reached, and how each of its batches changes it."""
+"""The event time that a lane has reached, and how each batch changes it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from typing import Any
 from anabranch.event_time.control import Control
 
 SOURCE = "event-time"
-"""Distinguishes a control offset from those of streams."""
+"""Distinguishes the offset of the event-time source from the offsets of streams."""
 
 
 @dataclass(frozen=True)
 class Upstream:
-    """The reports about one SSP of an intermediate stream so far.
+    """The control records that were read so far from one SSP of an intermediate stream.
 
-    ``heard``: the last watermark of each lane that writes the SSP (None: the lane was only named by another one, or has
-    no watermark yet). ``gone``: lanes from which others have continued. ``resting``: lanes that last said that they are
-    idle. ``cursor``: the place in the log up to which control records were processed, as the system counts it (-1:
-    none).
+    Attributes:
+        cursor: the place in the log up to which control records were processed, as the system counts it (-1: none).
+        heard: the last watermark of each lane that writes the SSP. None: the lane has no watermark yet, or has written
+            no control record and is known only from those of its co-writers.
+        gone: lanes from which successors have continued.
+        resting: lanes that are idle, according to their last control records.
     """
 
     cursor: int = -1
@@ -28,9 +30,9 @@ class Upstream:
     resting: frozenset[str] = frozenset()
 
     def after(self, controls: Iterable[Control], cursor: int) -> Upstream:
-        """These reports, together with more control records, in the order of the log.
+        """The result after more control records, which must be in the order of the log.
 
-        A lane that was named by another one, but hasn't reported yet, has the watermark of its predecessors.
+        A lane that is known only from its co-writers' records has the watermark of its predecessors.
         """
         heard, gone, resting = dict(self.heard), set(self.gone), set(self.resting)
         for control in controls:
@@ -47,22 +49,24 @@ class Upstream:
 
     @property
     def idle(self) -> bool:
-        """Whether all lanes that write here are idle."""
+        """Whether all lanes that write the SSP are idle."""
         return bool(self.heard) and self.heard.keys() <= self.resting
 
     @property
     def watermark(self) -> int | None:
-        """The watermark of the SSP; None while a lane that writes here, and isn't idle, hasn't reported one."""
+        """The watermark of the SSP; None as long as a lane that writes the SSP and isn't idle has reported none."""
         return _reached({lane: at for lane, at in self.heard.items() if lane not in self.resting}, self.heard)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """A lane's event time after some batch. SSPs are written ``system/stream/partition``; times are Unix ms.
+    """A lane's event time after a batch. SSPs are written ``system/stream/partition``; times are Unix ms.
 
-    ``watermark``: no older row is expected any more (None: not known yet). ``maxima``: the greatest event time of each
-    SSP that was read. ``upstream``: reports by SSP of an intermediate stream. ``idle``: the other SSPs that have been
-    read to their ends and have had no new records for long; they don't hold the watermark back until they have some.
+    Attributes:
+        watermark: the watermark; None: not known yet.
+        maxima: the latest event time of each SSP that was read.
+        upstream: for each SSP of an intermediate stream, what its writers have reported.
+        idle: those of the other SSPs that are idle.
     """
 
     watermark: int | None = None
@@ -71,7 +75,7 @@ class Progress:
     idle: frozenset[str] = frozenset()
 
     def to_builtins(self) -> dict[str, Any]:
-        """The form in which it is stored in a lane's offset log."""
+        """The form in which the event time is stored in a lane's offset log."""
         return {
             "source": SOURCE,
             "version": 1,
@@ -105,13 +109,13 @@ def after(
     maxima: Mapping[str, int],
     upstream: Mapping[str, Upstream],
 ) -> Progress:
-    """The progress after a batch: the minimum of its SSPs that aren't idle, or the maximum if all are. An SSP with an
-    event time in the batch is no longer idle.
+    """The event time after a batch. The watermark is the minimum over all SSPs that aren't idle, or the maximum if all
+    are idle. An SSP with an event time in the batch is no longer idle.
 
     Args:
-        delays: the declared watermark delay in ms of every SSP that the lane reads; None: an intermediate stream's.
-        maxima: the greatest event time of each SSP in the batch.
-        upstream: the reports of the SSPs of intermediate streams up to the end of the batch.
+        delays: the declared watermark delay, in ms, of every SSP that the lane reads; None for an intermediate stream.
+        maxima: the latest event time of each SSP in the batch.
+        upstream: for each SSP of an intermediate stream, what its writers have reported up to the end of the batch.
     """
     seen = dict(progress.maxima)
     for ssp, at in maxima.items():
@@ -124,7 +128,7 @@ def after(
 
 
 def all_idle(progress: Progress, delays: Mapping[str, int | None]) -> bool:
-    """Whether nothing holds a lane's watermark back. ``delays`` is as in :func:`after`."""
+    """Whether all SSPs of a lane are idle, so that none holds the watermark back. ``delays``: as for :func:`after`."""
     return bool(delays) and len(resting(progress, delays)) == len(delays)
 
 
@@ -134,8 +138,8 @@ def resting(progress: Progress, delays: Mapping[str, int | None]) -> list[str]:
 
 
 def joined(several: Iterable[tuple[Progress, Collection[str]]]) -> Progress:
-    """The initial event time of a lane that continues from others, each with the SSPs that it has read. For each SSP,
-    it is the event time of the lane that is furthest behind.
+    """The initial event time of a lane, from the event times of its predecessors and the SSPs that each has read. For
+    each SSP, the predecessor that is furthest behind counts.
     """
     readers: dict[str, list[Progress]] = {}
     found = list(several)
@@ -160,9 +164,9 @@ def cleared(left: Progress, ssps: Iterable[str], writers: Iterable[str]) -> Prog
     """The initial event time of a lane that takes nothing over from its predecessor.
 
     Args:
-        left: where the predecessor ended.
-        ssps: the SSPs of intermediate streams that it reads.
-        writers: the lanes that have written these so far; their reports no longer count.
+        left: the event time with which the predecessor ended.
+        ssps: the SSPs of intermediate streams that the lane reads.
+        writers: the lanes that have written these SSPs so far. Their reports no longer count.
     """
     found = {}
     for ssp in ssps:
@@ -172,7 +176,7 @@ def cleared(left: Progress, ssps: Iterable[str], writers: Iterable[str]) -> Prog
 
 
 def of_ssp(progress: Progress, ssp: str, delay: int | None) -> int | None:
-    """The watermark of one SSP; None while it isn't known."""
+    """The watermark of one SSP; None as long as it isn't known."""
     if delay is None:
         told = progress.upstream.get(ssp)
         return None if told is None else told.watermark
@@ -180,8 +184,8 @@ def of_ssp(progress: Progress, ssp: str, delay: int | None) -> int | None:
 
 
 def held_by(progress: Progress, delays: Mapping[str, int | None]) -> str | None:
-    """The SSP that holds the watermark back; if some SSPs have no known watermark, the first of these. None if all are
-    idle.
+    """The SSP that holds the watermark back: the first one without a known watermark, otherwise the one with the lowest
+    watermark. None if all are idle.
     """
     active = {ssp: delay for ssp, delay in delays.items() if not _rests(progress, ssp, delay)}
     if not active:
@@ -198,7 +202,7 @@ def _rests(progress: Progress, ssp: str, delay: int | None) -> bool:
 
 
 def _reached(active: Mapping[str, int | None], known: Mapping[str, int | None]) -> int | None:
-    """The minimum of the active ones; if there are none, the maximum of all known ones."""
+    """The minimum of the active watermarks; if there are none, the maximum of all that are known."""
     return _lowest(active.values()) if active else max((at for at in known.values() if at is not None), default=None)
 
 

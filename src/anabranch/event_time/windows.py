@@ -1,4 +1,4 @@
-"""Windows, as a job file names them. All lengths are in milliseconds."""
+"""The kinds of windows that a job file can use. All lengths are in milliseconds."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ START_AND_END = ("window_start", "window_end")
 
 @dataclass(frozen=True)
 class Tumbling:
-    """Windows of one size without gaps, aligned to 1970-01-01T00:00Z. Make one with :func:`tumbling`.
+    """Windows of one size without gaps, aligned to 1970-01-01T00:00Z, as returned by :func:`tumbling`.
 
     Attributes:
-        size: milliseconds.
+        size: the length of a window in milliseconds.
     """
 
     size: int
 
     def start_of(self, at: int) -> int:
-        """The start of the window that contains the time ``at``. Both in milliseconds since 1970.
+        """The start of the window that contains the time ``at``. Both times are in milliseconds since 1970.
 
         Example: ``tumbling("10 minutes").start_of(660_000)`` is ``600_000``.
         """
@@ -45,18 +45,19 @@ class Tumbling:
 
 @dataclass(frozen=True)
 class Sliding:
-    """Overlapping windows of one size, aligned to 1970-01-01T00:00Z. Make one with :func:`sliding`.
+    """Overlapping windows of one size, aligned to 1970-01-01T00:00Z, as returned by :func:`sliding`.
 
     Attributes:
-        size: milliseconds.
-        slide: milliseconds from the start of a window to the start of the next one.
+        size: the length of a window in milliseconds.
+        slide: the time in milliseconds from the start of a window to the start of the next one.
     """
 
     size: int
     slide: int
 
     def starts_of(self, at: int) -> list[int]:
-        """The starts of the windows that contain the time ``at``, the earliest first. All in milliseconds since 1970.
+        """The starts of the windows that contain the time ``at``, the earliest first. All times are in milliseconds
+        since 1970.
 
         Example: ``sliding("10 minutes", "5 minutes").starts_of(660_000)`` is ``[300_000, 600_000]``.
         """
@@ -66,12 +67,13 @@ class Sliding:
 
 @dataclass(frozen=True)
 class Session:
-    """Windows of a key that last as long as its rows are no further apart than a gap. Make one with :func:`session`.
+    """Windows of a key that last as long as the key's rows are no further apart than a gap, as returned by
+    :func:`session`.
 
     A session begins with its first row and ends one gap after its last row.
 
     Attributes:
-        gap: milliseconds.
+        gap: the gap in milliseconds.
     """
 
     gap: int
@@ -94,10 +96,11 @@ def of_builtins(held: dict[str, Any]) -> Window:
 
 
 def tumbling(size: str) -> Tumbling:
-    """Windows of one size without gaps: ``tumbling("1 hour")``.
+    """Windows of one size without gaps, such as ``tumbling("1 hour")``.
 
     Args:
-        size: a number and a unit: weeks, days, hours, minutes, seconds or milliseconds.
+        size: the length of a window: a number and a unit, which is weeks, days, hours, minutes, seconds or
+            milliseconds.
 
     Raises:
         GraphError: ``size`` is not a duration, or is zero.
@@ -110,10 +113,10 @@ def sliding(size: str, slide: str) -> Sliding:
 
     Args:
         size: the length of a window, as for :func:`tumbling`.
-        slide: the time between two starts. Not longer than ``size``.
+        slide: the time between the starts of two windows. It must not be longer than ``size``.
 
     Raises:
-        GraphError: one of them is not a duration or is zero, or ``slide`` is longer than ``size``.
+        GraphError: ``size`` or ``slide`` is not a duration or is zero, or ``slide`` is longer than ``size``.
     """
     cure = 'sliding("1 hour", "10 minutes")'
     found = Sliding(_length(size, cure), _length(slide, cure))
@@ -126,11 +129,11 @@ def sliding(size: str, slide: str) -> Sliding:
 
 
 def session(gap: str) -> Session:
-    """Windows that end when a key has had no rows for a while: ``session("30 minutes")``.
+    """Windows that end when a key has had no rows for a while, such as ``session("30 minutes")``.
 
     Args:
-        gap: a duration, as for :func:`tumbling`. A row that comes exactly this long after the last one still belongs to
-            the session.
+        gap: the time without rows after which a session ends, written as for :func:`tumbling`. A row exactly one gap
+            after the last row still belongs to the session.
 
     Raises:
         GraphError: ``gap`` is not a duration, or is zero.

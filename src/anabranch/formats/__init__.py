@@ -1,4 +1,4 @@
-"""How the values of streams are encoded, as far as it is decided before Spark sees a record."""
+"""How the values of streams are encoded, as far as this is determined before Spark reads a record."""
 
 from anabranch.formats.format import JSON, Format
 

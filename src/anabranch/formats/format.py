@@ -1,4 +1,4 @@
-"""How the values of one stream are encoded. A job stores it when it first starts."""
+"""How the values of one stream are encoded. A job's formats are stored when it first starts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ __all__ = ["JSON", "Format"]
 
 
 class Format(Document, frozen=True, kw_only=True):
-    """``name``: json, string, raw, avro, protobuf or confluent.
+    """The format of a stream's values.
 
-    ``schema``: for avro and confluent, the Avro schema with which values are read and written, as JSON; for protobuf, a
-    descriptor set in base64 that contains ``message``. ``writers``: for confluent, the schemas with which values may
-    have been written, by their ids in the registry; ``id``: the one with which the job writes.
+    Attributes:
+        name: json, string, raw, avro, protobuf or confluent.
+        schema: for avro and confluent, the Avro schema with which values are read and written, as JSON; for protobuf, a
+            descriptor set in base64 that contains ``message``.
+        message: for protobuf, the name of the message.
+        writers: for confluent, the schemas with which values may have been written, by their ids in the registry.
+        id: for confluent, the id of the schema with which the job writes.
     """
 
     name: str = "json"
@@ -23,4 +27,4 @@ class Format(Document, frozen=True, kw_only=True):
 
 
 JSON = Format()
-"""The format of streams that the settings don't mention, and of streams between two stages."""
+"""The format of streams for which the settings name none, and of intermediate streams."""

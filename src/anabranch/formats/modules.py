@@ -24,10 +24,10 @@ def needed(settings: Settings) -> list[str]:
 
 
 def found(settings: FormatsSettings, module: str) -> Path | str:
-    """A module's jar, or otherwise the Maven coordinates with which Spark gets it.
+    """A module's jar; if there is none here, the Maven coordinates with which Spark gets it.
 
     Raises:
-        ConfigError: the configured folder lacks the jar.
+        ConfigError: the configured folder doesn't contain the jar.
     """
     if settings.jars is not None:
         files = sorted(settings.jars.glob(f"{module}_*.jar")) if settings.jars.is_dir() else []
@@ -44,12 +44,12 @@ def found(settings: FormatsSettings, module: str) -> Path | str:
 
 
 def jars(settings: FormatsSettings, module: str) -> str:
-    """The set in :data:`anabranch.jars.pinned.SETS` that contains a module; empty if none is needed."""
+    """The set in :data:`anabranch.jars.pinned.SETS` to fetch for a module; empty if the module comes from elsewhere."""
     return "avro" if module == "spark-avro" and isinstance(found(settings, module), str) else ""
 
 
 def conf(settings: Settings, held: Mapping[str, str]) -> dict[str, str]:
-    """Spark settings that add the modules to a session, in addition to its other settings, ``held``."""
+    """Spark properties that add the modules to a session. ``held``: the session's other properties."""
     files = [held["spark.jars"]] if "spark.jars" in held else []
     packages = [held["spark.jars.packages"]] if "spark.jars.packages" in held else []
     for module in needed(settings):

@@ -1,4 +1,4 @@
-"""What a job needs from a schema registry. It uses Confluent's client, which supports TLS, logins and retries."""
+"""Access to a schema registry, with Confluent's client, which supports TLS, logins and retries."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from anabranch.config import FormatsSettings
 from anabranch.config.secrets import resolved
 from anabranch.errors import AnabranchError, ConfigError, NotFoundError
 
-if TYPE_CHECKING:  # the client is an extra, and is imported where a registry is asked
+if TYPE_CHECKING:  # the client is an optional dependency, imported only when a registry is used
     from confluent_kafka.schema_registry import RegisteredSchema, SchemaRegistryClient
     from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 __all__ = ["Registry", "Version"]
 
 _CLIENT = {"timeout": 15, "max.retries": 3, "retries.wait.ms": 200, "retries.max.wait.ms": 2000}
-"""How many seconds to wait for an answer, and how to retry if the registry can't be reached or is busy."""
+"""How long to wait for an answer, and how often to try again if the registry can't be reached or is busy."""
 
 _NOT_FOUND = 404
 _REFUSED = (401, 403)
@@ -37,11 +37,11 @@ class Version:
 
 
 class Registry:
-    """A registry whose answers are cached for as long as it is open. Use it as a context manager.
+    """A registry, as a context manager. Its answers are cached until the end of the block.
 
     Raises:
-        ConfigError: the settings name no registry, or contain a reference that can't be resolved or a property that the
-            client doesn't know; or the client isn't installed.
+        ConfigError: the settings name no registry, contain a reference that can't be resolved, or contain a property
+            that the client doesn't know; or the client isn't installed.
     """
 
     def __init__(self, settings: FormatsSettings) -> None:
@@ -64,10 +64,10 @@ class Registry:
         return self._ask("GET /subjects", self._client.get_subjects) or []
 
     def versions(self, subject: str) -> list[Version]:
-        """The schemas of a subject, oldest first; empty if none has been registered.
+        """The schemas of a subject, the oldest first; empty if none is registered.
 
         Raises:
-            ConfigError: one of them isn't Avro, or refers to others.
+            ConfigError: a schema isn't Avro, or refers to other schemas.
         """
         path = f"GET /subjects/{quote(subject, '')}/versions"
         numbers = self._ask(path, lambda: self._client.get_versions(subject)) or []
@@ -78,7 +78,7 @@ class Registry:
         return [_version(subject, each) for each in found if each is not None]
 
     def id(self, subject: str, schema: str) -> int | None:
-        """The id of a schema of a subject; None if it isn't registered."""
+        """The id of a schema of a subject; None if the schema isn't registered."""
         path = f"POST /subjects/{quote(subject, '')}"
         found = self._ask(path, lambda: self._client.lookup_schema(subject, _avro(schema)))
         return None if found is None else _id(found)
@@ -87,7 +87,7 @@ class Registry:
         """Register a schema for a subject, if it isn't registered yet, and return its id.
 
         Raises:
-            ConfigError: the registry considers it incompatible with earlier ones.
+            ConfigError: the registry considers the schema incompatible with earlier ones.
         """
         path = f"POST /subjects/{quote(subject, '')}/versions"
         number = self._ask(path, lambda: self._client.register_schema(subject, _avro(schema)))
@@ -96,8 +96,8 @@ class Registry:
         return int(number)
 
     def _ask(self, what: str, call: Callable[[], T]) -> T | None:
-        """The answer to a call; None if what was asked for doesn't exist. ``what``: the method and path, for
-        messages."""
+        """The registry's answer to a call; None if the requested object doesn't exist. ``what``: the method and path,
+        for messages."""
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
         try:
@@ -106,7 +106,7 @@ class Registry:
             if error.http_status_code == _NOT_FOUND:
                 return None
             raise self._refused(what, error) from error
-        except Exception as error:  # of the HTTP client, of which there may be either of two; or no JSON
+        except Exception as error:  # from either of two possible HTTP clients, or because the answer isn't JSON
             raise AnabranchError(
                 f"the schema registry {self._shown} didn't answer {what}: {error or type(error).__name__}",
                 "check that it runs, and [formats] registry",
@@ -148,7 +148,7 @@ def _client(settings: FormatsSettings) -> SchemaRegistryClient:
         given["basic.auth.user.info"] = f"{user}:{password}"
     try:
         return SchemaRegistryClient({**_CLIENT, **given})
-    except (ValueError, TypeError, OSError) as error:  # OSError: a certificate that can't be read
+    except (ValueError, TypeError, OSError) as error:  # OSError: a certificate can't be read
         raise ConfigError(
             f"the client of the schema registry {settings.registry} can't be made: {error}",
             "check registry and registry_client in [formats]",

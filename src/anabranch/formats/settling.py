@@ -1,4 +1,4 @@
-"""Determines the formats of a job's streams, as the job stores them, from settings, schema files and the registry."""
+"""Determines the formats of a job's streams, which are then stored, from settings, schema files and the registry."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from anabranch.formats.registry import Registry
 __all__ = ["declared", "settled"]
 
 _WITH_SCHEMA = ("avro", "confluent", "protobuf")
-"""The formats whose schema belongs to the stream, not to the job."""
+"""The formats whose schemas belong to streams, and not to the job."""
 
 
 def declared(settings: Settings, streams: Iterable[str]) -> dict[str, str]:
-    """For each stream, a text that distinguishes its format from others that settings and schema files could declare.
+    """For each stream, a text that identifies the format that settings and schema files declare for it.
 
-    A job can't continue with a different format. Answers of the registry aren't included, and JSON, text and bytes
-    aren't listed.
+    A job can't continue with another format. Answers of the registry aren't part of the text, and streams of JSON, text
+    and bytes aren't listed.
     """
     found: dict[str, str] = {}
     for stream in streams:
@@ -42,17 +42,18 @@ def settled(
     kept: Mapping[str, Format] = {},
     register: bool = False,
 ) -> dict[str, Format]:
-    """The present formats of a job's streams; those that aren't listed are JSON.
+    """The present formats of a job's streams. Streams that aren't listed are JSON.
 
     Args:
-        read, written: the streams of the job.
-        kept: the job's formats, if it has run: the registry isn't asked again, because a repeated batch must find the
-            same records readable.
-        register: register the schemas with which the job writes, if they aren't registered yet. Otherwise their ids may
-            be missing (-1), which is enough to plan a job.
+        read: the streams that the job reads.
+        written: the streams that the job writes.
+        kept: the job's stored formats, if it has run. For these, the registry isn't asked again, because a repeated
+            batch must be able to read the same records.
+        register: whether to register the schemas with which the job writes, if they aren't registered yet. If not, ids
+            may be missing (-1), which suffices to plan a job.
 
     Raises:
-        ConfigError: a schema is missing, or isn't valid.
+        ConfigError: a schema is missing or invalid.
         AnabranchError: the registry doesn't answer.
     """
     bound = {name: settings.streams[name] for name in sorted({*read, *written}) if name in settings.streams}
@@ -103,7 +104,7 @@ def _of_registry(registry: Registry, stream: str, bound: StreamSettings, written
 
 
 def _file(stream: str, bound: StreamSettings) -> str:
-    """The content of the schema file: Avro as text, a descriptor set in base64; '' if there is none."""
+    """The content of the schema file: an Avro schema as text, a descriptor set in base64; '' if there is no file."""
     path = bound.schema_file
     if path is None:
         return ""

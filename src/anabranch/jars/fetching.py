@@ -1,4 +1,4 @@
-"""Fetches jars from a Maven repository into the cache, over HTTPS, and verifies their checksums. Maven isn't needed."""
+"""Fetches jars from a Maven repository into the cache, over HTTPS, and verifies their checksums. Doesn't need Maven."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _CURE = f"name another Maven repository: --repository URL, or {VARIABLE}"
 
 
 def fetch(wanted: JarSet, repository: Repository, say: Callable[[str], None]) -> Path:
-    """The folder with the jars of a set. Missing jars are fetched. A folder in the cache is either complete or doesn't
-    exist.
+    """Fetch the jars of a set, unless the cache has them, and return their folder. A folder in the cache is either
+    complete or doesn't exist.
 
     Raises:
         AnabranchError: a jar can't be fetched, or has the wrong checksum. The cache is unchanged.
@@ -45,7 +45,7 @@ def fetch(wanted: JarSet, repository: Repository, say: Callable[[str], None]) ->
         try:
             new.rename(wanted.folder)
         except OSError as error:
-            if not wanted.folder.is_dir():  # else another process has been quicker
+            if not wanted.folder.is_dir():  # otherwise, another process was quicker
                 raise AnabranchError(f"{wanted.folder} can't be made: {error.strerror}", "fix that") from error
     return wanted.folder
 
@@ -70,7 +70,8 @@ def _fetch_one(client: httpx.Client, repository: Repository, jar: Jar, folder: P
 
 
 def _trusted() -> ssl.SSLContext:
-    """The certificates that this machine trusts. (httpx alone would trust only its own list.)"""
+    """A context that trusts the authorities that this machine trusts. (By default, httpx trusts only those in its own
+    list.)"""
     context = ssl.create_default_context()
     if not context.get_ca_certs() and not os.environ.get("SSL_CERT_FILE"):
         import certifi

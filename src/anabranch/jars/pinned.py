@@ -49,7 +49,7 @@ class JarSet:
 
     @property
     def folder(self) -> Path:
-        """The set's folder in the cache. It may not exist."""
+        """The set's folder in the cache, which exists only if the jars were fetched."""
         return cache_dir.folder() / self.folder_name
 
     @property
@@ -59,7 +59,7 @@ class JarSet:
 
 
 def jar_set(name: str) -> JarSet:
-    """A set by its name, one of ``SETS``."""
+    """The set with this name, one of ``SETS``."""
     (folder_name,) = (folder for folder in _lines() if folder.rpartition("-")[0] == name)
     return JarSet(name, folder_name, _lines()[folder_name])
 

@@ -1,4 +1,4 @@
-"""Which Maven repository jars are fetched from."""
+"""Chooses the Maven repository from which jars are fetched."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MIRRORED = {"*", "central", "external:*"}
 
 @dataclass(frozen=True)
 class Repository:
-    """A Maven repository, and the source of its URL."""
+    """A Maven repository, and where its URL was configured."""
 
     url: str
     origin: str
@@ -30,11 +30,11 @@ class Repository:
 
 
 def chosen(url: str | None = None, environment: Mapping[str, str] = os.environ, home: Path | None = None) -> Repository:
-    """The given repository; otherwise that of ``ANABRANCH_MAVEN_REPOSITORY``; otherwise the mirror of Maven Central in
-    ``~/.m2/settings.xml``; otherwise Maven Central.
+    """The repository to use: ``url``; if it is None, the one in ``ANABRANCH_MAVEN_REPOSITORY``; if this isn't set, the
+    mirror of Maven Central in ``~/.m2/settings.xml``; and if there is none, Maven Central.
 
     Raises:
-        UsageError: it isn't an HTTP URL, or the file can't be read.
+        UsageError: the URL isn't an HTTP URL, or the file can't be read.
     """
     settings = (home or Path.home()) / ".m2" / "settings.xml"
     if url is not None:
@@ -67,5 +67,5 @@ def _mirror(settings: Path) -> str | None:
 
 
 def _plain(element: xml.Element) -> str:
-    """An element's name without the namespace, because not every settings file declares one."""
+    """An element's name without its namespace, which not all settings files declare."""
     return element.tag.rpartition("}")[2]

@@ -1,2 +1,1 @@
-"""The code of a job: packed as one file with a hash, and its modules, which can be imported here and in Python
-workers."""
+"""The code of a job: packed as one file with a hash, and as modules that this process and Python workers can import."""

@@ -1,7 +1,7 @@
-"""The code of a job as one file with a hash, packed where it is written and unpacked where it runs.
+"""The code of a job as one file with a hash, which is packed on the user's machine and unpacked where the job runs.
 
-The hash shows that the content is what was packed, but not that it is harmless: an archive that this module wouldn't
-have written is refused before a byte of it reaches the cache.
+The hash proves that the content is what was packed, but not that it is harmless. So an archive that this module
+wouldn't have written is refused before anything of it is written to the cache.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ _CURE = "send it again: anabranch start JOB.py"
 
 @dataclass(frozen=True)
 class Artifact:
-    """A zip file of a job's files, the hash of its bytes, and the files' names, relative to the job's folder,
-    sorted.
+    """A zip file of a job's files, the hash of its bytes, and the sorted names of the files, relative to the job's
+    folder.
     """
 
     sha256: str
@@ -71,13 +71,13 @@ def pack(home: Path) -> Artifact:
 
     In a git work tree, these are the files that git doesn't ignore, committed or not. In a folder that :func:`unpack`
     has made, they are all files that it wrote there. Elsewhere, they are ``*.py`` and ``*.toml``. Always excluded are
-    names that begin with a dot, environments, ``__pycache__`` and data, see :data:`anabranch.job_code.listing.DATA`.
-    Submodules and links to folders are left out; a link to a file that is also packed becomes a copy of it. Nothing is
-    compressed, because compressors differ.
+    hidden files (names that begin with a dot), environments, ``__pycache__`` and data files (see
+    :data:`anabranch.job_code.listing.DATA`). Submodules and links to folders are left out; a link to a file that is
+    also packed becomes a copy of the file. Nothing is compressed, because compressors differ.
 
     Raises:
         NotFoundError: ``home`` isn't a folder.
-        UsageError: there is nothing to pack, or too much; a name isn't possible on other machines; or a link leads out
+        UsageError: there is nothing to pack, or too much; a name isn't allowed on other machines; or a link leads out
             of the folder.
         OutOfTimeError: git didn't answer.
         AnabranchError: a file can't be read, or git fails.
@@ -103,7 +103,8 @@ def pack(home: Path) -> Artifact:
 
 
 def fingerprint(home: Path) -> str:
-    """A hash of the Python files below a folder, whatever git says about them: for code that is already installed.
+    """A hash of the Python files below a folder, for code that is already installed. Files that git ignores are
+    included.
 
     Raises:
         NotFoundError: ``home`` isn't a folder.
@@ -126,7 +127,8 @@ def packed_package(folder: Path) -> bytes:
 
 
 def unpack(content: bytes, sha256: str, cache: Path) -> Path:
-    """The complete folder ``cache/<sha256>`` with the files of ``content``. Several processes may call this at once.
+    """The complete folder ``cache/<sha256>`` with the files of ``content``. Several processes can call this at the same
+    time.
 
     Raises:
         UsageError: ``content`` doesn't have this hash, or isn't an archive made by ``pack``.
@@ -154,7 +156,7 @@ def unpack(content: bytes, sha256: str, cache: Path) -> Path:
 
 
 def unpacked(sha256: str, cache: Path) -> Path | None:
-    """The folder that ``unpack`` has made; None if there is none, or if one of its files is missing or changed.
+    """The folder that ``unpack`` has made; None if there is none, or if a file in it is missing or has changed.
 
     Raises:
         UsageError: ``sha256`` isn't a hash.
@@ -174,10 +176,10 @@ def check(sha256: str, content: bytes) -> None:
 
 
 def check_sha(text: str) -> str:
-    """``text``, if it is a sha256 in 64 lower-case hexadecimal digits, so that it is safe in a path.
+    """Return ``text`` if it is a sha256 in 64 lower-case hexadecimal digits, and so is safe in a path.
 
     Raises:
-        UsageError: it isn't.
+        UsageError: ``text`` is anything else.
     """
     if _SHA.fullmatch(text) is None:
         raise UsageError(f"{text[:80]!r} isn't an artifact's hash", "it has 64 digits of 0-9 and a-f")
@@ -185,7 +187,7 @@ def check_sha(text: str) -> str:
 
 
 def _unpacked_files(folder: Path) -> list[str] | None:
-    """The files of a folder that ``unpack`` has made; None if it hasn't made it, or if a file is missing or changed."""
+    """The files of a folder that ``unpack`` has made; None if it hasn't, or if a file is missing or has changed."""
     try:
         files = json.loads((folder / _MARKER).read_bytes())
         whole = all(_hash_of(folder / name) == digest for name, digest in files.items())
@@ -226,14 +228,14 @@ def _zip(files: Iterable[tuple[str, bytes]]) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name, data in files:
             info = zipfile.ZipInfo(name, _EPOCH)
-            info.create_system = 3  # Unix, on every machine
+            info.create_system = 3  # "Unix" on every machine, so that the hash is the same
             info.external_attr = (stat.S_IFREG | 0o644) << 16
             archive.writestr(info, data)
     return buffer.getvalue()
 
 
 def _extract(content: bytes, sha256: str, folder: Path) -> None:
-    """Write the files of ``content`` and, last of all, the marker that lists them."""
+    """Write the files of ``content``, and at the end the file that lists them, which marks the folder as complete."""
     files: dict[str, str] = {}
     left = MAX_UNPACKED
     folder.mkdir()
@@ -267,7 +269,7 @@ def _check_entries(infos: list[zipfile.ZipInfo], sha256: str) -> None:
         raise _refused(sha256, "there is nothing in it")
     for info in infos:
         name = info.orig_filename
-        if name != info.filename:  # newer Pythons take another name from an extra field
+        if name != info.filename:  # newer versions of Python take another name from an extra field
             raise _refused(sha256, f"{name!r}: is also named {info.filename!r}")
         kind = stat.S_IFMT(info.external_attr >> 16)
         if (why := listing.fault(name)) is not None:
@@ -296,7 +298,7 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """A lock that one process can hold at a time. It is released when the process ends, however it ends."""
+    """A lock that only one process can have at a time. It is also released when the process ends in any way."""
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

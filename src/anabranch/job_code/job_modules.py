@@ -1,8 +1,8 @@
-"""The modules of a job: its file, under a unique name, and the modules next to it. They can be imported here and in
-workers.
+"""The modules of a job: the job file, under a unique name, and the modules next to it. This process and Python workers
+can import them.
 
-Python workers import a job's modules like any program; nothing in them is copied from the user's process. They import
-the text that the user's process has run, even if a file was edited since.
+Python workers import a job's modules like any program: no objects are copied from the user's process. But the text that
+they import is the one that the user's process has run, even if a file has been edited since.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ VARIABLE = "ANABRANCH_JOB_CODE"
 """The name of the environment variable that gives Python workers a session's :class:`JobCode`, as JSON."""
 
 SHELF = "ANABRANCH_JOB_SHELF"
-"""The name of the environment variable with a folder in which the user's process records what :func:`register` was
-given, for workers on the same machine.
+"""The name of the environment variable with a folder in which the user's process stores the arguments of
+:func:`register`, for workers on the same machine.
 """
 
 _INSTALLED = ("anabranch", "pyspark", "py4j", "pandas", "numpy", "pyarrow", "msgspec", "xxhash", "confluent_kafka")
-"""The packages that workers import before anything of a job, in addition to Python's own modules."""
+"""The packages that workers import before any module of a job, in addition to Python's own modules."""
 
 RESERVED = frozenset(sys.stdlib_module_names) | frozenset(_INSTALLED)
 
@@ -69,10 +69,13 @@ RESERVED = frozenset(sys.stdlib_module_names) | frozenset(_INSTALLED)
 class JobCode:
     """Where the modules of a job are.
 
-    ``name``: the job file's module ('': there is no job file). ``home``: the folder from which modules are imported.
-    ``file``: the job file, relative to that folder. ``sha256``: the hash of its content. ``sources``: a file with the
-    text of the modules as the user's process has run them ('': as on disk). ``path``: further folders from which the
-    user's process imports modules.
+    Attributes:
+        name: the name of the job file's module; '' if there is no job file.
+        home: the folder from which modules are imported.
+        file: the job file, relative to that folder.
+        sha256: the hash of the job file's content.
+        sources: a file with the text of the modules that the user's process has run; '': they are read from disk.
+        path: further folders from which the user's process imports modules.
     """
 
     name: str
@@ -87,7 +90,7 @@ class JobCode:
         return json.dumps(asdict(self))
 
     def on_this_machine(self) -> JobCode:
-        """The code for workers that can import everything that this process can."""
+        """The code for workers on this machine, which can import everything that this process can."""
         return replace(
             snapshot(self), path=tuple(os.path.abspath(each) for each in sys.path if os.path.exists(each or "."))
         )
@@ -100,8 +103,8 @@ class _Loaded:
 
 
 class _Loader(SourceFileLoader):
-    """Reads each file only once, so that other processes get the same text. It writes no compiled files next to a
-    job's."""
+    """Loads modules from files. Each file is read only once, so that other processes get the same text. No compiled
+    files are written next to a job's."""
 
     def __init__(self, name: str, path: str, sources: dict[str, bytes]) -> None:
         super().__init__(name, path)
@@ -113,15 +116,17 @@ class _Loader(SourceFileLoader):
         return self._sources[path]
 
     def path_stats(self, path: str) -> Mapping[str, Any]:
-        raise OSError  # so Python takes no compiled file, which may be of another text
+        raise OSError  # so that Python uses no compiled file, which may belong to another text
 
 
 @dataclass
 class _Finder(MetaPathFinder):
     """Finds modules in a job's folder before installed ones, except for :data:`RESERVED` names.
 
-    ``sources``: the text of modules, by path. ``served``: the names of the modules that were found. ``snapshot``: see
-    :func:`snapshot`; None: no snapshot was requested.
+    Attributes:
+        sources: the text of modules, by path.
+        served: the names of the modules that were found.
+        snapshot: the result of :func:`snapshot`; None if it wasn't called.
     """
 
     code: JobCode
@@ -141,7 +146,7 @@ class _Finder(MetaPathFinder):
         return found
 
     def has(self, name: str) -> bool:
-        """Whether the job has a module of this name, which has no dots."""
+        """Whether the job has a top-level module of this name."""
         return "." not in name and self._found(name, None) is not None
 
     def _found(self, fullname: str, path: Sequence[str] | None) -> ModuleSpec | None:
@@ -175,8 +180,8 @@ _shelves: list[str] = []
 
 
 def new_code(file: Path) -> JobCode:
-    """The code of a job file that is loaded here. Its module gets a name that no other file has, nor another text of
-    the same file.
+    """The code of a job file that is loaded here. The name of its module depends on the file's path and text, so it is
+    unique.
     """
     content = file.read_bytes()
     stem = re.sub(r"\W", "_", file.stem)
@@ -185,7 +190,7 @@ def new_code(file: Path) -> JobCode:
 
 
 def enter(code: JobCode) -> None:
-    """Make the modules of a job importable here. If there are several jobs, the last one's modules come first."""
+    """Make the modules of a job importable here. They take precedence over those of jobs that were entered before."""
     with _entering:
         others = [each for each in _finders() if each.code.home != code.home]
         finder = next((each for each in _finders() if each.code.home == code.home), None)
@@ -205,7 +210,7 @@ def enter(code: JobCode) -> None:
 
 @dataclass(frozen=True)
 class _Shelf(MetaPathFinder):
-    """Finds modules that no other finder finds, in jobs that were loaded since the session was started, the last one
+    """Finds modules that no other finder finds, in jobs that were loaded after the start of the session, the latest job
     first.
     """
 
@@ -244,9 +249,9 @@ def _read_code(dumped: str) -> JobCode:
 
 
 def importing(code: JobCode) -> ModuleType:
-    """The module of a job file, imported if necessary. Its output goes to stderr, because stdout is used for data.
+    """The module of a job file, imported if necessary. What it prints goes to stderr, because stdout is used for data.
 
-    ``code``: as in the user's process; if workers were given another place for it, that one is used.
+    ``code``: the code as the user's process knows it. If workers were told another place for it, they use that.
     """
     with _entering:
         here = _given.get(code.name, code)
@@ -260,7 +265,7 @@ def importing(code: JobCode) -> ModuleType:
 
 
 def jobs_in(module: ModuleType) -> list[Job]:
-    """The jobs at the top level of a module, each once."""
+    """The jobs at the top level of a module, without duplicates."""
     return list({id(value): value for value in vars(module).values() if isinstance(value, Job)}.values())
 
 
@@ -270,7 +275,8 @@ def home_of(code: JobCode) -> str:
 
 
 def raised_at(error: BaseException, code: JobCode) -> str:
-    """Where in a job's files an error was raised, as the end of a sentence; empty if it was raised elsewhere."""
+    """The line in a job's files at which an error was raised, as the end of a sentence; empty if it was raised
+    elsewhere."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(home_of(code))]
     return f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
 
@@ -309,12 +315,12 @@ def code_of(node: int, function: Any) -> JobCode | None:
 
 
 def code_named(name: str) -> JobCode | None:
-    """The job file that was loaded here as the module of that name."""
+    """The job file that was loaded here as the module ``name``."""
     return _loaded[name].code if name in _loaded else None
 
 
 def code_of_module(module: ModuleType) -> JobCode | None:
-    """The code of a module that was imported here by its own name; None if other processes can't import it by that
+    """The code of a module that was imported here by its own name; None if other processes couldn't import it by this
     name."""
     file, parts = getattr(module, "__file__", None), module.__name__.split(".")
     if file is None or module.__name__ == "__main__" or not Path(file).is_file():
@@ -328,14 +334,14 @@ def code_of_module(module: ModuleType) -> JobCode | None:
 
 
 def code_in(home: str) -> JobCode:
-    """The job that was last loaded from a folder; if none was, code without a job file."""
+    """The code of the job that was last loaded from a folder; if none was, code without a job file."""
     found = (each.code for each in reversed(_loaded.values()) if each.code.home == home)
     return next(found, JobCode("", home))
 
 
 def snapshot(code: JobCode) -> JobCode:
-    """The code with its ``sources``, for processes on this machine as long as this one lives. It doesn't change:
-    modules that are imported later are read from disk.
+    """The code with its ``sources``, for processes on this machine until this process ends. Modules that are imported
+    later aren't included; they are read from disk.
     """
     with _entering:
         finder = next((each for each in _finders() if each.code == code), None)
@@ -359,8 +365,8 @@ def _finders() -> list[_Finder]:
 
 
 def _forget(finder: _Finder, names: Collection[str]) -> None:
-    """Ensure that these modules, and those within them, are imported again, because they have changed, or because
-    another job has modules of the same names.
+    """Forget these modules and their submodules, so that they are imported again: they have changed, or another job has
+    modules of the same names.
     """
     for name in tuple(names):
         for each in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:

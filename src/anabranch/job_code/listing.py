@@ -20,8 +20,8 @@ DATA = frozenset({
     ".pyc",
 })
 # fmt: on
-"""Suffixes of files that aren't part of a job's code. Schemas are part of it: ``.avsc``, ``.proto``, ``.desc``,
-``.json`` …
+"""The suffixes of data files, which aren't part of a job's code. Schemas are part of the code: ``.avsc``, ``.proto``,
+``.desc``, ``.json`` …
 """
 
 GIT_SECONDS = 60
@@ -29,8 +29,8 @@ _GIT_PLACES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_
 
 
 def listed_by_git(root: Path) -> list[str] | None:
-    """The files below a folder that git doesn't ignore, committed or not; None if git isn't installed, the folder isn't
-    in a work tree, or git ignores all of it.
+    """The files below a folder that git doesn't ignore, committed or not. None if git isn't installed, if the folder
+    isn't in a work tree, or if git ignores the whole folder.
     """
     command = ["git", "-c", "core.fsmonitor=false", "ls-files", "-z", "-co", "--exclude-standard"]
     env = {name: value for name, value in os.environ.items() if name not in _GIT_PLACES}
@@ -67,7 +67,7 @@ def walked(root: Path) -> Iterator[str]:
 
 
 def packed(root: Path, listed: Iterable[str]) -> tuple[str, ...]:
-    """The listed names that belong to the job, sorted."""
+    """Those of the listed names that belong to the job's code, sorted."""
     foreign = functools.cache(_foreign)
     names = {
         name
@@ -90,7 +90,8 @@ def packed(root: Path, listed: Iterable[str]) -> tuple[str, ...]:
 
 
 def _foreign(folder: Path) -> bool:
-    """Whether nothing below a folder belongs to the job, because the folder is hidden, compiled, or an environment."""
+    """Whether nothing below a folder belongs to the job's code, because the folder is hidden, has compiled files, or is
+    an environment."""
     return (
         folder.name.startswith(".")
         or folder.name == "__pycache__"
@@ -100,7 +101,7 @@ def _foreign(folder: Path) -> bool:
 
 
 def _there(path: Path) -> bool:
-    """Whether a path is a file or a link to one. (git also lists removed files, and submodules.)"""
+    """Whether a path is a file or a link to a file. (git also lists removed files, and submodules.)"""
     try:
         path.lstat()
         return not path.is_dir()

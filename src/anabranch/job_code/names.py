@@ -1,4 +1,4 @@
-"""Checks for names of a job's modules that would hide Python's own modules, or packages that workers need."""
+"""Checks that no module of a job has the name of one of Python's own modules, or of a package that workers need."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["check"]
 
 
 def check(code: JobCode) -> None:
-    """Check that each module that the job's own modules import is the intended one.
+    """Check that the job's modules import the intended modules.
 
     Raises:
         UsageError: a module next to the job file has the name of one of Python's own, or of a package that workers
@@ -33,7 +33,7 @@ def check(code: JobCode) -> None:
 
 
 def _imported(text: bytes, path: str) -> Iterator[tuple[int, str]]:
-    """The lines of a source text that import something, with the first part of the module's name."""
+    """For each import in a source text: the line's number, and the first part of the module's name."""
     try:
         tree = ast.parse(text, path)
     except (SyntaxError, ValueError):

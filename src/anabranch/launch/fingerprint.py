@@ -1,4 +1,4 @@
-"""Everything that must stay the same for a job to continue from its positions and state: operators, streams and some
+"""Everything that must stay the same if a job is to continue from its positions and state: operators, streams and some
 settings."""
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ __all__ = ["of"]
 
 
 def of(graph: Graph, plan: Plan, settings: Settings) -> dict[str, str]:
-    """The parts that must be the same for a job to continue where it was. Line numbers and function bodies may
-    change."""
+    """The parts of a job that must be the same if it is to continue from its positions and state. Line numbers and the
+    bodies of functions aren't among them."""
     operators = {f"operator {node.name}": _digest([node.kind, list(node.inputs), node.args]) for node in graph.nodes}
     job = settings.job
     ssps = {ssp.whole for stage in plan.model.stages for t in stage.tasks for ssp in (*t.ssps, *t.broadcast)}

@@ -1,4 +1,4 @@
-"""Loads a job file: finds its Job, and reports a user's own mistakes with the lines of the file."""
+"""Loads a job file: finds its Job, and reports mistakes of the user with their lines in the file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from anabranch.model.graph import Graph
 
 @dataclass(frozen=True)
 class JobFile:
-    """A loaded job file; ``home`` is its folder."""
+    """A loaded job file. ``home`` is its folder."""
 
     path: Path
     graph: Graph
@@ -31,7 +31,8 @@ class JobFile:
 
 
 def of(job: Job) -> JobFile:
-    """A Job object, treated as if it came from the file of its first function, or otherwise from the working folder."""
+    """The job file of a Job object: the file of its first function. A job without functions gets the file name
+    ``job.py`` in the working folder."""
     files = (_file(function) for function in job.functions.values())
     file = next((file for file in files if file and Path(file).is_file()), "job.py")
     _register(job)
@@ -39,8 +40,8 @@ def of(job: Job) -> JobFile:
 
 
 def _register(job: Job) -> None:
-    """Let workers import the module that built the job, if it is a job file, that is, contains this job and no
-    other."""
+    """If the module that built the job is a job file, which contains this job and no other one, let workers import
+    it."""
     module = sys.modules.get(job.module)
     if module is None or job_modules.jobs_in(module) != [job] or job_modules.code_named(job.module) is not None:
         return
@@ -50,7 +51,7 @@ def _register(job: Job) -> None:
 
 
 def _file(function: Any) -> str | None:
-    """The file of a function, or of a processor's class."""
+    """The file of a function, or of a processor's class; None if it isn't known."""
     if isinstance(function, Processor):
         return getattr(sys.modules.get(type(function).__module__), "__file__", None)
     return str(inspect.unwrap(function).__code__.co_filename) if inspect.isfunction(function) else None
@@ -61,8 +62,8 @@ def load(path: Path) -> JobFile:
 
     Raises:
         NotFoundError: the file doesn't exist.
-        UsageError: the file can't be imported (the message has the traceback, cut to the user's lines), or contains no
-            Job or several.
+        UsageError: the file can't be imported (the message has the user's lines of the traceback), or contains no Job
+            or several.
     """
     if not path.is_file():
         raise NotFoundError(f"there is no job file {path}", "name a Python file that builds a Job")

@@ -1,4 +1,4 @@
-"""What a store on this machine knows about a job that should be run."""
+"""What a store on this machine knows about a job that is about to run."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ["present_model"]
 
 
 def present_model(store_url: str, job: str) -> tuple[JobModel | None, bool]:
-    """The present generation of a job in a store on this machine, None if the job was reset; and whether it was drained
-    or reset.
+    """The model of a job's present generation, which is None if the job is new or was reset; and whether the job was
+    drained or reset.
     """
     if address.is_on_server(store_url):
         return None, False

@@ -1,4 +1,4 @@
-"""A progress bar in a notebook, while Spark computes the result of a cell. Elsewhere there is none."""
+"""Shows a progress bar in a notebook while Spark computes the result of a cell. Does nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ _EVERY = 0.3
 
 @contextmanager
 def shown(spark: SparkSession) -> Iterator[None]:
-    """Show how many of Spark's tasks are done, of all tasks known so far, for the work of this thread inside
-    ``with``."""
+    """During the block, show how many of the Spark tasks that this thread has started are done."""
     if not _is_notebook():
         yield
         return
@@ -59,7 +58,7 @@ def _is_notebook() -> bool:
 
 
 def _tasks(context: Any, group: str) -> tuple[int, int]:
-    """How many tasks are done, and how many there are."""
+    """How many Spark tasks are done, and how many are known so far."""
     tracker = context.statusTracker()
     done = tasks = 0
     for job in tracker.getJobIdsForGroup(group):

@@ -1,4 +1,4 @@
-"""The streams and tables that a job writes: they are created when the job is new, and checked before it starts."""
+"""Creates the streams and tables that a new job writes, and checks those of a job before it starts."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def create(plan: Plan, settings: Settings) -> None:
 
 
 def prepare_tables(prepared: Prepared, create: bool) -> None:
-    """Check that the tables that a job writes accept its rows. If the job is new (``create``), tables that don't exist
-    are created.
+    """Check that the tables that a job writes accept its rows. With ``create``, for a new job, missing tables are
+    created.
 
     Raises:
         NotFoundError: a table doesn't exist.
@@ -42,8 +42,7 @@ def prepare_tables(prepared: Prepared, create: bool) -> None:
 
 
 def check(plan: Plan, settings: Settings, known: Collection[str] | None = None) -> None:
-    """Raise an error if one of the output streams of a job that continues is gone. ``known``: which output streams to
-    check; default: all.
+    """Check that the output streams of a job that continues exist. ``known``: the streams to check; None: all.
 
     Raises:
         StateError: a stream is gone; the message names it.
@@ -62,13 +61,13 @@ def check(plan: Plan, settings: Settings, known: Collection[str] | None = None) 
 
 
 def check_writers(plan: Plan, settings: Settings, known: Collection[str]) -> None:
-    """Raise an error if output streams contain records of a lane that the store doesn't know.
+    """Check that no output stream contains records of a lane that the store doesn't know.
 
     Args:
-        known: the job's lanes in the store.
+        known: the lanes of the job that the store knows.
 
     Raises:
-        StateError: an output contains records of a lane that the store doesn't know.
+        StateError: an output contains records of another lane.
     """
     systems = Systems(settings, plan.model.job)
     written: dict[str, list[str]] = {}

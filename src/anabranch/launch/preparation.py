@@ -1,4 +1,4 @@
-"""A job that can be started: its file and settings, the plan, and the schemas that Spark determines."""
+"""Prepares a job for its start: from its file and settings to the plan, and to the schemas that Spark determines."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A job that can be run: it is planned, and the schema after each operator is known."""
+    """A job that can be started: it is planned, and the schema after each operator is known."""
 
     file: JobFile
     settings: Settings
@@ -50,7 +50,7 @@ class Prepared:
 
 
 def settings_of(job: Path, file: Path | None) -> Settings:
-    """The settings for a job file, checked as far as possible without it."""
+    """The settings for a job file, checked as far as this is possible without loading the file."""
     settings = config.load(file, beside=job)
     check_factor(settings.job.factor)
     if ":" not in settings.job.grouper:
@@ -65,8 +65,12 @@ def plan(
     kept: JobModel | None = None,
     replaces: bool = False,
 ) -> Plan:
-    """Plan the job on the present streams. ``known``: its present generation. ``kept``: a drained job, whose factor and
-    containers are kept. ``replaces``: whether it replaces the running version, with its streams.
+    """Plan the job on the present streams.
+
+    Args:
+        known: the model of the job's present generation, if there is one.
+        kept: if the job was drained, its model, whose factor and number of containers are kept.
+        replaces: whether this version replaces the running one, and takes over its intermediate streams.
     """
     systems = Systems(settings, file.graph.job)
     lives = stages.systems(file.graph, systems.bound(), systems.default)
@@ -99,8 +103,8 @@ def plan(
 
 
 def check_tables(graph: Graph, systems: Systems) -> None:
-    """Raises ConfigError if the settings bind something to a table that can't be one, or are wrong for it; and
-    NotFoundError if a stream doesn't exist that the job uses as a table.
+    """Check the tables of a job. Raises ConfigError if the settings bind an input or a dead-letter stream to a table,
+    or if a table's settings are wrong. Raises NotFoundError if a stream that the job uses as a table doesn't exist.
     """
     for stream in stages.read_streams(graph):
         if systems.is_table(stream) or systems.is_table(stages.dead_letters_of(stream)):
@@ -131,7 +135,7 @@ def _real_time(settings: Settings, systems: Systems) -> RealTime | None:
 
 
 def cores(plan: Plan, settings: Settings) -> int:
-    """How many tasks must be able to run at once (0: any number is enough)."""
+    """How many Spark tasks must be able to run at the same time (0: any number)."""
     return planning.task_slots(plan, settings.job.state_partitions) if settings.job.trigger == "real-time" else 0
 
 
@@ -144,7 +148,7 @@ def formats(
 
 
 def resolved(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
-    """The schema after each operator, determined by Spark on empty frames."""
+    """The schema after each operator, which Spark determines from empty DataFrames."""
     from anabranch.spark.query import resolution
 
     return resolution.columns(file.graph, file.functions, formats)
@@ -153,7 +157,7 @@ def resolved(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
 def checked(
     file: JobFile, settings: Settings, formats: Mapping[str, Format], say: Callable[[str], None]
 ) -> Mapping[int, Any]:
-    """Like :func:`resolved`, in a small session that is made for this purpose, which ``say`` announces."""
+    """Like :func:`resolved`, in a small Spark session of its own. ``say`` announces the start of the session."""
     from anabranch.spark.session import session
 
     say("checking schemas with Spark ...")
@@ -171,10 +175,10 @@ def start_message(
     reset_state: bool = False,
     settings: Settings | None = None,
 ) -> StartRequest:
-    """The request to the coordinator, with new lane ids.
+    """The request with which the coordinator starts the job. It has new lane ids.
 
     Args:
-        settings: the settings that the job gets, if it was planned with others.
+        settings: the settings that the job gets; None: those with which it was planned.
     """
     lanes = planning.lanes_of(prepared.plan, prepared.settings.job.state_partitions, lambda: secrets.token_hex(4))
     return StartRequest(
@@ -205,7 +209,7 @@ def _grouper(name: str) -> Grouper:
 
 
 def check_reset(job: str, reset_state: bool, drained: bool) -> None:
-    """Raises ConflictError if state should be dropped although the job wasn't drained."""
+    """Raises ConflictError if the state should be dropped (``reset_state``), but the job wasn't drained."""
     if reset_state and not drained:
         raise ConflictError(
             f"job {job!r} was not drained: its state can't be reset", f"drain it first: anabranch drain {job}"
@@ -213,7 +217,7 @@ def check_reset(job: str, reset_state: bool, drained: bool) -> None:
 
 
 def refuse_several(settings: Settings) -> None:
-    """Raises ConfigError if a job has several containers but there is only one process."""
+    """Raises ConfigError if the settings ask for several containers, because ``run`` has only one process."""
     if settings.job.containers > 1:
         raise ConfigError(
             f"[job] containers = {settings.job.containers}, and this is one process",

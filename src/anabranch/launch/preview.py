@@ -95,7 +95,7 @@ class _Batch:
         return frame.drop(meta_column.NAME)
 
     def output(self, spark: SparkSession, stream: str) -> DataFrame:
-        """What the job would write to a stream, from all its branches."""
+        """All rows that the job would write to a stream, from all of its branches."""
         session.carry(self._file.functions)
         frames = self._frames(spark)
         several = [frames[node.inputs[0]].drop(meta_column.NAME) for node in self.written[stream]]
@@ -105,7 +105,8 @@ class _Batch:
         return whole
 
     def _frames(self, spark: SparkSession) -> Mapping[int, DataFrame]:
-        """The rows of each operator; for a boundary between stages, the rows that the next stage reads."""
+        """The resulting DataFrame of each operator; for a boundary between stages, the rows that the next stage
+        reads."""
         frames: dict[int, DataFrame] = {}
         for stage in stages.cut(self._graph):
             context = Context(
@@ -154,7 +155,7 @@ class _Batch:
         if not is_boundary(node):
             return frames_of_operators.apply(node, inputs, context)
         key = F.col(meta_column.NAME).withField("key", frames_of_operators.stage_key(inputs[0], node.args["columns"]))
-        # All rows of a key are in one partition of the stream, so one task for all gives the same aggregates.
+        # All rows of a key are in one partition of the stream, so a single task for all rows gives the same aggregates.
         task, none = F.lit(0), F.lit(None).cast("int")
         moved = inputs[0].withColumn(meta_column.NAME, key.withField("task", task).withField("bucket", none))
         null = frames_of_operators.keyless()
@@ -168,7 +169,7 @@ class _Batch:
         return moved.where(F.when(null, failing).otherwise(F.lit(True)))
 
     def _rejecting(self, spark: SparkSession, policy: str) -> Rejecting | None:
-        """How rejected records are handled: they are left out, whether the job would drop them or write dead letters;
+        """What happens to rejected records: they are left out, whether the job would drop them or write dead letters.
         None: they are errors.
         """
         if policy == _FAIL:
@@ -178,15 +179,16 @@ class _Batch:
         return partial(aside.rejects, keep=False)
 
     def _into_state(self) -> Column:
-        """Whether a row enters state. Of a broadcast record's rows, only those for the virtual tasks that own its key
-        do."""
+        """Whether a row enters state. A broadcast record becomes several rows, of which only the row for the virtual
+        task that owns the record's key enters state."""
         own = ownership.bucket_of_row(self._plan.model.factor) == meta_column.field("bucket")
         return meta_column.field("bucket").isNull() | own
 
     def _read(
         self, spark: SparkSession, node: Node, virtual: Callable[[str], Column], most: int | None = None
     ) -> DataFrame:
-        """The records of all streams of a ``read``. ``virtual``: the tasks to which a broadcast stream's records go."""
+        """The records of all streams of a ``read``. ``virtual`` returns the virtual task of a record, or those of a
+        broadcast record."""
         matched = patterns.of_model(self._plan.model)
         name = node.args["stream"]
         streams = matched[name].streams if name in matched else (name,)
@@ -215,8 +217,8 @@ class _Batch:
 
 
 def _task(node: Node, stream: str, model: StageModel, factor: int) -> Column:
-    """The task that reads a record, by its number at factor 1. A broadcast record becomes one row for each virtual
-    task.
+    """The virtual task that reads a record, with its task's number at factor 1. A broadcast record becomes a row for
+    each virtual task.
     """
     if node.args.get("broadcast"):
         every = [divmod(task.index, factor) for task in model.tasks]

@@ -1,1 +1,2 @@
-"""The plain data on which all decisions are based, and its JSON: SSPs, tasks, containers, job models, lanes, graphs."""
+"""The plain data on which all decisions are based, and its JSON form: SSPs, tasks, containers, job models, lanes,
+graphs."""

@@ -16,14 +16,14 @@ FORMAT_VERSION = 1
 T = TypeVar("T", bound="Document")
 
 first_use = threading.Lock()
-"""When a type is first used, other threads may see msgspec's information about it half-finished, which crashes the
-process. So decoders are made under this lock, or when their module is imported.
+"""When a type is used for the first time, other threads may see msgspec's information about the type half-finished,
+which crashes the process. So decoders are made under this lock, or when their module is imported.
 """
 
 
 class Unknown(dict[str, Any]):
-    """The fields of a document that this program doesn't know. It is immutable, so that a document with such fields can
-    be hashed.
+    """The fields of a document that this program doesn't know. This dict is immutable, so that documents with such
+    fields can be hashed.
     """
 
     def __hash__(self) -> int:  # type: ignore[override]
@@ -33,27 +33,28 @@ class Unknown(dict[str, Any]):
 class Document(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False, forbid_unknown_fields=True, gc=False
 ):
-    """A frozen record that round-trips through JSON and keeps the fields that it doesn't know in ``extra``.
+    """An immutable object that round-trips through JSON. Fields that this program doesn't know are kept in ``extra``.
 
-    Only the outermost document of a file or message carries ``version``; see :func:`encode`. There may be millions of
-    documents, so the garbage collector ignores them, which is safe because none can contain itself.
+    Only the outermost document of a file or message has a ``version``; see :func:`encode`. There may be millions of
+    documents, so the garbage collector ignores them, which is safe because no document can contain itself.
     """
 
     extra: Unknown | msgspec.UnsetType = msgspec.UNSET
 
     @classmethod
     def from_builtins(cls, value: Any) -> Self:
-        """Build a document from parsed JSON. Raises msgspec.ValidationError with the path of what doesn't fit."""
+        """Make a document from parsed JSON. Raises msgspec.ValidationError, with the path of the field that doesn't
+        fit."""
         _decoder(cls)
         return msgspec.convert(_collect_extra(cls, value), cls)
 
     @classmethod
     def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
-        """Parsed JSON in the present form, whatever version of anabranch wrote it."""
+        """Parsed JSON, converted to the present form if an older version of anabranch wrote it."""
         return value
 
     def to_builtins(self) -> dict[str, Any]:
-        """The document as plain dicts, lists and scalars, with the unknown fields back in their places."""
+        """The document as plain dicts, lists and scalars, including its unknown fields."""
         known = {
             name: _plain(getattr(self, field.name)) for name, field in _fields(type(self)).items() if name != "extra"
         }
@@ -82,7 +83,7 @@ def decode(raw: bytes | str, kind: type[T]) -> T:
     try:
         found: T = _decoder(kind)(raw)
     except (msgspec.DecodeError, RecursionError):
-        return _decode_slowly(raw, kind)  # it has unknown fields, or is wrong
+        return _decode_slowly(raw, kind)  # it has unknown fields, or is invalid
     return found
 
 
@@ -165,7 +166,7 @@ def _holds_document(annotation: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A field in its JSON form. Only documents have unknown fields; a dict may well have a key ``extra``."""
+    """A field in its JSON form. Only documents have unknown fields; in a dict, ``extra`` is a key like any other."""
     if isinstance(value, Document):
         return value.to_builtins()
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""The elasticity factors that are allowed: powers of two."""
+"""The allowed factors: powers of two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The graph of operators that a job file builds, as plain data. Functions stay in the job file."""
+"""The graph of operators that a job file builds, as plain data. It doesn't contain the functions, which stay in the job
+file."""
 
 from __future__ import annotations
 
@@ -8,10 +9,13 @@ from anabranch.model.document import Document
 
 
 class Node(Document, frozen=True, kw_only=True):
-    """One operator: ``inputs`` are node ids; ``args`` are the operator's own (see ``anabranch.operators``).
+    """One operator.
 
-    ``where``: ``file:line`` in the job file, for messages. ``named``: whether the user gave the name; otherwise it is
-    derived.
+    Attributes:
+        inputs: the ids of the nodes whose rows it gets.
+        args: the arguments of this kind of operator; see ``anabranch.operators``.
+        named: whether the user gave the name; otherwise, it is derived.
+        where: ``file:line`` in the job file, for messages.
     """
 
     id: int
@@ -24,7 +28,8 @@ class Node(Document, frozen=True, kw_only=True):
 
 
 class Graph(Document, frozen=True, kw_only=True):
-    """All operators of a job in the order in which they were written; inputs come before their readers."""
+    """All operators of a job, in the order in which the job file adds them. The inputs of an operator come before
+    it."""
 
     job: str
     nodes: tuple[Node, ...]
@@ -33,5 +38,5 @@ class Graph(Document, frozen=True, kw_only=True):
         return self.nodes[node_id]
 
     def readers(self, node_id: int) -> tuple[Node, ...]:
-        """The operators that take ``node_id`` as an input."""
+        """The operators that have the node ``node_id`` as an input."""
         return tuple(node for node in self.nodes if node_id in node.inputs)

@@ -1,4 +1,4 @@
-"""Where a key goes: its Kafka partition (murmur2) and its bucket within that partition (xxhash64)."""
+"""Hashes of keys: a key's Kafka partition (murmur2), and its bucket within the partition (xxhash64)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 _TO_POSITIVE = 0x7FFFFFFF
 
-# Rows hashed side by side: few enough for a processor's cache.
+# How many keys are hashed together: few enough for a processor's cache.
 _BLOCK = 1 << 15
-# With fewer rows left than this, a step of numpy costs more than hashing them one by one.
+# For fewer keys than this, a step with numpy takes longer than hashing the keys one by one.
 _FEW_ROWS = 32
 
 _Hashes = npt.NDArray[np.uint32]
@@ -27,7 +27,7 @@ _Offsets = npt.NDArray[np.int64]
 
 
 def bucket(key: bytes | None, offset: int, factor: int) -> int:
-    """A message's key bucket, ``pmod(xxhash64(key, seed 42), factor)``; for a null key, the offset replaces the hash.
+    """A message's bucket, ``pmod(xxhash64(key, seed 42), factor)``. For a null key, the offset replaces the hash.
 
     Spark's ``pmod(xxhash64(key), factor)`` on a binary column gives the same number.
     """
@@ -81,8 +81,7 @@ def _partitions_of(keys: pa.Array, count: int) -> npt.NDArray[np.int32]:
 
 
 def _murmur2_of(data: npt.NDArray[np.uint8], bounds: _Offsets) -> _Hashes:
-    """Unsigned hashes of the keys between ``bounds``. All keys are processed word by word, and short ones drop out
-    first."""
+    """Unsigned hashes of the keys between ``bounds``. Each step processes one word of every key that has words left."""
     padded = np.concatenate([data[bounds[0] : bounds[-1]], np.zeros(4, np.uint8)])
     word_at = np.ndarray((len(padded) - 3,), "<u4", padded.data, strides=(1,))
     starts, lengths = bounds[:-1] - bounds[0], np.diff(bounds)

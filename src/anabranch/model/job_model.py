@@ -1,4 +1,4 @@
-"""The job model: which tasks a generation of a deployment has, and in which container seat each of them runs."""
+"""The job model: the tasks of a generation, and the seat of each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from anabranch.model.task import Task
 
 
 class ContainerModel(Document, frozen=True, kw_only=True):
-    """A seat: a place in the job that container processes take one after another. ``tasks``: task names per stage."""
+    """A seat: a container's place in the job, which processes take one after another. ``tasks``: the names of its
+    tasks, by stage."""
 
     seat: str
     tasks: dict[str, tuple[str, ...]]
@@ -20,7 +21,7 @@ class ContainerModel(Document, frozen=True, kw_only=True):
 class Matched(Document, frozen=True, kw_only=True):
     """The streams of an input that is bound to a pattern, in the order in which they appeared.
 
-    ``pattern``: a regular expression for the whole name; all streams are in ``system``.
+    ``pattern``: the regular expression that a stream's whole name must match. ``system``: the system of all streams.
     """
 
     system: str
@@ -28,17 +29,20 @@ class Matched(Document, frozen=True, kw_only=True):
     streams: tuple[str, ...]
 
     def matches(self, name: str) -> bool:
-        """Whether a stream, ``system/stream``, belongs to this input."""
+        """Whether a stream belongs to this input. ``name``: ``system/stream``."""
         system, _, stream = name.partition("/")
         return system == self.system and re.fullmatch(self.pattern, stream) is not None
 
 
 class StageModel(Document, frozen=True, kw_only=True):
-    """A stage's tasks, its input streams in order, and its key columns (none: the raw message key).
+    """A stage of a job model.
 
-    ``base``: for each partition, the one under which the state of its keys was first written. An entry stays when its
-    stream is no longer read; in a stateless stage, there are none. ``patterns``: the inputs that are bound to patterns,
-    by the job's name for them.
+    Attributes:
+        key: the columns of the stage key; none: the raw message key.
+        inputs: the input streams, in order.
+        base: for each partition, the one under which the state of its keys was first written. Entries stay even if
+            their stream is no longer read. In a stateless stage, there are none.
+        patterns: the inputs that are bound to patterns, by the job's names for them.
     """
 
     stage: str
@@ -52,13 +56,17 @@ class StageModel(Document, frozen=True, kw_only=True):
 
 
 class JobModel(Document, frozen=True, kw_only=True):
-    """The model of a generation. ``run_id`` in JSON is the deployment (SEP-31's name for it).
+    """The model of a generation.
 
-    ``lanes``: how many lanes a group of stateless operators has in each container. ``request``: the id of the request
-    that led to the generation. ``undoes``: the generation that it undoes. ``rewound``: the lanes that are new in it
-    because the job was rewound. ``expands``: the streams that have more partitions than in the previous generation.
-    ``replaces``: the deployment from whose lanes its first lanes continue; 0: none. ``again``: the deployment whose
-    version it repeats; 0: it is a new version.
+    Attributes:
+        run_id: the number of the deployment (``runId``, as SEP-31 calls it, in JSON).
+        lanes: how many lanes a group of stateless operators has in each container.
+        request: the id of the request that led to the generation.
+        undoes: the generation that this one undoes; 0: none.
+        rewound: the lanes that are new in this generation because the job was rewound.
+        expands: the streams that have more partitions than in the previous generation.
+        replaces: the deployment from whose lanes the first lanes of this deployment continue; 0: none.
+        again: the deployment whose version this one repeats; 0: this is a new version.
     """
 
     job: str

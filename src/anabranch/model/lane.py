@@ -1,4 +1,4 @@
-"""The lane record: one streaming query with one folder, immutable except for its state. It is the core of the model."""
+"""The lane, the core of the model: what is fixed for a lane's whole life, and its state."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from anabranch.model.document import Document
 from anabranch.model.ssp import SSP
 
 DEFAULT_SYSTEM = "embedded"
-"""The system of outputs for which a lane names none. Stored lanes omit it."""
+"""The system of outputs that a lane's ``systems`` don't contain."""
 
 
 class LaneState(enum.StrEnum):
-    """The coordinator's view of a lane's state."""
+    """The state of a lane as the coordinator knows it."""
 
     PLANNED = "planned"
     RUNNING = "running"
@@ -23,9 +23,9 @@ class LaneState(enum.StrEnum):
 
 
 class Position(Document, frozen=True, kw_only=True):
-    """The offset of the next message to read from one SSP. After a merge, ``parts`` has bucket → offset.
+    """The position in one SSP. If several SSPs were merged into it, ``parts`` has the offset of each bucket.
 
-    For a broadcast SSP, ``parts`` has task → offset, for the tasks (at factor 1, with their buckets) that are further
+    For a broadcast SSP, ``parts`` has the offsets of those tasks (at factor 1, with their buckets) that are further
     ahead.
     """
 
@@ -37,10 +37,13 @@ class Position(Document, frozen=True, kw_only=True):
 class Rewind(Document, frozen=True, kw_only=True):
     """How a lane begins at other offsets than those at which its predecessor ended.
 
-    ``to``: the next offset to read, by whole SSP in text form. If the predecessor hadn't reached it, the lane begins
-    where the predecessor ended. ``clear``: the lane begins without state. In a stream between two stages, it then skips
-    everything that had been written when all of the stream's writers, ``after``, were closed. ``back``: undo a rewind,
-    as if the rewound lane that this lane follows had never existed.
+    Attributes:
+        to: the next offset to read, by whole SSP in text form. If the predecessor hadn't reached it, the lane begins
+            where the predecessor ended.
+        clear: whether the lane begins without state. If so, it skips everything in an intermediate stream that was
+            written before all of the stream's writers, ``after``, were closed.
+        after: the lanes that have written the intermediate streams that the lane reads.
+        back: whether a rewind is undone, as if the rewound lane that this lane follows had never existed.
     """
 
     to: dict[str, int] = {}
@@ -50,55 +53,56 @@ class Rewind(Document, frozen=True, kw_only=True):
 
 
 class AfterDrain(Document, frozen=True, kw_only=True):
-    """The initial event time of a lane in a job that was drained before: the same as if nothing had come before."""
+    """What a lane of a job that was drained before takes over. Its initial event time is that of a new job."""
 
     state: str = ""
-    """The drained lane whose state it copies; empty: it begins without state."""
+    """The drained lane whose state the lane copies; empty: the lane begins without state."""
     writers: tuple[str, ...] = ()
-    """The lanes that have written the streams between stages so far. Their reports no longer count."""
+    """The lanes that have written the intermediate streams so far. Their reports no longer count."""
 
 
 class Lane(Document, frozen=True, kw_only=True):
-    """One streaming query for a part of one stage and a fixed set of tasks (docs/contributing/architecture.md).
+    """One streaming query for one group of a stage and a fixed set of tasks (docs/contributing/architecture.md).
 
-    ``outputs``: the streams that the lane writes, with the partition counts that it uses for its whole life.
-    ``systems``: the systems of those that aren't in the embedded log. ``dead_letters``: for each stream that it reads,
-    the stream for records that could not be processed. ``reports`` names the reads whose unreadable records this lane
-    writes there; only one of the lanes that read them does. ``put_aside``: how many dead letters it had written when it
-    last ended. ``last_batch``: the last batch that was committed by then. ``beside``: the lanes that write the same
-    streams together with it, including itself, each with the lanes whose event time it reports: its predecessors, and
-    in place of any that never had a batch, the predecessors of that one. ``group``: the output group (``outputs``) or
-    the stateful operator that the lane runs. ``slots``: the sorted list into which slot numbers are indexes.
-    ``folder_epoch``: the epoch under which its present folder was made, 0 while it has none. ``ran``: its query has run
-    in that folder. ``begun``: its query may have run, so something may have been written.
-
-    ``factor``: how many buckets the partitions of its SSPs are divided into. ``numbers``: for each whole partition that
-    it reads, the number of the task (at factor 1) that reads it; ``bases``: the numbers of all its tasks. ``buckets``:
-    with a broadcast input, the tasks that it has only in part, each with its buckets. ``rejecting``: the operators that
-    may write dead letters.
-
-    ``matched``: the streams of its inputs that are bound to patterns, by the job's name for the input, in the order in
-    which they appeared, which is also the order of the offsets in its folder.
-
-    ``base``: for each of its SSPs, the partition under which the state of its keys was first written. ``fresh``: the
-    whole partitions that no lane has read before, which it reads from their beginning.
-
-    A lane that continues from others has ``predecessors``. Once they are closed, ``starting`` says where the lane
-    begins, and ``inherits`` under which epochs their folders were made. A stateful lane has a copy of its predecessor's
-    folder; the batches before ``first_batch`` aren't its own.
-
-    ``added``: the whole partitions that none of its predecessors has read; they begin where the ``read`` says.
-    ``afresh``: the lane does what none of its predecessors has done: it has no state, and begins where the most
-    advanced of them ended.
-
-    ``drained``: the lane belongs to the deployment after a drain. It has no predecessors, and ``starting`` and
-    ``inherits`` are known from the start.
-
-    ``rewind``: how the lane begins at other offsets than ``starting``. ``wrote``: where the intermediate streams that
-    it writes ended when it ended, by SSP in text form.
-
-    ``unfenced``: the process that had the lane may still write, so no process may continue it before it is fenced at
-    its outputs. ``abandoned``: that process may also still write to the folder, so the lane continues in a copy.
+    Attributes:
+        group: the group that the lane runs: ``outputs``, or the name of a stateful operator.
+        matched: for each input that is bound to a pattern, by the job's name for it: its streams, in the order in which
+            they appeared. This is also the order of the offsets in the lane's folder.
+        base: for each SSP that the lane reads, the partition under which the state of its keys was first written.
+        fresh: the whole partitions that no lane has read before. The lane reads them from their beginning.
+        slots: the names of slots, sorted. Slot numbers are indexes into this list.
+        predecessors: the lanes from which the lane continues.
+        beside: the lane's co-writers, including itself. For each, the lanes whose event time it reports: its
+            predecessors and, instead of a predecessor that has had no batch, the lanes for which that one reported.
+        outputs: the streams that the lane writes, with the partition counts that it uses for its whole life.
+        systems: the systems of those outputs that aren't in the embedded log.
+        dead_letters: for each stream that the lane reads, the stream for records that could not be processed.
+        reports: the reads whose unreadable records this lane writes to that stream. Of the lanes that read the same
+            records, only one does.
+        rejecting: the operators that may write dead letters.
+        factor: how many buckets the partitions of the lane's SSPs are divided into.
+        numbers: for each whole partition that the lane reads, the number of the task (at factor 1) that reads it.
+        bases: the numbers of all of the lane's tasks.
+        buckets: if there is a broadcast input, the tasks (at factor 1) of which the lane has only a part, and for each
+            the buckets that the lane has.
+        added: the whole partitions that no predecessor has read. They begin where their ``read`` says.
+        afresh: whether the lane does what no predecessor has done. If so, it has no state, and begins where the most
+            advanced of its predecessors ended.
+        rewind: how the lane begins at other offsets than ``starting``.
+        drained: for a lane of the deployment after a drain, what it takes over. Such a lane has no predecessors, and
+            its ``starting`` and ``inherits`` are known when it is made.
+        starting: where the lane begins; known once all of its predecessors are closed.
+        inherits: for each predecessor, the epoch under which its folder was made; also known only then.
+        first_batch: the lane's first own batch. Earlier ones, in a folder copied from a predecessor, aren't its own.
+        folder_epoch: the epoch under which the lane's present folder was made; 0 as long as it has none.
+        ran: whether a query has run in that folder.
+        begun: whether a query may have run, so that something may have been written.
+        unfenced: whether the process that had the lane may still write. If so, the lane must be fenced at its outputs
+            before another process continues it.
+        abandoned: whether that process may also still write to the folder. If so, the lane continues in a copy.
+        last_batch: the last batch that was committed when the lane last ended.
+        put_aside: how many dead letters the lane had written by then.
+        wrote: where the intermediate streams that the lane writes ended by then, by SSP in text form.
     """
 
     id: str
@@ -152,32 +156,30 @@ class Lane(Document, frozen=True, kw_only=True):
 
     @property
     def waits_for(self) -> tuple[str, ...]:
-        """The lanes that must be closed before its start is known."""
+        """The lanes that must be closed before it is known where this lane begins."""
         return self.predecessors if self.rewind is None else (*self.predecessors, *self.rewind.after)
 
     @property
     def speaks_for(self) -> tuple[str, ...]:
-        """The lanes whose event time this lane reports in their place."""
+        """The closed lanes whose event time this lane reports in their place."""
         return self.beside.get(self.id, self.predecessors)
 
     @property
     def was_silent(self) -> bool:
-        """For a closed lane: whether it has committed no batch of its own, so that no lane has received a report from
-        it.
-        """
+        """For a closed lane: whether it has committed no batch of its own, so no reader has got a report from it."""
         return self.last_batch < self.first_batch
 
     @property
     def start_is_known(self) -> bool:
-        """Whether the lane's start offsets are known: it has no predecessors, or all of them have closed and where they
-        ended is stored. Whether a lane may start depends on more: ``coordinator/jobs/offers.py`` decides that.
+        """Whether the lane's start offsets are known: it has no predecessors, or all of them have closed and it is
+        stored where they ended. Other conditions for the start are checked in ``coordinator/jobs/offers.py``.
         """
         return not self.predecessors or bool(self.starting)
 
     @property
     def begins(self) -> dict[SSP, int]:
-        """Where the lane begins to read whole partitions, as far as that depends on other lanes; some SSPs may begin
-        later.
+        """The start offsets of whole partitions, as far as they depend on other lanes. For some buckets, the lane
+        begins later.
         """
         found: dict[SSP, int] = {}
         for position in self.starting:
@@ -186,7 +188,7 @@ class Lane(Document, frozen=True, kw_only=True):
         return found
 
     def streams_of(self, stream: str) -> tuple[str, ...]:
-        """The streams of a ``read``, by the job's name for it."""
+        """The streams of a ``read``. ``stream``: the job's name for its input."""
         return self.matched.get(stream, (stream,))
 
     def system(self, stream: str) -> str:

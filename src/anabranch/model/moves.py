@@ -1,4 +1,4 @@
-"""Which buckets of which partitions change seats from one job model to another. Pure."""
+"""Which buckets of each partition have another seat in another job model. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ _NOWHERE = -1
 
 
 class StageMoves(Document, frozen=True, kw_only=True):
-    """A stage before and after a change. Rows refer to ``partitions`` and ``seats`` by their index."""
+    """A stage before and after a change. ``cells`` and ``moves`` refer to ``partitions`` and ``seats`` by index."""
 
     stage: str
     buckets: int
-    """The number of buckets of a partition: the higher one of both factors."""
+    """The number of buckets of a partition: the higher of both factors."""
     seats: tuple[str, ...]
-    """The seats of both models, those of the later one first."""
+    """The seats of both models. Those of the later model come first."""
     racks: tuple[str | None, ...]
     """The rack of each seat."""
     partitions: tuple[str, ...]
-    """The names of tasks at factor 1."""
+    """The names of the tasks at factor 1."""
     cells: tuple[tuple[int, int, int], ...]
-    """Triples: partition, seat, and how many of the partition's buckets are there afterwards."""
+    """Triples of a partition, a seat, and how many of the partition's buckets the seat has afterwards."""
     moves: tuple[tuple[int, int, int, int], ...]
-    """Partition, former seat, new seat, and how many buckets move from one to the other. A seat of -1: the partition
-    didn't exist before, or doesn't exist afterwards."""
+    """For each move: the partition, the former seat, the new seat, and how many buckets move. A seat of -1 means that
+    the partition didn't exist before, or doesn't exist afterwards."""
 
 
 def compared(before: JobModel, after: JobModel) -> tuple[StageMoves, ...]:
-    """The changes in each stage of the later model. The time is linear in the number of buckets."""
+    """The changes in each stage of the later model. This takes time in proportion to the number of buckets."""
     known = {seat.seat: seat.rack for model in (before, after) for seat in model.containers}
     seats = tuple(dict.fromkeys(seat.seat for model in (after, before) for seat in model.containers))
     places = {seat: place for place, seat in enumerate(seats)}
@@ -76,7 +76,7 @@ def _stage(
 
 
 def _by_partition(seats_of_tasks: Mapping[str, str], places: Mapping[str, int]) -> dict[str, list[int]]:
-    """The index of the seat of each bucket of each partition."""
+    """By partition, the seat of each bucket, as an index into ``places``."""
     owners: dict[str, list[int]] = {}
     for task, seat in seats_of_tasks.items():
         partition, bucket, factor = _parts(task)
@@ -87,12 +87,13 @@ def _by_partition(seats_of_tasks: Mapping[str, str], places: Mapping[str, int]) 
 def _parts(task: str) -> tuple[str, int, int]:
     try:
         name = parse(task)
-    except UsageError:  # from a user's own grouper
+    except UsageError:  # a name from a user's own grouper
         return task, 0, 1
     return str(name.base), name.bucket % name.factor, name.factor
 
 
 def _owners(known: Mapping[str, list[int]], partition: str, buckets: int) -> list[int]:
-    """The owner of each of that many buckets. If there are fewer, bucket n is divided into n, n + their number, …"""
+    """The owner of each of ``buckets`` buckets. If the partition had only m buckets, bucket n is divided into n, n + m,
+    …"""
     owners = known.get(partition, [_NOWHERE])
     return owners * (buckets // len(owners))

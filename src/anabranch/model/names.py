@@ -1,4 +1,4 @@
-"""Task names: what each grouper calls its tasks, and how a name is parsed (docs/reference/glossary.md, "task")."""
+"""Task names: how each grouper names its tasks, and how a name is parsed (docs/reference/glossary.md, "task")."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class TaskKind(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class TaskName:
-    """A task's name in its parts; ``str`` writes it and :func:`parse` reads it.
+    """The parts of a task's name. ``str`` gives the name, and :func:`parse` is the inverse.
 
-    ``number``: the partition, group or ordinal. Only ``TaskKind.SSP`` has ``system`` and ``stream``. A task that isn't
-    virtual has no bucket (-1) and factor 1.
+    ``number`` is the number of the partition, group or task. Only ``TaskKind.SSP`` has ``system`` and ``stream``. A
+    task that isn't virtual has no bucket (-1) and factor 1.
 
     Raises:
-        UsageError: the parts aren't valid, such as a bucket that isn't below the factor.
+        UsageError: a part is invalid, such as a bucket that isn't below the factor.
     """
 
     kind: TaskKind
@@ -69,17 +69,17 @@ class TaskName:
         return f"{self.kind}_{stream}{self.number}{bucket}"
 
     def parts(self, factor: int) -> list[str]:
-        """The names of this task's virtual tasks, by bucket; its own name for factor 1."""
+        """The names of this task's virtual tasks, in order of buckets; for factor 1, the task's own name."""
         if factor == 1:
             return [str(self)]
         if factor not in FACTORS or self.kind is TaskKind.ORDINAL or self.bucket != WHOLE:
-            dataclasses.replace(self, bucket=0, factor=factor)  # says what is wrong
+            dataclasses.replace(self, bucket=0, factor=factor)  # raises the error
         begin = str(self.base if self.bucket != WHOLE else self)
         return [f"{begin}-{bucket}-{factor}" for bucket in range(factor)]
 
     @property
     def base(self) -> TaskName:
-        """The task itself, or the task of which it is a bucket."""
+        """The task itself; for a virtual task, the task that is divided into buckets."""
         return TaskName(kind=self.kind, number=self.number, system=self.system, stream=self.stream)
 
     @property
@@ -88,12 +88,12 @@ class TaskName:
         return (self.kind, self.system, self.stream, self.number, self.factor, self.bucket)
 
 
-@functools.lru_cache(maxsize=1 << 16)  # names come again and again, in each plan of a job
+@functools.lru_cache(maxsize=1 << 16)  # each plan of a job parses the same names
 def parse(text: str) -> TaskName:
-    """The exact inverse of ``str``: accepted texts are reproduced letter for letter.
+    """The inverse of ``str``. It accepts only texts that ``str`` reproduces exactly.
 
     Raises:
-        UsageError: any other text.
+        UsageError: the text isn't a task's name.
     """
     found = _NAME.fullmatch(text)
     if found is None:

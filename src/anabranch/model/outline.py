@@ -1,4 +1,4 @@
-"""A compact plan: which lanes a change closes and starts, and for which state of the job it was made."""
+"""A plan in compact form: the lanes that a change closes and starts, and the state of the job for which it was made."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _DIGITS = 16
 
 
 class Basis(Document, frozen=True, kw_only=True):
-    """What a plan was made for: a generation of a deployment. ``digest``: the digest of the result; empty: it isn't
-    compared.
+    """The generation of a deployment for which a plan was made. ``digest``: the digest of the plan's result; empty: the
+    result isn't compared.
     """
 
     deployment: int
@@ -28,8 +28,8 @@ class Basis(Document, frozen=True, kw_only=True):
 
 
 class Outline(Document, frozen=True, kw_only=True):
-    """The lanes that a plan closes and starts, as rows of ``columns``; tasks and SSPs are given as counts. The ids of
-    new lanes are examples: the lanes get other ids when the plan is applied. ``kept``: how many open lanes keep
+    """The lanes that a plan closes and starts, as rows of ``columns``, with the numbers of their tasks and SSPs. The
+    ids of new lanes are examples: when the plan is applied, the lanes get other ids. ``kept``: how many open lanes keep
     running.
     """
 
@@ -45,8 +45,8 @@ def outlined(closing: Iterable[Lane], starting: Iterable[Lane], kept: int) -> Ou
 
 
 def digest(closing: Iterable[Lane], starting: Iterable[Lane], *rest: Any) -> str:
-    """A hash of a plan that is the same whenever the result is, regardless of the names of new lanes. ``rest``: the
-    rest of the result, in JSON form.
+    """A hash of a plan's result, which doesn't depend on the ids of new lanes. ``rest``: the rest of the result, in
+    JSON form.
     """
     lanes = [
         (lane.stage, lane.group, lane.seat, lane.tasks, lane.ssps, lane.broadcast, lane.factor, lane.predecessors)

@@ -13,7 +13,7 @@ in_order: Callable[[SSP], tuple[str, str, int, int]] = attrgetter("system", "str
 
 
 class SSP(Document, frozen=True, kw_only=True):
-    """One partition of a stream, or one key bucket of it (``key_bucket = -1``: the whole partition)."""
+    """A partition of a stream, or one bucket of it (``key_bucket = -1``: the whole partition)."""
 
     system: str
     stream: str
@@ -56,7 +56,7 @@ class SSP(Document, frozen=True, kw_only=True):
 
 
 def wholes(ssps: Iterable[SSP]) -> list[SSP]:
-    """The whole partition of each SSP, in their order: a single object for all buckets of one."""
+    """The whole partition of each SSP, in the same order. All buckets of a partition get the same object."""
     known: dict[tuple[str, str, int], SSP] = {}
     found = []
     for ssp in ssps:

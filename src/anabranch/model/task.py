@@ -1,4 +1,4 @@
-"""Tasks: the unit of ordering and of assignment."""
+"""Tasks: the unit of order and of assignment."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from anabranch.model.ssp import SSP
 
 
 class Task(Document, frozen=True, kw_only=True):
-    """A named set of SSPs of one stage. ``index`` is SAMZA-71's number; every task reads the ``broadcast`` SSPs."""
+    """A named set of SSPs of one stage. ``index``: the task's number, as in SAMZA-71. ``broadcast``: the SSPs of
+    broadcast inputs, which every task reads."""
 
     name: str
     index: int

@@ -1,4 +1,4 @@
-"""How many partitions are read by which rack from which rack."""
+"""The traffic between racks: how many partitions the containers of each rack read from each rack."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ __all__ = ["Traffic"]
 
 
 class Traffic(Document, frozen=True, kw_only=True):
-    """``read``: how many partitions are read, by the rack of the reading container and the rack that it reads from. A
-    partition counts once for each lane that reads it.
+    """The traffic between racks. ``read``: the number of partitions, by the rack of the reading container and the rack
+    from which it reads. A partition counts once for each lane that reads it.
     """
 
     read: dict[str, dict[str, int]]

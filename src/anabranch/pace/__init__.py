@@ -1,1 +1,1 @@
-"""How many records a batch may have, so that it takes about as long as it should."""
+"""Chooses the number of records in a batch so that batches take about the time that they should."""

@@ -1,4 +1,4 @@
-"""How long a batch takes, depending on its records, as the last ones have shown. No clock, no Spark."""
+"""How long a batch takes, depending on its number of records, as measured in the last batches. No clock, no Spark."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from dataclasses import dataclass, field
 __all__ = ["BatchCost", "RecentBatches"]
 
 _KEPT = 5
-"""From how many batches the cost is determined."""
+"""The number of batches from which the cost is determined."""
 
 
 @dataclass(frozen=True)
 class BatchCost:
-    """The seconds that a lane's batches take: ``fixed`` for each batch, and ``per_record`` in the job's functions."""
+    """The seconds that a lane's batches take: ``fixed`` for each batch, and ``per_record`` for each record, in the
+    job's functions."""
 
     fixed: float
     per_record: float
 
     def seconds(self, records: float) -> float:
-        """The seconds of a batch with this many records."""
+        """The expected seconds of a batch with ``records`` records."""
         return self.fixed + self.per_record * records
 
 
@@ -33,13 +34,13 @@ class _Batch:
 
 @dataclass
 class RecentBatches:
-    """The last batches of a lane, and what they have cost."""
+    """The last batches of a lane, and the time that they have taken."""
 
     _batches: deque[_Batch] = field(default_factory=lambda: deque(maxlen=_KEPT))
 
     def ran(self, seconds: float, records: int, functions: float | None) -> None:
-        """Record a batch of ``records`` records that took ``seconds`` seconds, of which the job's ``functions`` took
-        some. None: it was too short to tell, and so will be the next ones.
+        """Record a batch. ``functions``: how many of its ``seconds`` were spent in functions of the job; None: the
+        batch was too short to measure this, so earlier batches no longer count either.
         """
         if functions is None:
             self._batches.clear()
@@ -48,8 +49,9 @@ class RecentBatches:
 
     @property
     def cost(self) -> BatchCost | None:
-        """The cost of batches like these. None: functions took no time in them, so their duration doesn't tell how many
-        records they had. A single batch that was held up counts little, and most of the records are in large batches.
+        """The cost of batches, from these ones; None if functions took no time in them, because then the duration of a
+        batch doesn't depend on its records. A single batch that was held up has little influence, and large batches
+        have more influence than small ones.
         """
         records, functions = sum(each.records for each in self._batches), sum(each.functions for each in self._batches)
         if records <= 0 or functions <= 0.0:

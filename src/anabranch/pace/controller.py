@@ -1,11 +1,10 @@
-"""Computes the number of records that the next batch may have from the duration of previous batches. No clock, no
-Spark.
+"""Computes the limit for the records of the next batch from the durations of previous batches. No clock, no Spark.
 
-A batch takes a fixed time (starting tasks, committing, the duration of one message), and some time for each record. A
-batch that is far shorter than it should be says little about the latter, so the next ones grow, by a factor of at most
-ten each. A batch that comes near the target shows how many records would just reach it. Of the last few batches that
-did, the slowest doesn't count, unless it was the very last one: anything that slows a single batch (an unreachable
-broker, a frozen process) makes only the next one small.
+A batch takes a fixed time (to start Spark tasks, to commit, and for a single message), and some time for each record.
+If a batch is far shorter than the target, it says little about the time for a record, so the next batch can have up to
+ten times as many records. A batch whose duration is near the target shows how many records would just reach it. Of the
+last few such batches, the slowest one doesn't count, unless it was the very last: so anything that slows down a single
+batch (an unreachable broker, a frozen process) only makes the next batch small.
 """
 
 from __future__ import annotations
@@ -17,29 +16,30 @@ from dataclasses import dataclass, replace
 __all__ = ["BatchRun", "BatchTarget", "Pace"]
 
 _MEMORY = 6
-"""How many batches are taken into account."""
+"""The number of batches that are taken into account."""
 _FIXED = 3
-"""How many estimates of the fixed time are kept, and how many batches limit it."""
+"""The number of estimates of the fixed time that are kept, and the number of batches whose durations are its upper
+limit."""
 _UNKNOWN, _OLD, _VERY_OLD = 2, 8, 50
-"""After this many batches of about the same size, one of another size is tried to estimate the fixed time again: while
-it is unknown or not confirmed, where it is a large part of a batch, and where it is small.
+"""After this many batches of about the same size, a batch of another size is tried to estimate the fixed time again: if
+the fixed time is unknown or was estimated only once; if it is a large part of a batch; and if it is a small part.
 """
 _TRIED = 120.0
-"""A batch is made larger for that only if it should take less than these seconds."""
+"""A batch is made larger for this purpose only if it will probably take less than this many seconds."""
 _FASTEST = 10.0
-"""The largest factor by which a batch grows,"""
+"""The largest factor by which the limit grows from one batch to the next."""
 _CAREFUL = 0.8
-"""by this share of what seems right,"""
+"""After a batch that was too short to be exact, the limit grows by this share of the factor that seems right."""
 _OUTLASTS = 3.0
-"""and so that it takes at most this multiple of the target, if it is as fast as the last one, without a fixed time."""
+"""A batch must not take longer than this multiple of the target, if its time is in proportion to its records."""
 _NEAR = 0.5
-"""From this share of the target on, a batch shows how fast its records are."""
+"""A batch that takes at least this share of the target shows how long its records take."""
 _OF_TRANSACTION = 0.25
 """The largest share of the allowed time that a batch should take."""
 _TIMES_FIXED = 4
 _SOME = 1.25
 _APART = 2
-"""Two batches reveal the fixed time if one has this many times the records of the other."""
+"""Two batches reveal the fixed time if one of them has at least this many times the records of the other."""
 _UNHELPED = 0.7
 _FEWER = 4
 _NO_TIME = 0.01
@@ -47,8 +47,13 @@ _NO_TIME = 0.01
 
 @dataclass(frozen=True)
 class BatchTarget:
-    """The target for batches: they should take about ``target`` seconds (inf: any time), with ``least`` to ``most``
-    records. If they take longer than ``allowed`` seconds, they fail.
+    """The target for batches.
+
+    Attributes:
+        target: the seconds that a batch should take (inf: any time).
+        least: the lowest limit for the records of a batch.
+        most: the highest limit.
+        allowed: the seconds after which a batch fails.
     """
 
     target: float
@@ -59,8 +64,8 @@ class BatchTarget:
 
 @dataclass(frozen=True)
 class BatchRun:
-    """A batch of ``rows`` rows that took ``seconds`` seconds. ``bound``: whether its limit prevented it from having
-    more."""
+    """A batch of ``rows`` rows that took ``seconds`` seconds. ``bound``: whether the batch would have had more rows
+    without its limit."""
 
     rows: int
     seconds: float
@@ -69,11 +74,15 @@ class BatchRun:
 
 @dataclass(frozen=True)
 class Pace:
-    """How many records the next batch may have (``limit``), and the measurements behind it.
+    """The limit for the records of the next batch, and the measurements from which it is computed.
 
-    ``ran``: the last batches that count, oldest first. ``before``: the very last one. ``estimates``: estimates of the
-    fixed time, the last of which was made ``age`` batches ago. ``shortest``: the durations of the last batches, which
-    the fixed time can't exceed.
+    Attributes:
+        limit: how many records the next batch can have.
+        ran: the last batches that count, the oldest first.
+        before: the very last batch.
+        estimates: the last estimates of the fixed time.
+        age: the number of batches since the last estimate.
+        shortest: the durations of the last batches, which the fixed time can't exceed.
     """
 
     aim: BatchTarget
@@ -86,34 +95,35 @@ class Pace:
 
     @property
     def fixed(self) -> float:
-        """The seconds of a batch that don't depend on its records; 0.0 while unknown."""
+        """The seconds of a batch that don't depend on its records; 0.0 as long as they are unknown."""
         if not self.estimates:
             return 0.0
         fixed = min(statistics.median_low(self.estimates), *self.shortest)
-        # Of two batches, one may have been slow for whatever reason: to aim at more than is wanted, two must say so.
+        # A single estimate may be wrong, because one of its two batches was slow for another reason. It takes two
+        # estimates to exceed the wanted target.
         return fixed if len(self.estimates) > 1 else min(fixed, self.aim.target / _TIMES_FIXED)
 
     @property
     def target(self) -> float:
-        """The seconds that a batch should take: three quarters of the usual seconds for records, and in any case
-        some."""
+        """The seconds that a batch should take. At least three quarters of them should be for records, unless the batch
+        would become too long for a transaction; and some must be."""
         wanted = min(max(self.aim.target, _TIMES_FIXED * self.fixed), self.aim.allowed * _OF_TRANSACTION)
         return max(wanted, _SOME * self.fixed)
 
     def after(self, ran: BatchRun) -> Pace:
-        """The pace after a batch. One without records provides no information."""
+        """The pace after a batch. A batch without records changes nothing."""
         if ran.rows <= 0:
             return self
         learned = self._learned(ran)
         if not (ran.bound or ran.seconds >= learned.target):
-            return learned  # it read all that there was, in no time: it neither lowers the limit nor raises it
+            return learned  # it read everything that there was, and was quick: this is no reason to change the limit
         if self.before is None and not self._is_short(ran) and ran.seconds < _OUTLASTS * self.target:
-            return learned  # what takes its time in a first batch is done once
+            return learned  # a first batch takes longer, because some things are done only once
         counted = replace(learned, ran=(*self.ran, ran)[-_MEMORY:])
         return replace(counted, limit=counted._tried(ran) or counted._next())
 
     def failed(self, rows: int, told: BatchRun | None = None) -> Pace:
-        """The pace after a batch of this many rows that takes longer than it may: the next batch gets far fewer.
+        """The pace after a batch of ``rows`` rows that took longer than allowed: the next batch gets far fewer rows.
 
         ``told``: the progress of the batch when it was broken off; None: unknown.
         """
@@ -130,11 +140,11 @@ class Pace:
         return replace(self, before=ran, estimates=estimates, age=age, shortest=shortest)
 
     def _tried(self, ran: BatchRun) -> int:
-        """The size of a batch that is to show the fixed time, if that is due; otherwise 0.
+        """The size of a batch that will show the fixed time, if such a batch is due; otherwise 0.
 
-        A batch whose fixed time is near the target looks as if its records were slow: without this, it would get ever
-        fewer of them, to no avail. Half as many records cost next to nothing. Only where a batch has no records to
-        spare, it gets twice as many.
+        If the fixed time is near the target, a batch looks as if its records were slow. Without this, batches would get
+        fewer and fewer records, which wouldn't help. The test batch gets half as many records, which costs little; only
+        if the limit can't be lowered, it gets twice as many.
         """
         if not ran.bound or self._is_short(ran) or self.age < self._patience:
             return 0
@@ -145,7 +155,7 @@ class Pace:
 
     @property
     def _patience(self) -> int:
-        """How many batches of about the same size may follow each other before another size is tried."""
+        """The number of batches of about the same size after which another size is tried."""
         large = self.aim.target / _TIMES_FIXED
         if not self.estimates or (len(self.estimates) == 1 and self.estimates[0] > large):
             return _UNKNOWN
@@ -158,7 +168,8 @@ class Pace:
         return max(self.aim.least, min(self.aim.most, round(min(wanted, self.aim.most))))
 
     def _wanted(self, ran: BatchRun) -> float:
-        """The number of rows that seems right, judging by a batch; inf if the batch was too short to tell."""
+        """The number of rows with which, judging by ``ran``, a batch reaches the target; inf if ``ran`` was too short
+        to tell."""
         target, fixed = self.target, self.fixed
         if self._is_short(ran):
             return math.inf
@@ -166,8 +177,8 @@ class Pace:
         return max(1.0, ran.rows * min(more, _OUTLASTS * target / ran.seconds))
 
     def _grown(self) -> float:
-        """How many rows to try: more than in the last batch, in proportion to how short it was; or as many as went well
-        recently.
+        """The most rows to try now: more than in the last batch, depending on how short it was; or the most rows with
+        which one of the last batches was short enough, if these are more.
         """
         target, last = self.target, self.ran[-1]
         if math.isinf(target):
@@ -179,13 +190,13 @@ class Pace:
         return max(well, last.rows * by)
 
     def _is_short(self, ran: BatchRun) -> bool:
-        """Whether a batch was too short to show how fast its records are."""
+        """Whether a batch was too short to show how long its records take."""
         target, fixed = self.target, self.fixed
         return math.isinf(target) or ran.seconds - fixed < _NEAR * (target - fixed)
 
 
 def _fixed(before: BatchRun, ran: BatchRun) -> float | None:
-    """The fixed time, from two consecutive batches, if they reveal it."""
+    """The fixed time according to two consecutive batches; None if they don't reveal it."""
     small, large = sorted((before, ran), key=lambda each: each.rows)
     if large.rows < _APART * small.rows:
         return None

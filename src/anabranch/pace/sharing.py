@@ -1,4 +1,4 @@
-"""How several sources of one lane share the records that a batch may have."""
+"""How several sources of a lane share the limit for the records of a batch."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from dataclasses import dataclass
 __all__ = ["SourceShare", "is_bound", "shares"]
 
 _LEAST = 8
-"""No source gets less than this fraction of an even share, because it can't be known what arrives next."""
+"""Each source gets at least an even share divided by this number, because nobody knows what arrives next."""
 
 
 @dataclass(frozen=True)
 class SourceShare:
-    """What a source contributed to a batch: ``rows`` of the ``most`` that it might have contributed, from this many
-    ``partitions``.
-    """
+    """What a source contributed to a batch: ``rows`` rows, of at most ``most``, from ``partitions`` partitions."""
 
     rows: int
     most: int
@@ -23,7 +21,8 @@ class SourceShare:
 
     @property
     def is_hungry(self) -> bool:
-        """Whether the source had more records. Each partition's share may have been rounded down."""
+        """Whether the source had more records than it could contribute. (The share of each partition may have been
+        rounded down.)"""
         return self.rows >= max(1, self.most - self.partitions)
 
 
@@ -33,8 +32,9 @@ def is_bound(taken: Mapping[str, SourceShare]) -> bool:
 
 
 def shares(limit: int, most: int, taken: Mapping[str, SourceShare]) -> dict[str, int]:
-    """How many records each source may contribute, of ``limit`` records in all, and at most ``most`` each. Sources that
-    had no more than they contributed get twice that number; the others share the rest evenly. Each gets at least one.
+    """How many records each source can contribute to the next batch: ``limit`` in total, and at most ``most`` each.
+    Sources that had no more records than they contributed get twice this number, and the others share the rest evenly.
+    Each source gets at least one record.
     """
     count = len(taken)
     if not count:
@@ -47,7 +47,7 @@ def shares(limit: int, most: int, taken: Mapping[str, SourceShare]) -> dict[str,
         more = min(max(0, wanted[name] - least), left // (count - number))
         found[name] += more
         left -= more
-    for number, name in enumerate(sorted(found)):  # nobody is known to need it
+    for number, name in enumerate(sorted(found)):  # the rest, which no source is known to need
         more = left // (count - number)
         found[name] += more
         left -= more

@@ -1,4 +1,4 @@
-"""Remembered batch sizes, in records, of a group of operators at each factor."""
+"""Stored batch sizes, in records, of a group of operators at each factor."""
 
 from __future__ import annotations
 
@@ -9,23 +9,27 @@ from dataclasses import dataclass
 __all__ = ["FIRST_PART", "Speed", "first", "from_builtins", "to_builtins"]
 
 FIRST_PART = 4
-"""Records may have become slower to process since a size was stored. So the first batch has the stored size divided by
-this number, and the next one may have the whole size.
+"""Since a size was stored, records may have become slower to process. So the first batch has the stored size divided by
+this number, and the next one can have the whole size.
 """
 
 
 @dataclass(frozen=True)
 class Speed:
-    """A batch of a lane with this many ``partitions`` may have this many ``rows``."""
+    """A stored size: a batch of a lane with ``partitions`` partitions could have ``rows`` rows."""
 
     rows: int
     partitions: int
 
 
 def first(speeds: Mapping[int, Speed], factor: int, partitions: int, *, quick: bool) -> int:
-    """The number of records in a lane's first batch, 0 if nothing is known. It is based on the lane's own factor, or
-    otherwise on the nearest one. A lower factor may be proportionally slower. ``quick``: there are no functions of the
-    job, so records don't become slower.
+    """The number of records in a lane's first batch; 0 if no size is stored.
+
+    It is the size that was stored for the lane's factor or, if there is none, for the nearest one. For a lower factor
+    and for fewer partitions, it is reduced in proportion.
+
+    Args:
+        quick: whether the lane calls no functions of the job, so that records don't become slower.
     """
     if not speeds:
         return 0
@@ -36,7 +40,7 @@ def first(speeds: Mapping[int, Speed], factor: int, partitions: int, *, quick: b
 
 
 def to_builtins(speeds: Mapping[int, Speed]) -> dict[str, dict[str, int]]:
-    """The form in which it is stored."""
+    """The form in which sizes are stored."""
     return {str(f): {"rows": each.rows, "partitions": each.partitions} for f, each in sorted(speeds.items())}
 
 

@@ -1,1 +1,1 @@
-"""The progress of Spark tasks: what Python workers count, and the lines in which they report it to the driver."""
+"""The progress of Spark tasks: what Python workers count, and how they report it to the driver."""

@@ -18,12 +18,12 @@ __all__ = [
 ]
 
 READING, PUBLISHING = "reading", "publishing"
-"""Labels for work that isn't an operator of the job: reading a stream of the embedded log, and writing outputs exactly
-once."""
+"""Labels for work that belongs to no operator of the job: reading a stream of the embedded log, and writing outputs
+exactly once."""
 
 
 class ReportAddress(msgspec.Struct, frozen=True):
-    """Where the driver listens. It ignores senders that don't know the ``token``."""
+    """The address at which the driver listens for reports. It ignores senders that don't know the ``token``."""
 
     host: str
     port: int
@@ -31,12 +31,12 @@ class ReportAddress(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The form in which it is an option of a data source; see :func:`of_text`."""
+        """The address as an option of a data source; see :func:`of_text`."""
         return msgspec.json.encode(self).decode()
 
 
 def of_text(text: str) -> ReportAddress | None:
-    """The inverse; None for the empty text."""
+    """The inverse of :attr:`ReportAddress.text`; None for the empty text."""
     return msgspec.json.decode(text, type=ReportAddress) if text else None
 
 
@@ -47,10 +47,14 @@ class Greeting(msgspec.Struct, frozen=True):
 
 
 class Work(msgspec.Struct, frozen=True):
-    """A message that a function has been working on for this many ``seconds``.
+    """A message on which a function has been working.
 
-    ``source``: the node that read the message; ``partition`` and ``offset``: where it was read; ``bucket``: its bucket
-    at the lane's factor.
+    Attributes:
+        seconds: for how long.
+        source: the number of the source from which the message was read.
+        partition: the partition in which the message is.
+        offset: the message's offset.
+        bucket: the message's bucket at the lane's factor.
     """
 
     label: str
@@ -62,11 +66,14 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class Count(msgspec.Struct, frozen=True):
-    """The finished rows of a bucket of a partition, and the seconds that they took.
+    """The finished rows of a bucket, and the seconds that they took.
 
-    ``task``: the number of the task at factor 1. ``offset``: the offset of the last row's record, None if rows don't
-    come in the order of their records. ``received``: the rows that have arrived, 0 if they aren't counted by bucket.
-    Rows that are published have no bucket, and have their slot as ``partition``.
+    Rows that are published have no bucket, and their slot as ``partition``.
+
+    Attributes:
+        task: the number of the task at factor 1.
+        offset: the offset of the last row's record; None if rows don't come in the order of their records.
+        received: the rows that have arrived; 0 if they aren't counted by bucket.
     """
 
     task: int
@@ -89,12 +96,17 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class TaskReport(msgspec.Struct, frozen=True):
-    """What a Spark task has done so far for an operator (``label``) in a batch of the query run ``run``.
+    """What a Spark task has done so far for an operator in a batch.
 
-    ``partition``: the number of the Spark task in its stage. ``attempt``: the number of its attempt, of which the
-    highest is the newest. ``alive``: the seconds for which it has existed. ``seconds``: those in which it worked for
-    the operator. ``counts``: the counts that have changed since the last line; all are totals of the attempt. ``work``:
-    the message on which a function has been working longest.
+    Attributes:
+        run: the id of the query's run.
+        label: the operator.
+        partition: the number of the Spark task in its Spark stage.
+        attempt: the number of the Spark task's attempt. The newest attempt has the highest number.
+        alive: the seconds for which the Spark task has existed.
+        seconds: the seconds for which it has worked for the operator.
+        counts: the counts that have changed since the last report. All numbers are totals of the attempt.
+        work: the message on which a function has been working longest.
     """
 
     run: str
@@ -112,8 +124,8 @@ class TaskReport(msgspec.Struct, frozen=True):
 
 
 class TaskCounts(msgspec.Struct, frozen=True):
-    """The newest line of a Spark task, with all of its counts. ``at``: when it was received, in seconds on the driver's
-    monotonic clock. ``fresh``: whether the task is running, as far as is known.
+    """The newest report of a Spark task, with all of its counts. ``at``: when the report was received, in seconds on
+    the driver's monotonic clock. ``fresh``: whether the Spark task is still running, as far as is known.
     """
 
     told: TaskReport

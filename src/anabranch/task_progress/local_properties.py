@@ -1,4 +1,4 @@
-"""The names under which Spark passes on their purpose to a task and to the thread of a query."""
+"""The names of Spark's local properties that tell Spark tasks and the thread of a query what they belong to."""
 
 from __future__ import annotations
 

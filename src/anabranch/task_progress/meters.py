@@ -1,7 +1,7 @@
-"""The progress of a Python worker with its Spark task: counted while it works, reported to the driver twice a second.
+"""Counts the progress of a Python worker with its Spark task, and reports it to the driver twice a second.
 
-If anything goes wrong on the way, the task doesn't notice: counts are totals of an attempt, so the next line makes up
-for a lost one; and if no driver listens, nothing is reported.
+Errors of reporting don't affect the Spark task. Counts are totals of an attempt, so the next report makes up for a lost
+one. If no driver listens, nothing is reported.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ __all__ = ["LONG_WORK", "REPORT_EVERY", "Message", "Meter", "Tally", "meter"]
 REPORT_EVERY = 0.5
 _CONNECTS_WITHIN = 1.0
 _AGAIN_AFTER, _AT_MOST = 0.5, 30.0
-"""Seconds until a driver that couldn't be reached is tried again, doubled each time up to the second number."""
+"""The seconds until a driver that couldn't be reached is tried again, and their maximum. They are doubled each time."""
 LONG_WORK = 1.0
-"""A message on which a function has been working for this many seconds is reported."""
+"""A message is reported once a function has been working on it for this many seconds."""
 
 T = TypeVar("T")
 
 
 class _NoMore:
-    """Marks the end of a sequence."""
+    """The type of a value that marks the end of a sequence."""
 
 
 _NO_MORE = _NoMore()
 
 
 class Message:
-    """The row, of several, on which a function is working. :meth:`place` says where it comes from. ``since``: in
-    seconds on a monotonic clock.
+    """The row on which a function is working. :meth:`place` returns the place from which the row comes. ``since``: when
+    the work began, in seconds on a monotonic clock.
     """
 
     def __init__(self, label: str, offset: Callable[[int], int], place: Callable[[int], Work]) -> None:
@@ -55,7 +55,7 @@ class Message:
 
 @dataclass
 class Tally:
-    """The count of a bucket. Only one message of the bucket is worked on at a time."""
+    """Counts the rows of a bucket. Functions work on one message of a bucket at a time."""
 
     task: int
     source: int
@@ -69,7 +69,7 @@ class Tally:
     entered: float = 0.0
 
     def count(self, now: float, ordered: bool) -> Count:
-        """The figures to report."""
+        """The figures to report. ``ordered``: whether rows come in the order of their records."""
         rows, seconds, offset, message = self.rows, self.seconds, self.offset, self.message
         if message is not None:
             index = message.index
@@ -81,9 +81,8 @@ class Tally:
 
 @dataclass(eq=False)
 class Meter:
-    """Counts what a Spark task does for an operator, from when it is made until it is closed.
-
-    ``ordered``: whether its rows come in the order of their records.
+    """Counts what a Spark task does for an operator, from when the meter is made until it is closed. ``ordered``:
+    whether rows come in the order of their records.
     """
 
     line: ReportAddress | None
@@ -111,14 +110,14 @@ class Meter:
         return found
 
     def receive(self, source: int, partition: int, rows: int, offset: int) -> None:
-        """Record that this many more rows of a partition have arrived, up to the record with that offset."""
+        """Record that ``rows`` more rows of a partition have arrived, up to the record at ``offset``."""
         before = self._received.get((source, partition))
         total = rows if before is None else before.rows + rows
         with self._lock:
             self._received[source, partition] = Received(source, partition, total, offset)
 
     def enter(self, tally: Tally, message: Message | None = None) -> None:
-        """Record that work on rows of a bucket begins."""
+        """Record that a function begins to work on rows of a bucket."""
         now = time.monotonic()
         with self._lock:
             tally.entered, tally.message = now, message
@@ -127,7 +126,7 @@ class Meter:
             self._active += 1
 
     def leave(self, tally: Tally, rows: int, offset: int | None = None) -> None:
-        """Record that this many more rows of the bucket are done, up to the record with that offset."""
+        """Record that ``rows`` more rows of a bucket are finished, up to the record at ``offset``."""
         now = time.monotonic()
         with self._lock:
             tally.message = None
@@ -140,7 +139,7 @@ class Meter:
 
     @contextmanager
     def on(self, tally: Tally, rows: int, offset: int | None = None) -> Iterator[None]:
-        """Count the time inside ``with`` as work on rows of a bucket."""
+        """Count the time of the block as work on rows of a bucket."""
         self.enter(tally)
         done, at = 0, None
         try:
@@ -150,7 +149,7 @@ class Meter:
             self.leave(tally, done, at)
 
     def timed(self, tally: Tally, given: Iterable[T]) -> Iterator[T]:
-        """The same for several items: the time that each takes to arrive counts as work on a bucket."""
+        """Yield the given items, and count the time that each takes to arrive as work on a bucket."""
         waiting = iter(given)
         while True:
             with self.on(tally, 0):
@@ -164,7 +163,8 @@ class Meter:
         self.ended = True
 
     def now(self, everything: bool) -> TaskReport:
-        """The report that is due. ``everything``: including what was reported before."""
+        """The report for this moment. ``everything``: also include counts that haven't changed since the last
+        report."""
         now = time.monotonic()
         with self._lock:
             counts = {key: each.count(now, self.ordered) for key, each in self._tallies.items()}
@@ -183,7 +183,7 @@ class Meter:
 
 
 def meter(line: ReportAddress | None, label: str, *, ordered: bool = True) -> Meter:
-    """The meter of an operator in the present Spark task. ``line`` None: no driver listens."""
+    """A meter for an operator in the present Spark task. ``line``: where the driver listens; None: nowhere."""
     context = TaskContext.get()
     if context is None:
         told = TaskReport(run="", batch=-1, stage=0, partition=0, attempt=0, label=label)
@@ -203,7 +203,7 @@ def meter(line: ReportAddress | None, label: str, *, ordered: bool = True) -> Me
 
 
 class _Teller:
-    """Sends reports from its own thread. Each worker process has one."""
+    """Sends the reports of all meters, in a thread of its own. Each worker process has one such object."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -225,7 +225,7 @@ class _Teller:
                 meters = list(self._meters)
             ended = {each for each in meters if each.ended}
             for each in meters:
-                with suppress(Exception):  # others see the less, and the task goes on
+                with suppress(Exception):  # the report is lost, and the Spark task continues
                     self._tell(each)
             with self._lock:
                 self._meters = [each for each in self._meters if each not in ended]
@@ -239,7 +239,8 @@ class _Teller:
 
 
 class _Connection:
-    """``number``: the number of the present connection to the same driver."""
+    """A connection to a driver. ``number``: how many connections to this driver there have been, including the present
+    one."""
 
     def __init__(self, line: ReportAddress) -> None:
         self._line = line

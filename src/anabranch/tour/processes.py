@@ -1,4 +1,4 @@
-"""The processes of the tour: verbs that it starts, kills and freezes, and of which it leaves none behind."""
+"""The processes of the tour: verbs that it starts, kills and freezes. None of them is left behind."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _LOOK = 0.05
 
 
 class Interruptions:
-    """SIGINT, SIGTERM and SIGHUP end the body of ``with`` by a KeyboardInterrupt, but only once, and not during
-    ``undisturbed``. Signals that were ignored before stay ignored.
+    """A context manager: SIGINT, SIGTERM and SIGHUP end its block with a KeyboardInterrupt, but only once, and not
+    during ``undisturbed``. Signals that were ignored before stay ignored.
     """
 
     def __init__(self) -> None:
@@ -43,19 +43,20 @@ class Interruptions:
         try:
             self.close()
         finally:
-            self.close()  # the one KeyboardInterrupt may come just before it is closed
+            self.close()  # the KeyboardInterrupt may come just before this
             while self._at_end:
                 self._at_end.pop()()
             for number, handler in self._before.items():
                 signal.signal(number, handler)
 
     def at_end(self, clear_away: Callable[[], object]) -> None:
-        """Call this at the end, when no signal can interrupt it. The last function that was added is called first."""
+        """Call ``clear_away`` at the end, when no signal can interrupt it. The function that was added last is called
+        first."""
         self._at_end.append(clear_away)
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """A context in which signals have no effect until its end."""
+        """A block during which signals have no effect; they take effect at its end."""
         self._deferring += 1
         try:
             yield
@@ -80,8 +81,8 @@ class Interruptions:
 
 
 class Process:
-    """A running verb, in its own session. So the terminal's Ctrl-C doesn't reach it, and everything that it starts can
-    be distinguished from other processes.
+    """A running verb, in a session of its own. So the terminal's Ctrl-C doesn't reach the verb, and everything that the
+    verb starts can be distinguished from other processes.
     """
 
     def __init__(self, popen: subprocess.Popen[bytes], name: str, log: Path) -> None:
@@ -100,33 +101,33 @@ class Process:
 
     @property
     def text(self) -> str:
-        """What it has printed."""
+        """What the process has printed."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def kill(self) -> None:
-        """Send SIGKILL to this process only; processes that it has started must end on their own."""
+        """Send SIGKILL to this process only. Processes that it has started must end by themselves."""
         os.kill(self.pid, signal.SIGKILL)
         self.popen.wait()
 
     def freeze(self) -> None:
-        """Send SIGSTOP to it and to everything that it has started."""
+        """Send SIGSTOP to the process and to everything that it has started."""
         stopped: set[int] = set()
         while new := {self.pid, *_members(self.pid)} - stopped:
             _send(new, signal.SIGSTOP)
             stopped |= new
 
     def wake(self) -> None:
-        """Send SIGCONT to all of them."""
+        """Send SIGCONT to the process and to everything that it has started."""
         _send({self.pid, *_members(self.pid)}, signal.SIGCONT)
 
 
 class Processes:
-    """Starts verbs in a folder. At the end of ``interruptions``, neither they nor anything that they have started is
-    running.
+    """Starts verbs in a folder. At the end of ``interruptions``, all of them are ended, with everything that they have
+    started.
 
     Args:
-        folder: the folder in which they run.
-        temporary: a folder for temporary files, theirs and those of everything that they start.
+        folder: the folder in which verbs run.
+        temporary: a folder for temporary files of verbs, and of everything that they start.
     """
 
     def __init__(
@@ -151,7 +152,7 @@ class Processes:
             time.sleep(_LOOK)
 
     def start(self, *words: str) -> Process:
-        """Start a verb, and let it run."""
+        """Start a verb, and return it while it runs."""
         name = words[0]
         log = self.folder / f"{len(self._started):02}-{name}.log"
         with self._interruptions.undisturbed(), log.open("wb") as output:
@@ -183,7 +184,8 @@ class Processes:
 
 
 def _members(session: int) -> set[int]:
-    """The processes of a session, without those that have ended and that their parent hasn't collected yet."""
+    """The processes of a session, without zombies: processes that have ended, but that their parents haven't collected
+    yet."""
     members = set()
     for pid in _pids():
         with contextlib.suppress(OSError):

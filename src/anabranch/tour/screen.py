@@ -30,7 +30,7 @@ class Screen:
         self._began = time.monotonic()
 
     def chapter(self, title: str, text: str) -> None:
-        """A part of the tour begins."""
+        """Print the heading and the introduction of a part of the tour."""
         self._number += 1
         self._console.print()
         seconds = f"{time.monotonic() - self._began:.0f} s"
@@ -42,24 +42,24 @@ class Screen:
             self._print(f"   {line}")
 
     def link(self, text: str, address: str) -> None:
-        """Print an address, on its own line, which isn't wrapped."""
+        """Print a text, and an address on a line of its own, which isn't wrapped."""
         self.say(text)
         self._console.print(Text(f"   {address}", "cyan"), soft_wrap=True)
 
     def command(self, command: str) -> None:
-        """Show a command that is about to be run. This may wait for Enter."""
+        """Show a command that is about to run. With ``step``, wait for Enter."""
         for number, line in enumerate(textwrap.wrap(command, self._width - 6, subsequent_indent="  ")):
             self._print(f"   {'$' if not number else ' '} {line}", "bold green")
         if self._step:
             try:
                 self._console.input(Text("   press Enter to run it ", "dim"))
-            except EOFError:  # nobody is there to press it
+            except EOFError:  # nobody can press Enter
                 self._step = False
             if not self._step or not sys.stdin.isatty():
-                self._console.print()  # no terminal has shown an Enter
+                self._console.print()  # there is no terminal, on which Enter would have ended the line
 
     def output(self, text: str) -> None:
-        """Print the output of a command, without lines that contain no words; long lines are cut."""
+        """Print the output of a command. Lines without words are left out, and long lines are cut."""
         lines = [line.rstrip() for line in text.splitlines() if any(map(str.isalnum, line))]
         if len(lines) > _FIRST + _LAST + 1:
             left_out = len(lines) - _FIRST - _LAST
@@ -68,12 +68,13 @@ class Screen:
             self._print(f"     {line}", "dim")
 
     def gauge(self, lag: int, most: int, text: str) -> None:
-        """Show how many records are waiting: as a number, and as a bar relative to the most that have waited so far."""
+        """Show how many records are waiting, as a number and as a bar. ``most``: the number for which the bar is
+        full."""
         bar = "#" * round(_BAR * lag / max(most, 1))
         self._print(f"     lag {lag:>6,} {bar:<{_BAR}} {text}")
 
     def table(self, rows: Sequence[tuple[str, str, bool]]) -> None:
-        """Print a table of promises and measurements, with whether they agree."""
+        """Print a table of promises and measurements, and whether they agree."""
         table = Table(width=self._width, show_lines=True)
         table.add_column("promised", ratio=4)
         table.add_column("measured", ratio=5)
@@ -84,6 +85,6 @@ class Screen:
         self._console.print(table)
 
     def _print(self, line: str, style: str = "") -> None:
-        encoding = self._console.encoding  # not every terminal has all that a command prints
+        encoding = self._console.encoding  # not every terminal can show all characters
         line = line.encode(encoding, "replace").decode(encoding)
         self._console.print(Text(line, style), overflow="ellipsis", no_wrap=True)

@@ -27,20 +27,20 @@ _LOOK = 0.1
 _SHOW_EVERY = 1.0
 _KEEP = "to look at the logs, keep them: anabranch demo --folder FOLDER"
 _LATER = 80.0
-"""Flights per second once the job has been scaled. It is high enough that some arrive during every later step, and low
-enough that the drain is short.
+"""The flights per second after the job has been scaled: enough for some to arrive during every later step, and few
+enough for the drain to be short.
 """
 _WATCHED = 5
-"""The seconds for which the lag is watched before anything is done about it."""
+"""The seconds for which the lag is shown before anything is done about it."""
 
 T = TypeVar("T")
 
 
 class Tour:
-    """Each method is a part of the tour; :meth:`run` goes through all of them.
+    """The tour. Most methods are a part of it; :meth:`run` goes through all parts.
 
     Args:
-        link: the address of the dashboard, once the coordinator has made its token.
+        link: returns the address of the dashboard. Call it after the coordinator has created its token.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Tour:
         self._most = 0
 
     def run(self) -> bool:
-        """Run the whole tour. Returns whether everything that was promised was measured."""
+        """Run the whole tour. Returns whether all measurements are as promised."""
         self._start()
         slow = self._fall_behind()
         self._scale(slow)
@@ -232,8 +232,8 @@ class Tour:
         self._run(*words)
 
     def _announce(self, *words: str) -> None:
-        """Show a verb that is about to be run. With ``--step`` this waits for as long as the user reads, so
-        measurements begin only afterwards.
+        """Show a verb that is about to run. With ``--step``, this waits for the user, so measurements begin only
+        afterwards.
         """
         self._screen.command(f"anabranch {' '.join(words)}")
 
@@ -246,7 +246,8 @@ class Tour:
         return self._processes.start(*words)
 
     def _victim(self) -> Process:
-        """The working container, once another one is ready to follow it. It is to be killed, or frozen."""
+        """The container that has the seat and will be killed or frozen. Waits until another container is ready to
+        replace it."""
 
         def ready() -> Process | None:
             status = self._status()
@@ -275,7 +276,7 @@ class Tour:
         return [lane.report for lane in lanes if lane.report is not None and lane.lane.stage == "0"]
 
     def _read_from(self) -> dict[str, int]:
-        """The flights that were read, by partition, for partitions with any."""
+        """The number of flights that were read from each partition, without partitions from which none was read."""
         positions: dict[str, int] = {}
         for report in self._reports():
             for ssp, position in report.progress.positions.items():
@@ -324,7 +325,7 @@ class Tour:
         return wait_until(checked, _WITHIN, late, _LOOK)
 
     def _check(self) -> None:
-        """Check that everything is running. If a container's lease ran out because the machine was too busy, the
+        """Check that everything is running. If a container's lease has ended because the machine was too busy, the
         container is replaced.
 
         Raises:

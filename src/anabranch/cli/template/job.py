@@ -4,15 +4,15 @@ from anabranch import Job
 
 job = Job("orders")
 
-# The message key of the stream holds the customer, the value is JSON with these fields.
-# From here on, all of them are columns.
+# The message key of the stream is the customer; the value is JSON with these fields.
+# From here on, key and fields are columns.
 orders = job.read("orders", key="customer string", schema="product string, amount int")
 
-# Conditions and columns are SQL. The message key stays as it is, and so do the messages of one key stay in order.
+# Conditions and columns are SQL. The message key doesn't change, so the messages of each customer stay in order.
 orders.where("amount >= 100").write("large-orders")
 
-# A sum needs all orders of a product in one place: the product becomes the key.
+# A sum needs all orders of a product in one place, so the product becomes the key.
 by_product = orders.partition_by("product")
 
-# agg gives a new row for a product whenever orders of it have come. The last one counts.
+# agg emits a new row for a product whenever it has new orders. The latest row has the present totals.
 by_product.agg(orders="count(*)", revenue="sum(amount)").write("product-totals")

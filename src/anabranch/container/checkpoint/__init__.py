@@ -1,1 +1,2 @@
-"""Whether a lane can continue from its checkpoint folder, and how a damaged one is repaired."""
+"""Lanes' checkpoint folders: how a lane gets one, who owns it, whether the lane can continue from it, and its
+repair."""

@@ -18,9 +18,7 @@ def name_of(file: str) -> str:
 
 
 def agrees(content: bytes, checksum: bytes) -> bool:
-    """Whether a file has the content for which its checksum was made. As in Hadoop, a checksum file without a complete
-    header proves nothing.
-    """
+    """Whether a file's content fits its checksum. As in Hadoop, it does if the checksum file has no complete header."""
     if len(checksum) < _HEADER.size:
         return True
     magic, size = _HEADER.unpack_from(checksum)

@@ -1,4 +1,4 @@
-"""This process's claims of folders on a store without locks, and the thread that renews its leases."""
+"""This process's claims of folders in storage without locks, and the thread that renews its leases."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STATE, _STARTED = 0, 19
 """Indices in ``/proc/PID/stat``, counted after the name of the program."""
 
 _owners: dict[tuple[int, str], Ownership] = {}
-"""The owners, by JVM and by folder of the job."""
+"""The folders that each JVM owns, by the JVM's process id and the job's folder."""
 _lock = threading.Lock()
 
 
@@ -40,8 +40,8 @@ def take(spark: SparkSession, folder: str, unless: Callable[[], bool]) -> None:
     """Take a lane's folder: see :meth:`Ownership.take`.
 
     Raises:
-        ConfigError: the store can't keep two processes apart.
-        FencedError: another process has it.
+        ConfigError: the storage can't keep two processes from taking the same folder.
+        FencedError: another process has the folder.
     """
     scheme = urlsplit(folder).scheme
     if scheme not in EXCLUSIVE:
@@ -115,7 +115,7 @@ def _has_ended(claim: Claim) -> bool:
 
 
 def _stat(pid: int) -> list[str]:
-    """The data about a process on this machine; [] if the process doesn't exist."""
+    """The fields of a process in ``/proc/PID/stat``; [] if there is no such process on this machine."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -123,7 +123,7 @@ def _stat(pid: int) -> list[str]:
 
 
 class _HadoopFiles:
-    """See :class:`ownership.Files`."""
+    """Implements :class:`ownership.Files` with Hadoop's FileSystem."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self._spark = spark

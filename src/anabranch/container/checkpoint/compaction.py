@@ -1,5 +1,5 @@
-"""Rewrites the folder of a stopped lane without the state of tasks that now belong to other lanes. The new folder is
-made next to the old one.
+"""Rewrites the folder of a stopped lane without foreign state, which belongs to tasks of other lanes. The new folder is
+next to the old one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["StoredState", "look", "rewrite"]
 
 @dataclass(frozen=True)
 class StoredState:
-    """The content of a stopped lane's folder after its last batch. ``keys``: the columns of its stage key."""
+    """The content of a stopped lane's folder after its last batch. ``keys``: the number of columns of its stage key."""
 
     lane: Lane
     folder: Folder
@@ -35,8 +35,8 @@ def look(spark: SparkSession, lane: Lane, uri: str, keys: int) -> StoredState:
     """Read the folder of a stopped lane, and prevent all other processes on this machine from taking it.
 
     Raises:
-        ConflictError: another process has it.
-        StateError: the folder is gone, or contains a batch that was begun but not finished.
+        ConflictError: another process has the folder.
+        StateError: the folder is gone, or has a pending batch.
     """
     folder = Folder(spark, uri)
     if not folder.exists():
@@ -57,11 +57,11 @@ def look(spark: SparkSession, lane: Lane, uri: str, keys: int) -> StoredState:
 def rewrite(spark: SparkSession, found: StoredState, target: str) -> StateSize:
     """Make a copy of a folder without foreign state, and return the size of the copy's state.
 
-    Nothing refers to the copy yet, and the original isn't changed.
+    The original isn't changed, and nothing refers to the copy yet.
 
     Raises:
         ConflictError: the target exists.
-        StateError: the copy isn't what it should be.
+        StateError: the copy doesn't contain the expected state.
     """
     lane, batch, keys = found.lane, found.batch, found.keys
     made = copying.bare(found.folder, target)

@@ -1,4 +1,4 @@
-"""Copies of a checkpoint folder: for a lane that follows another one, and as standbys."""
+"""Copies of a checkpoint folder, for a successor of the lane and as standbys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["ORDER", "bare", "clone", "refresh", "relocate", "standby", "standbys
 
 _STATE = "state"
 _STANDBY = "standby"
-# Commits before offsets: a copy made while the source is still written to never has a commit without its offset.
+# Commits are copied before offsets. So a copy made while a lane is running never has a commit without its offsets.
 ORDER = ("commits", "offsets", METADATA, "sources", _STATE, STREAMS, STARTING, OUTPUTS)
 
 log = logs.get_logger()
@@ -31,11 +31,16 @@ def clone(
     adding: Mapping[str, Mapping[int, int]] | None = None,
     new: Iterable[NewStream] = (),
 ) -> Folder:
-    """A copy with another query id; it is made from one of the folder's standbys, if there is one. Raises ConflictError
-    if the target exists.
+    """A copy of a folder, with another query id. If the folder has a standby, the standby becomes the copy, and only
+    what is missing in it is copied.
 
-    ``keeping``: only these partitions of each stream; None: all. ``adding``: partitions that weren't read before, each
-    with its start offset. ``new``: streams that weren't read before.
+    Args:
+        keeping: the partitions of each stream that the copy keeps; None: all.
+        adding: by stream, partitions that weren't read before, with their start offsets.
+        new: streams that weren't read before.
+
+    Raises:
+        ConflictError: the target exists.
     """
     with _copied(folder, target, ORDER, standbys(folder)) as copy:
         if keeping is not None:
@@ -47,15 +52,15 @@ def clone(
 
 
 def bare(folder: Folder, target: str) -> Folder:
-    """Like :func:`clone`, but only with the schemas of the state."""
+    """Like :func:`clone`, but the copy has only the schemas of the state, and no state."""
     names = [name for name in (*ORDER, PROGRESS) if name != _STATE]
     with _copied(folder, target, [*names, *_schemas(folder)]) as copy:
         return copy
 
 
 def standby(folder: Folder, number: int) -> Folder:
-    """The path of a standby: a copy of the folder, next to it, that is kept up to date while its lane runs. It only
-    saves time: it may disappear at any time, or be out of date.
+    """The place of a standby: a copy next to the folder, which is kept up to date while the lane runs. A standby only
+    saves time: it can disappear or be out of date at any time.
     """
     return folder.other(f"{_beside(folder)}{number}")
 
@@ -75,8 +80,8 @@ def _beside(folder: Folder) -> str:
 
 
 def refresh(folder: Folder, standby: Folder) -> int:
-    """Bring a standby of the folder up to date, even while the folder's lane is running. Returns the last batch in the
-    standby.
+    """Bring a standby of the folder up to date, even while the folder's lane is running. Returns the last committed
+    batch in the standby.
     """
     filesystem.update(folder.tree, standby.tree, ORDER, lives=True)
     return standby.committed()
@@ -86,7 +91,7 @@ def refresh(folder: Folder, standby: Folder) -> int:
 def _copied(folder: Folder, target: str, names: Iterable[str], standbys: Iterable[Folder] = ()) -> Iterator[Folder]:
     copy = folder.other(target)
     if copy.tree.local is None:
-        copy.lock()  # another process may be about to make the same copy
+        copy.lock()  # perhaps another process is making the same copy
     if copy.exists():
         raise ConflictError(f"{target} exists already", "a lane's folder is made once; choose a higher epoch")
     begun, names = time.monotonic(), [*names]
@@ -100,7 +105,7 @@ def _copied(folder: Folder, target: str, names: Iterable[str], standbys: Iterabl
         copy.note_id()
         yield copy
     except Exception:
-        copy.remove()  # whoever tries again makes it anew
+        copy.remove()  # the next attempt copies everything again
         raise
 
 
@@ -129,21 +134,21 @@ def _fill(folder: Folder, copy: Folder, names: Sequence[str], *, warm: bool) -> 
 
 
 def _schemas(folder: Folder) -> list[str]:
-    """The folders with the schemas of state."""
+    """The names of the subfolders with the schemas of state."""
     found = (_found(folder, f"{_STATE}/{each}") for each in checkpoint_layout.SCHEMAS)
     return [*itertools.chain.from_iterable(found)]
 
 
 def _found(folder: Folder, pattern: str) -> list[str]:
-    """The existing files whose names in the folder match a pattern."""
+    """The names of the existing files in the folder that match a pattern."""
     begin = f"{folder.tree.fs.makeQualified(folder.tree.path).toString()}/"
     found = folder.tree.fs.globStatus(folder.tree.at(pattern))
     return [str(each.getPath().toString()).removeprefix(begin) for each in found or ()]
 
 
 def relocate(folder: Folder) -> None:
-    """Make Spark's metadata of a ``process`` refer to the schemas in this folder instead of those in the folder that it
-    was copied from: it contains absolute paths, and that folder will be deleted.
+    """Make Spark's metadata about the state of a ``process`` refer to the schemas in this folder. The metadata contains
+    absolute paths into the folder from which it was copied, which will be deleted.
     """
     whole = folder.tree.fs.makeQualified(folder.tree.at(_STATE)).toString()
     for name in _found(folder, f"{_STATE}/{checkpoint_layout.OPERATORS}"):

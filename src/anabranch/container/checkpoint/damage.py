@@ -1,5 +1,6 @@
-"""Checks and repairs a lane's folder before Spark looks at it. An incomplete batch is forgotten if nothing is lost by
-that; otherwise the lane fails permanently, and says which file is damaged and what each remedy costs.
+"""Checks and repairs a lane's folder before Spark reads it. If a batch is incomplete and nothing is lost by forgetting
+it, it is forgotten. Otherwise, the lane fails permanently, with a message that says which file is damaged and what each
+remedy costs.
 """
 
 from __future__ import annotations
@@ -19,26 +20,28 @@ log = logs.get_logger()
 
 
 def checkpoint(folder: Folder, lane: Lane, *, thorough: bool = False) -> Checkpoint:
-    """The files of a lane's folder, as they are at the moment."""
+    """The present files of a lane's folder."""
     return folder.checkpoint(lane.state_partitions if lane.stateful else 0, thorough=thorough)
 
 
 def check(folder: Folder, lane: Lane) -> None:
-    """Raises DamagedError if a lane can't continue from its folder as it is. No query may be running in the folder."""
+    """Raises DamagedError if a lane can't continue from its folder as it is. Call this only if no query is running
+    there."""
     faults = soundness.faults(checkpoint(folder, lane))
     if faults:
         raise damaged(lane, folder.uri, faults)
 
 
 def mend(folder: Folder, lane: Lane, published: int) -> Resumption | None:
-    """Forget the last batches if they are incomplete in the folder, as after a power cut, and can be run again. Returns
-    where the lane then continues, or None if there was nothing to do. No query may be running in the folder.
+    """Forget the last batches if they are incomplete in the folder, for example after a power cut, and can be run
+    again. Returns where the lane then continues, or None if there was nothing to do. Call this only if no query is
+    running in the folder.
 
     Args:
         published: the last batch that is in an output, at least in part, -1 if none.
 
     Raises:
-        DamagedError: forgetting them would lose or repeat something.
+        DamagedError: files are damaged, and forgetting batches would lose or repeat records.
     """
     files = checkpoint(folder, lane)
     faults = soundness.faults(files)

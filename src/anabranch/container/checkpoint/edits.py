@@ -1,6 +1,6 @@
-"""Edits of the plan in a checkpoint folder: where its next batch begins.
+"""Edits of the plans in a checkpoint folder, which determine where the next batch begins.
 
-Unless a function says otherwise, the folder is a copy in which nothing has run yet.
+Unless a function says otherwise, the folder is a new copy, in which no query has run.
 """
 
 from __future__ import annotations
@@ -20,8 +20,12 @@ __all__ = ["NewStream", "add_stream", "keep", "mend_time", "reset_time", "rewind
 
 @dataclass(frozen=True)
 class NewStream:
-    """A stream that a lane begins to read, with its present ``id``. Its source comes after that of the stream
-    ``after``; ``offset`` is in Spark's form, without partitions yet.
+    """A stream that a lane begins to read.
+
+    Attributes:
+        id: the stream's present id.
+        after: the stream whose source comes before this one's in the query.
+        offset: an offset in Spark's form, without partitions.
     """
 
     name: str
@@ -31,7 +35,7 @@ class NewStream:
 
 
 def reset_time(folder: Folder, now: Progress) -> None:
-    """Give the next batch the event time of a new lane whose event time is ``now``."""
+    """Let the lane continue as a new lane whose event time is ``now``, without the former watermark."""
     last = folder.planned()
     entry, (version, told, rest) = folder.entry(last), folder.commit(last)
     time = entry.metadata["batchTimestampMs"]
@@ -44,22 +48,22 @@ def reset_time(folder: Folder, now: Progress) -> None:
 
 
 def mend_time(folder: Folder) -> None:
-    """Make the pending batch of a held lane look as if it had been planned at its watermark."""
+    """Make the pending batch of a held query look as if it had been planned at its watermark."""
     last = folder.planned()
     folder.tree.write(f"offsets/{last}", offset_log.format(folder.entry(last).planned_in_time()))
 
 
 def keep(folder: Folder, partitions: Mapping[str, Iterable[int]]) -> None:
-    """Drop all other partitions from every entry of the offset log."""
+    """Keep only these partitions of each stream in every entry of the offset log."""
     kept = {stream: set(numbers) for stream, numbers in partitions.items()}
     for batch in folder.tree.numbers("offsets"):
         folder.tree.write(f"offsets/{batch}", offset_log.format(folder.entry(batch).keeping(kept)))
 
 
 def rewind(folder: Folder, positions: Mapping[str, Mapping[int, int]]) -> None:
-    """Make the next batch begin at these positions, stream → partition → offset.
+    """Make the next batch begin at these positions: stream → partition → offset.
 
-    The last batch, which belonged to another lane, then seems to have ended there.
+    Afterwards, the last batch, which belonged to another lane, seems to have ended there.
     """
     last = folder.planned()
     entry = folder.entry(last)
@@ -74,7 +78,7 @@ def add_stream(folder: Folder, stream: NewStream) -> None:
     if last < 0 or stream.name in folder.sources(last):
         return
     number = folder.sources(last)[stream.after] + 1
-    # The other entries say where batches began whose records nobody reads again: Spark only counts their sources.
+    # No batch before the last one is read again. Spark only requires that their entries have as many sources.
     for batch in folder.tree.numbers("offsets"):
         entry = folder.entry(batch).with_source(number, stream.offset if batch == last else None)
         folder.tree.write(f"offsets/{batch}", offset_log.format(entry))
@@ -82,7 +86,7 @@ def add_stream(folder: Folder, stream: NewStream) -> None:
 
 
 def widen(folder: Folder, partitions: Mapping[str, Mapping[int, int]]) -> None:
-    """Make the next batch read more partitions: stream → partition → offset. No batch may be pending."""
+    """Make the next batch read more partitions: stream → partition → offset. Call this only if no batch is pending."""
     last = folder.planned()
     if last >= 0 and partitions:
         folder.tree.write(f"offsets/{last}", offset_log.format(_widened(folder, last, partitions)))

@@ -1,4 +1,4 @@
-"""The files below a folder, on a local disk or through Hadoop's FileSystem, and updates of copies of them."""
+"""The files below a folder, on a local disk or through Hadoop's FileSystem, and updates of copies of such a folder."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ __all__ = ["File", "Tree", "update"]
 
 _LOCAL = "file:///"
 _AT_ONCE = 8
-"""How many files are copied at once. Most are small, so the time is spent on the request for each."""
+"""How many files are copied at once. Most files are small, so most of the time is spent on requests."""
 
 
 @dataclass(frozen=True)
 class File:
-    """``size`` in bytes; ``changed``: when the file was written, by the clock of its storage."""
+    """A file. ``size`` is in bytes; ``changed`` is when the file was written, on the storage's clock."""
 
     size: int
     changed: float
 
     def is_copy_of(self, other: File) -> bool:
         """Whether this file has the same content as another file of the same name in the same storage. Files of a
-        checkpoint are written once, or replaced as a whole, so a copy made after the last change has the present
-        content.
+        checkpoint are written once, or replaced as a whole. So a copy that was made after the last change has the
+        present content.
         """
         return self.size == other.size and self.changed > other.changed
 
@@ -53,41 +53,41 @@ class Tree:
         self.path_of = self._hadoop.path
         path = self.path_of(uri)
         self.fs = path.getFileSystem(self._hadoop.conf)
-        # "hdfs:///lanes" with its name node: Hadoop renames no file without knowing that
+        # This adds the name node to "hdfs:///lanes": without it, Hadoop renames no file.
         self.path = path if str(self.fs.getUri()) == _LOCAL else self.fs.makeQualified(path)
 
     @functools.cached_property
     def local(self) -> Path | None:
-        """The tree's path on a local disk. (On a local disk, Hadoop would start two processes for each file that it
-        creates.)"""
+        """The tree's path if it is on a local disk. Such files aren't accessed through Hadoop, which would start two
+        processes for each file that it creates."""
         return Path(self.path.toUri().getPath()) if str(self.fs.getUri()) == _LOCAL else None
 
     @functools.cached_property
     def far(self) -> FarFiles:
-        """The tree's files, if they aren't on a local disk."""
+        """The tree's files, for a tree that isn't on a local disk."""
         return FarFiles(self._spark, self.fs)
 
     @property
     def uri(self) -> str:
-        """The tree's full location: for ``hdfs:///lanes``, with the name node from Hadoop's configuration, which Spark
-        doesn't fill in.
+        """The tree's full URI. For ``hdfs:///lanes``, it includes the name node from Hadoop's configuration, which
+        Spark doesn't fill in.
         """
         return str(self.fs.makeQualified(self.path).toString())
 
     def other(self, uri: str) -> Tree:
-        """The tree below another path."""
+        """The tree below another path in any storage."""
         return Tree(self._spark, uri)
 
     def at(self, name: str) -> Any:
         return self.path_of(self.path, name) if name else self.path
 
     def files(self, name: str) -> dict[str, File]:
-        """The file or files below a name, by their names in the tree."""
+        """The file of this name, or all files below a folder of this name, by their names in the tree."""
         return self._local_files(self.local, name) if self.local is not None else self._far_files(name)
 
     def copy(self, name: str, target: Tree, *, lives: bool) -> None:
         """Copy a file to the same name in another tree. ``lives``: other processes use both trees, so the target file
-        must appear completely or not at all, and the source file may have disappeared.
+        must appear completely or not at all, and it isn't an error if the source file has disappeared.
         """
         try:
             if not lives:
@@ -104,7 +104,7 @@ class Tree:
         return self.local.joinpath(name).exists() if self.local is not None else bool(self.fs.exists(self.at(name)))
 
     def numbers(self, name: str) -> list[int]:
-        """The files in a folder whose names are numbers, in order; none if the folder doesn't exist."""
+        """The numbers that are names of files in a folder, in order; none if the folder doesn't exist."""
         if self.local is not None:
             with contextlib.suppress(FileNotFoundError):
                 return sorted(int(each) for each in os.listdir(self.local / name) if each.isdecimal())
@@ -123,8 +123,8 @@ class Tree:
             stream.close()
 
     def read_entry(self, name: str) -> str:
-        """The text of an entry of a log. If this process has just written it to an object store, the text comes once
-        from memory."""
+        """The text of an entry of a log. If this process has just written the entry to an object store, the first call
+        gets it from memory."""
         known = None if self.local is not None else self.far.just_written(self.at(name))
         return self.read(name) if known is None else known
 
@@ -139,8 +139,8 @@ class Tree:
             stream.close()
 
     def sha256(self, name: str, *, durable: bool = False) -> str:
-        """The checksum of a file's content. With ``durable``, no power cut can undo the file any more, if it is on a
-        local disk."""
+        """The checksum of a file's content. With ``durable``, a file on a local disk is also written through to the
+        disk, so no power cut can undo it."""
         if self.local is None:
             return self._hadoop.sha256(self.fs, self.at(name))
         with self.local.joinpath(name).open("rb") as file:
@@ -149,13 +149,15 @@ class Tree:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def write(self, name: str, text: str, *, new: bool = False, durable: bool = True) -> None:
-        """Write a file so that it appears completely or not at all. With ``new``, it must not replace a file. With
-        ``durable``, no power cut can undo it once it is written.
+        """Write a file so that it appears completely or not at all.
+
+        Args:
+            new: the file must not replace another one.
+            durable: no power cut can undo the file once this function has returned.
 
         Raises:
-            StateError: it can't be written.
-            ConflictError: the file was meant to be new, and another process has written it; this isn't raised on a
-                local disk.
+            StateError: the file can't be written.
+            ConflictError: with ``new``, another process has written the file. (Not raised on a local disk.)
         """
         if self.local is None:
             self._write_far(name, text, new=new)
@@ -164,7 +166,7 @@ class Tree:
             with self._put(name) as part:
                 _write(self.local / part, text, durable=durable)
                 at = self.local / name
-                at.with_name(f".{at.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum of what was there
+                at.with_name(f".{at.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum of the former file
         except OSError as error:
             raise StateError(
                 f"{self.path.toString()}/{name} could not be written: {error}",
@@ -179,7 +181,7 @@ class Tree:
             self.fs.delete(self.at(name), False)
 
     def clear(self, name: str = "") -> None:
-        """Delete everything below a name, if there is anything."""
+        """Delete the file or folder of this name, if it exists; '' is the whole tree."""
         self.fs.delete(self.at(name), True)
 
     def all_files(self) -> list[str]:
@@ -198,7 +200,7 @@ class Tree:
             target.fs.mkdirs(target.path.getParent())
             return bool(self.fs.rename(self.path, target.path))
         target.local.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):  # somebody else has just moved it
+        with contextlib.suppress(FileNotFoundError):  # another process has just moved it
             os.rename(self.local, target.local)
             return True
         return False
@@ -212,11 +214,11 @@ class Tree:
 
     @contextlib.contextmanager
     def _put(self, name: str) -> Iterator[str]:
-        """A temporary name for writing a file. At the end of the block the file gets its own name. So it appears
-        completely or not at all, and a file that it replaces stays until then.
+        """A temporary name under which to write a file. At the end of the block, the file gets its own name. So it
+        appears completely or not at all, and the file that it replaces stays until then.
         """
         if self.local is None and self.far.is_object_store:
-            yield name  # a file appears there when it is whole
+            yield name  # on an object store, a file appears only when it is complete
             return
         part = f"{name}.{uuid.uuid4().hex}{PART}"
         try:
@@ -259,11 +261,10 @@ class Tree:
 
 def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> int:
     """Make the target equal to the source below each of the names, in this order, and return how many files were
-    copied. ``lives``: other processes use both meanwhile.
+    copied. ``lives``: whether other processes use both trees meanwhile.
 
     Raises:
-        Exception: the storage's own error: something couldn't be read or written. Calling it again continues from
-            there.
+        Exception: the storage's own error, if a file couldn't be read or written. Another call continues from there.
     """
     copied = 0
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copies") as pool:
@@ -272,7 +273,7 @@ def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> 
             theirs = {each: file for each, file in theirs.items() if not leftovers.is_temporary(each)}
             due = [each for each, file in theirs.items() if each not in ours or not ours[each].is_copy_of(file)]
             folders = {folder for each in ours for folder in _folders(each)}
-            if not folders.isdisjoint(due):  # Hadoop would copy into it
+            if not folders.isdisjoint(due):  # Hadoop would copy into such a folder
                 raise OSError(f"a folder is where a file should be: {sorted(folders.intersection(due))[0]}")
             list(pool.map(lambda each: source.copy(each, target, lives=lives), due))
             list(pool.map(target.remove, ours.keys() - theirs.keys()))
@@ -291,6 +292,6 @@ def _write(at: Path, text: str, *, durable: bool) -> None:
 
 
 def _folders(name: str) -> list[str]:
-    """The folders that contain a file."""
+    """All folders that contain a file, directly or indirectly."""
     parts = name.split("/")
     return ["/".join(parts[:count]) for count in range(1, len(parts))]

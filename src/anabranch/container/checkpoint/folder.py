@@ -34,18 +34,18 @@ _BROKEN = "broken.json"
 
 log = logs.get_logger()
 
-# The folders that this process has taken.
+# The folders from which this process has removed leftovers. Queries of this process may have run in them since.
 cleared: set[str] = set()
 
-# Lock files by path. The JVM closes a file, and so gives up its lock, once nobody in Python holds it any more.
+# Lock files by path. The JVM closes a file, and so gives up its lock, once Python has no reference to it any more.
 _locked: dict[str, Any] = {}
 
 
 class Folder:
-    """A checkpoint folder of a lane that is stopped or held (or whose files are only read)."""
+    """A lane's checkpoint folder. Edit it only while the lane's query is stopped or held."""
 
     def __init__(self, spark: SparkSession, uri: str, streams: Mapping[str, str] | None = None) -> None:
-        """``streams``: streams by topic, for those whose topics in Kafka have another name."""
+        """``streams``: for topics in Kafka that have another name than their streams, the streams by topic."""
         checkpoint_layout.SURFACE.insist(spark)
         self.tree = Tree(spark, uri)
         self.uri = self.tree.uri if self.tree.local is None and urlsplit(uri).scheme else uri
@@ -53,7 +53,7 @@ class Folder:
         self._streams = streams or {}
 
     def other(self, uri: str) -> Folder:
-        """Another folder of the same lane, which may not exist yet."""
+        """Another folder with the same streams. It needn't exist."""
         return Folder(self._spark, uri, self._streams)
 
     def make(self) -> None:
@@ -84,7 +84,7 @@ class Folder:
         return offset_log.parse(self.tree.read(f"offsets/{batch}"), f"{self.uri}/offsets/{batch}")
 
     def planned_entry(self, batch: int) -> Entry:
-        """The plan of a batch that Spark has just made or found in this folder."""
+        """The plan of a batch that Spark has just written or read."""
         return offset_log.parse(self.tree.read_entry(f"offsets/{batch}"), f"{self.uri}/offsets/{batch}")
 
     def positions(self) -> dict[str, dict[int, int]]:
@@ -96,15 +96,15 @@ class Folder:
         return self._positions(entry)
 
     def batch(self, number: int) -> Batch:
-        """The plan of a batch, with the positions at which it begins ({} for the lane's first batch)."""
+        """A planned batch, with the positions at which it begins ({} for the lane's first batch)."""
         return self.batch_of(number, self.entry(number), self.before(number))
 
     def before(self, number: int) -> Entry | None:
-        """The plan of the batch before this one, if it is known."""
+        """The plan of the batch before ``number``; None if the folder doesn't have it."""
         return self.entry(number - 1) if self.exists(f"offsets/{number - 1}") else None
 
     def batch_of(self, number: int, entry: Entry, before: Entry | None) -> Batch:
-        """A batch, given its entry and that of the batch before it."""
+        """A planned batch, given its entry and the entry of the batch before it."""
         now = entry.progress() or Progress()
         return Batch(
             number=number,
@@ -118,7 +118,7 @@ class Folder:
         )
 
     def settled(self) -> bool:
-        """Whether the last batch was committed and Spark's watermark requires no further one."""
+        """Whether the last batch was committed, and Spark's watermark requires no further batch."""
         last = self.planned()
         if last < 0:
             return True
@@ -131,7 +131,7 @@ class Folder:
         return int(self.commit(batch)[1].get("nextBatchWatermarkMs", 0))
 
     def commit(self, batch: int) -> tuple[str, dict[str, Any], list[str]]:
-        """The version, Spark's data about a committed batch, and further lines."""
+        """The parts of the commit file of a batch: the version, Spark's data about the batch, and further lines."""
         name = f"commits/{batch}"
         version, *rest = self.tree.read(name).split("\n")
         return version, self._parsed(name, rest[0] if rest else ""), rest[1:]
@@ -157,13 +157,13 @@ class Folder:
         return self._positions(self.entry(batch))
 
     def stream_ids(self) -> dict[str, str]:
-        """The ids that the streams had when the folder was made. A stream that was deleted and created again has
-        another id.
+        """The ids that the streams had when the lane began to read them. A stream that was deleted and created again
+        has another id.
         """
         return self._document(STREAMS) if self.exists(STREAMS) else {}
 
     def note_streams(self, ids: Mapping[str, str]) -> None:
-        """Store the ids of the streams that the lane reads, once."""
+        """Store the ids of the streams that the lane reads, unless they are stored already."""
         if not self.exists(STREAMS):
             self.tree.write(STREAMS, json.dumps(dict(sorted(ids.items()))), new=True)
 
@@ -177,7 +177,8 @@ class Folder:
         self.tree.write(OUTPUTS, json.dumps(noted), durable=False)
 
     def outputs(self) -> dict[str, Any]:
-        """Where the lane's outputs ended; {}: unknown. A power cut may have left the file empty."""
+        """Where the lane's outputs ended; {} if that isn't known, for example because a power cut has left the file
+        empty."""
         try:
             return self._document(OUTPUTS) if self.exists(OUTPUTS) else {}
         except DamagedError as error:
@@ -185,9 +186,9 @@ class Folder:
             return {}
 
     def note_starting(self, offsets: Mapping[str, int]) -> dict[str, int]:
-        """Store the lane's start offsets, by whole SSP in text form, once, before its first batch is planned. Returns
-        the stored offsets. (The present ends of the inputs, at which a lane may start, will have changed when the lane
-        is started again.)
+        """Store the lane's start offsets, by whole SSP in text form, unless offsets are stored already or a batch is
+        planned. Returns the stored offsets. (If the lane starts at the end offsets of its inputs, these will be others
+        when it is started again.)
         """
         if not self.exists(STARTING):
             if self.planned() >= 0:
@@ -196,20 +197,21 @@ class Folder:
         return self._document(STARTING)
 
     def begin_at(self, offset: Mapping[str, Any]) -> None:
-        """Make the query's only source begin at this offset, whatever its options say. This works if the source looks
-        in this folder for where it began, as Spark's Kafka connector does.
+        """Make the query's only source begin at this offset, whatever its options say. This works for sources that read
+        their first offset from this folder, such as Spark's Kafka connector.
         """
         if not self.exists(_BEGIN):
             self.tree.fs.mkdirs(self.tree.at(_BEGIN.rpartition("/")[0]))
             self.tree.write(_BEGIN, f"\0v1\n{json.dumps(offset)}", new=True)
 
     def note_broken(self, batch: int) -> None:
-        """Record that a batch was broken off: it may have left state, and more may appear for a while."""
+        """Record that a batch was broken off. It may have left state in the folder, and threads may still write
+        more."""
         self.tree.write(_BROKEN, json.dumps({"batch": batch}))
 
     def take_back(self) -> None:
-        """Forget the pending batch. Nothing of it was published, and nothing can be any more. Its state may stay: it is
-        removed from the copy that continues.
+        """Forget the pending batch. Call this only if nothing of it was published and nothing can be any more. State of
+        the batch may stay in the folder; :meth:`clear_broken` removes it from the copy of a successor.
         """
         if self.pending:
             name = f"offsets/{self.planned()}"
@@ -217,8 +219,8 @@ class Folder:
             self.tree.remove(name.replace("/", "/.") + ".crc")
 
     def clear_broken(self, former: Folder) -> None:
-        """Remove from a copy what a batch that was broken off in the former folder has left. No query may have run on
-        the copy.
+        """Remove from this copy of ``former`` what a batch that was broken off there has left. Call this only if no
+        query has run in the copy.
         """
         if self.planned() < 0:
             self.begin_anew()
@@ -226,17 +228,18 @@ class Folder:
             self.clear_leftovers(anew=False)
 
     def begin_anew(self) -> None:
-        """Forget the plans of all batches, and where the query began. Nothing may have been committed or published."""
+        """Forget the plans of all batches, and where the query began. Call this only if nothing has been committed or
+        published."""
         for name in (*leftovers.OF_BATCHES, "sources"):
             self.tree.fs.delete(self.tree.at(name), True)
 
     def checkpoint(self, partitions: int, *, thorough: bool = False) -> Checkpoint:
-        """The present files, to check whether a lane can continue from them; see :class:`Checkpoint`."""
+        """The present files, with which to check whether the lane can continue from this folder."""
         return Checkpoint(self.tree.sizes(), self.tree.read_bytes, partitions, thorough)
 
     def resume(self, at: Resumption) -> None:
-        """Forget all later batches, and the commit of a batch that must run again. Nothing of a later batch may have
-        been published.
+        """Forget all batches after ``at``, and the commit of ``at`` if it must run again. Call this only if nothing of
+        the later batches has been published.
         """
         if at.batch < 0:
             self.begin_anew()
@@ -247,8 +250,9 @@ class Folder:
                 self.tree.remove(f"{log_name}/.{number}.crc")
 
     def mend_metadata(self) -> None:
-        """Give the query another id if the file with its id is unreadable. (A copy of the folder has another id, too.)
-        Spark refuses to start a query that has planned a batch but has no id.
+        """Give the query a new id if the file with its id is unreadable: Spark refuses to start a query that has
+        planned a batch but has no id. Nothing depends on the id staying the same; copies of the folder have other ids,
+        too.
         """
         if self.planned() < 0:
             return
@@ -265,34 +269,35 @@ class Folder:
         self.tree.write(METADATA, json.dumps({"id": str(uuid.uuid4())}))
 
     def clear_leftovers(self, *, anew: bool) -> None:
-        """Remove what killed processes have left, so that Spark can start a query here, and runs a pending batch as if
-        it had not been begun. No process, and no query of this process, may be working in the folder. ``anew``: the
-        lane has written nothing, and may start over if no batch was planned.
+        """Remove what killed processes have left, so that Spark can start a query here and runs a pending batch from
+        its beginning. Call this only if no query is running in the folder, in this process or another one. ``anew``:
+        the lane has written nothing, so it starts over if no batch was planned.
         """
         found = leftovers.classify(self.tree.all_files())
         if not anew:
             found = {name: kind for name, kind in found.items() if kind is not Kind.UNPLANNED}
-        if self.uri in cleared:  # a query of this process has ended, and Spark may still write snapshots of its state
+        # After a query of this process has ended, Spark may still be writing snapshots of its state.
+        if self.uri in cleared:
             found = {name: kind for name, kind in found.items() if kind is not Kind.SPARKS or name[:6] != f"{_STATE}/"}
         cleared.add(self.uri)
         for name in found:
             self.tree.remove(name)
         if anew and self.planned() < 0 and self.committed() < 0:
-            for name in leftovers.OF_BATCHES:  # Spark minds empty folders below them, too
+            for name in leftovers.OF_BATCHES:  # for Spark, even empty subfolders mean that these aren't empty
                 self.tree.fs.delete(self.tree.at(name), True)
         if found:
             kinds = Counter(kind.value for kind in found.values())
             log.info("leftovers were removed", folder=self.uri, files=dict(kinds))
 
     def note_progress(self, left: Progress, ssps: Iterable[str]) -> None:
-        """Store the lane's event time when it ends, and the SSPs that it read, for lanes that may continue from it."""
+        """Store the event time with which the lane ends, and the SSPs that it read, for its successors."""
         self.tree.write(PROGRESS, json.dumps({"progress": left.to_builtins(), "ssps": sorted(ssps)}))
 
     def left(self) -> tuple[Progress, list[str]]:
         """The lane's event time when it last ended, and the SSPs that it read.
 
         Raises:
-            StateError: it isn't stored.
+            StateError: the event time isn't stored.
         """
         if not self.exists(PROGRESS):
             raise StateError(f"{self.uri} doesn't tell how far its lane was in event time", "restore the storage root")
@@ -300,8 +305,8 @@ class Folder:
         return progress.from_builtins(told["progress"]), told["ssps"]
 
     def plan(self, entry: Entry) -> int:
-        """Write the next batch's entry. That batch runs when the query is started with the trigger ``once``, or when a
-        held query is released.
+        """Write the entry of the next batch. The batch runs when the query is started with the trigger ``once``, or
+        when the held query is released.
 
         Raises:
             StateError: a batch is pending; finish it first.
@@ -330,16 +335,17 @@ class Folder:
         self.tree.write(f"offsets/{self.planned()}", offset_log.format(entry))
 
     def lock(self, unless: Callable[[], bool] = lambda: False) -> None:
-        """Take the folder for this process: a local folder with an OS lock, for as long as this JVM lives; any other
-        folder with a claim, until it is released. Idempotent.
+        """Take the folder for this process. Idempotent.
 
-        The JVM of a killed driver may stay alive for a moment: it holds the lock until it can't write any more.
+        A local folder is taken with an OS lock, until this JVM ends; any other folder with a claim, until it is
+        released. The JVM of a killed driver may stay alive for a moment, and keeps the lock until it can't write any
+        more.
 
         Args:
             unless: whether to stop waiting for an owner that may or may not be alive.
 
         Raises:
-            ConflictError: another process has the folder; it is a FencedError if that process certainly continues.
+            ConflictError: another process has the folder; a FencedError if that process certainly continues.
         """
         if self.tree.local is None:
             claims.take(self._spark, self.tree.uri, unless)
@@ -362,6 +368,7 @@ class Folder:
             claims.check(self._spark, self.tree.uri)
 
     def release(self) -> None:
-        """Let another process take the folder, unless it is local: nothing here writes to it any more."""
+        """Let another process take the folder, because nothing here writes to it any more. Does nothing to a local
+        folder."""
         if self.tree.local is None:
             claims.release(self._spark, self.tree.uri)

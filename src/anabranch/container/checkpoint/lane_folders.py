@@ -1,4 +1,4 @@
-"""Where a container's lanes run, and how a lane gets its folder there."""
+"""Lanes' folders below the storage root, and how a lane gets its own."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ _POLL = 0.1
 
 @dataclass(frozen=True)
 class LaneFolders:
-    """The session, the storage root, a local folder for clocks, and the systems: all that is needed for lanes'
-    folders."""
+    """The folders of lanes. ``clocks``: a local folder for files with the event times of lanes."""
 
     spark: SparkSession
     root: str
@@ -42,12 +41,16 @@ class LaneFolders:
     def folder(
         self, lane: Lane, epoch: int, unless: Callable[[], bool], checked: bool = False, ahead: bool = False
     ) -> Folder:
-        """Take a lane's folder. A new lane gets a new folder, or a copy of the folder of the lane whose state it takes
-        over. Any other lane gets its existing folder, which must be there and be consistent, or a copy of it if it was
-        abandoned. Leftovers of killed processes are removed, so that Spark accepts the folder.
+        """Take a lane's folder.
 
-        ``unless``: whether to stop waiting for a process that has the folder. ``checked``: if the lane is new, its
-        outputs were taken for it and contain nothing of it. ``ahead``: its query was already started in the folder.
+        A new lane gets a new folder, or a copy of the folder of the lane whose state it takes over. Any other lane gets
+        its existing folder, which must exist and be consistent, or a copy of this folder if its owner was lost.
+        Leftovers of killed processes are removed, so that Spark accepts the folder.
+
+        Args:
+            unless: whether to stop waiting for a process that has the folder.
+            checked: whether the outputs of a new lane were taken for it, and contain nothing from it.
+            ahead: whether the lane's query was already started in the folder.
         """
         folder = self.at(lane, lane.folder_epoch or epoch)
         if lane.folder_epoch:
@@ -69,7 +72,7 @@ class LaneFolders:
             elif not ahead:
                 folder.make()
                 _lock(folder, unless)
-                folder.begin_anew()  # somebody may have begun ahead of the lane, and have died
+                folder.begin_anew()  # perhaps a query was started ahead of the lane, by a process that has died
         if published > folder.planned():
             raise StateError(
                 f"the outputs of lane {lane.id} hold its batch {published}, but its folder {folder.uri} knows none "
@@ -81,7 +84,7 @@ class LaneFolders:
         _lock(folder, unless)
         parted = not lane.folder_epoch and _has_former_state(
             lane
-        )  # from a lane that is closed, and has nothing pending
+        )  # a copy from a closed lane, which has no pending batch
         if parted:
             damage.check(folder, lane)
         elif not ahead:
@@ -91,8 +94,8 @@ class LaneFolders:
         return folder
 
     def explained(self, failed: Failure) -> Failure:
-        """A failure that waits for room on a disk, extended with the names of the full disks, because most errors name
-        no file."""
+        """If the failure is a full disk, the failure with the names of the full disks added, because most such errors
+        name no file. Otherwise, the failure unchanged."""
         if failed.awaits != surroundings.DISK.name:
             return failed
         folders = (str(folder.path) for system in self.systems.all for folder in system.folders())
@@ -142,7 +145,8 @@ class LaneFolders:
         return copy
 
     def _new_streams(self, lane: Lane) -> list[NewStream]:
-        """The streams of inputs that are bound to patterns, except the first ones. Some of these may be new."""
+        """For each input that is bound to a pattern, all of its streams except the first. The lane may already read
+        some of them."""
         systems = {ssp.stream: ssp.system for ssp in lane.ssps}
         found = []
         for streams in lane.matched.values():
@@ -153,7 +157,8 @@ class LaneFolders:
         return found
 
     def inherited(self, lane: Lane) -> Progress:
-        """The event time of a lane's predecessors. Raises StateError if a folder is gone."""
+        """The event time that a lane takes over from its predecessors. Raises StateError if the folder of one is
+        gone."""
         found = [self.of(lane.job, name, epoch).left() for name, epoch in lane.inherits.items()]
         before = progress.joined(found)
         if lane.drained is not None:
@@ -165,7 +170,7 @@ class LaneFolders:
         return progress.cleared(before, between, lane.rewind.after)
 
     def clock(self, lane: Lane) -> Path:
-        """The file with a lane's event time."""
+        """The local file with a lane's event time."""
         return self.clocks / f"{lane.id}.clock"
 
     def at(self, lane: Lane, epoch: int) -> Folder:
@@ -177,15 +182,15 @@ class LaneFolders:
         return Folder(self.spark, f"{self.root}/{job}/{lane}/{epoch}", self.systems.streams_by_topic)
 
     def withdrawn(self, lane: Lane, epoch: int, *, began: bool) -> int:
-        """Withdraw the right to write for a lane whose query has ended, until the lane takes its outputs again. Returns
-        the last batch that is in an output, at least in part, -1 if none. ``began``: the lane has committed a batch of
-        its own.
+        """Make the outputs refuse everything from a lane whose query has ended, until the lane takes them again.
+        Returns the last batch that is in an output, at least in part, -1 if none. ``began``: whether the lane has
+        committed a batch of its own.
         """
         return self.systems.withdraw(lane, epoch, new=False if began else None)
 
     def seen(self, lane: Lane) -> int:
-        """The last batch that is known to be in an output of a running lane, at least in part; there may be later ones
-        by now.
+        """The last batch that is known to be in an output of a running lane, at least in part. Later ones may have
+        arrived since.
         """
         return self.systems.seen(lane)
 

@@ -1,5 +1,5 @@
-"""The files that a killed process may leave in a lane's folder. Pure functions of file names decide what must be
-removed before a query starts.
+"""The files that a killed process can leave in a lane's folder, and that must be removed before a query starts. Pure
+functions of file names.
 """
 
 from __future__ import annotations
@@ -11,21 +11,20 @@ from collections.abc import Collection
 __all__ = ["OF_BATCHES", "PART", "Kind", "classify", "is_temporary"]
 
 PART = ".part"
-"""The suffix of files that anabranch is still writing. Spark has its own suffixes."""
+"""The suffix of files that anabranch is still writing. Spark uses other suffixes."""
 
 OF_BATCHES = ("offsets", "commits", "state")
-"""Spark starts a query that has planned no batch only if these folders are empty."""
+"""Folders that must be empty if the query has planned no batch; otherwise, Spark doesn't start the query."""
 
 _OURS = re.compile(rf"\.?.+\.[0-9a-f]{{32}}{re.escape(PART)}(?:\.crc)?")
 _SPARKS = re.compile(r"\.{1,2}[^.].*\.tmp(?:\.crc)?")
-"""For example ``.0.85a21cef-2c22-49c8-b909-e9ca04a59a10.tmp``. Files whose names begin with a dot and end like this
-contain no data.
+"""Matches temporary files of Spark, such as ``.0.85a21cef-2c22-49c8-b909-e9ca04a59a10.tmp``. They contain no data.
 """
 _CHECKSUM = re.compile(r"\.(?P<of>.+)\.crc")
 _VERSION = re.compile(r"state/\d+/\d+/(?:[^/]+/)?(\d+)(?:_[^/]+)?\.(?:changelog|zip|delta|snapshot)")
-"""A state file after a batch; its number is that of the next batch."""
+"""Matches a file with the state after a batch. The number in its name is the number of the next batch."""
 _SCHEMA = re.compile(r"state/\d+/(?:_metadata/v2/(\d+)|_stateSchema/[^/]+/(\d+)_[^/]+)")
-"""A file with the schema of the state, as a batch found it."""
+"""Matches a file with the schema of the state. The number in its name is the number of the batch that wrote it."""
 
 
 class Kind(enum.Enum):
@@ -36,11 +35,11 @@ class Kind(enum.Enum):
     CHECKSUM = "a checksum without its file"
     UNPLANNED = "a file of a batch that was never planned"
     UNCOMMITTED = "a file of a batch that was not committed"
-    """The batch is run again. If the file stayed, Spark might keep it, although the batch has other results."""
+    """The batch is run again. If the file stayed, Spark might keep it although the batch now has other results."""
 
 
 def classify(names: Collection[str]) -> dict[str, Kind]:
-    """The leftovers among the files of a folder in which no process is working; all other files must be kept.
+    """The leftovers among the files of a folder in which no process is working. All other files must be kept.
 
     ``names``: the names of all files below the folder, with "/" between their parts.
     """
@@ -72,8 +71,8 @@ def is_temporary(name: str) -> bool:
 
 
 def _is_of_state_after(name: str, batch: int, *, whole: bool) -> bool:
-    """Whether a file belongs to the state of a batch after this one. ``whole``: whether all state is a complete
-    snapshot.
+    """Whether a file belongs to the state of a later batch than ``batch``. ``whole``: whether that is true of all
+    state.
     """
     if whole:
         return name.startswith("state/")

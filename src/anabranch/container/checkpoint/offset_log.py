@@ -1,4 +1,5 @@
-"""An entry of Spark's offset log as data: pure edits of it plan batches and reduce checkpoints."""
+"""Entries of Spark's offset log as data. Pure edits of entries plan batches, and change what a copied checkpoint
+reads."""
 
 from __future__ import annotations
 
@@ -23,19 +24,19 @@ Positions = Mapping[int, int]
 
 @dataclass(frozen=True)
 class Entry:
-    """The file ``offsets/N``: metadata, and one offset per source, in the order of the query's plan (None: not yet
-    read).
+    """The content of a file ``offsets/N``: metadata, and one offset per source, in the order of the query's plan (None:
+    the source hasn't been read yet).
 
-    An offset of the embedded log has the stream's name in ``stream``; that of event time has neither a stream nor
-    positions. An offset of Spark's Kafka source is ``{topic: {partition: offset}}``: there, a topic stands for its
-    stream.
+    An offset of the embedded log has the stream's name in ``stream``. The offset of the source for event time has
+    neither a stream nor positions. An offset of Spark's Kafka source is ``{topic: {partition: offset}}``; the topic
+    stands for its stream.
     """
 
     metadata: dict[str, Any]
     sources: tuple[dict[str, Any] | None, ...]
 
     def positions(self, source: int) -> dict[int, int]:
-        """Partition → next offset of one source; {} if it hasn't been read yet."""
+        """The positions of one source, by partition; {} if the source hasn't been read yet."""
         offset = self.sources[source]
         if offset is None:
             return {}
@@ -43,7 +44,7 @@ class Entry:
         return {int(p): int(o) for p, o in held.items()}
 
     def streams(self) -> dict[str, int]:
-        """The number of each stream's source, for those that have been read."""
+        """The number of each stream's source, for streams that have been read."""
         names = ((n, _name(each)) for n, each in enumerate(self.sources) if each is not None)
         return {name: number for number, name in names if name is not None}
 
@@ -90,7 +91,7 @@ class Entry:
         return entry
 
     def with_source(self, number: int, offset: dict[str, Any] | None) -> Entry:
-        """The same entry with one more source, at that number; ``offset`` None: it hasn't been read yet."""
+        """The same entry with one more source, at ``number``. ``offset`` None: the source hasn't been read yet."""
         return replace(self, sources=(*self.sources[:number], offset, *self.sources[number:]))
 
     def with_watermark(self, unix_ms: int) -> Entry:
@@ -112,14 +113,14 @@ def _is_progress(offset: Mapping[str, Any] | None) -> bool:
 
 
 def _has_stream(offset: Mapping[str, Any]) -> bool:
-    """Whether the offset names its stream. Otherwise it belongs to Kafka's connector, which uses topics. (A topic may
-    be called "stream", too.)
+    """Whether the offset names its stream. If not, it is by topic, as Spark's Kafka connector writes it. (A topic can
+    have the name "stream", too.)
     """
     return isinstance(offset.get("stream"), str)
 
 
 def _name(offset: Mapping[str, Any]) -> str | None:
-    """The stream, or topic, to which an offset belongs; None if it belongs to none."""
+    """The stream, or topic, to which an offset belongs; None for the offset of event time."""
     if _has_stream(offset):
         return str(offset["stream"])
     return None if "source" in offset and not isinstance(offset["source"], dict) else next(iter(offset), None)
@@ -129,8 +130,8 @@ def parse(text: str, path: str = "") -> Entry:
     """Read an entry.
 
     Raises:
-        UnsupportedFormatError: an offset log of another version; the message names the path.
-        DamagedError: it isn't an offset log, or only a part of one.
+        UnsupportedFormatError: the text is an entry of another version; the message names ``path``.
+        DamagedError: the text isn't a complete entry.
     """
     lines = text.split("\n")
     if _ANY_VERSION.fullmatch(lines[0]) and lines[0] != _VERSION:

@@ -1,7 +1,7 @@
-"""Whether the outputs of a lane exist, and contain everything that the lane has written to them.
+"""Checks that the outputs of a lane exist, and contain everything that the lane has written to them.
 
-A query would keep trying for minutes to write to a stream that is gone. A stream that was set back would lack records
-permanently, because the lane has committed their batches and never writes them again.
+Without this, a query would try for minutes to write to a stream that is gone. And if a stream was set back, records
+would be missing from it permanently, because the lane has committed their batches and never writes them again.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["Outputs"]
 log = logs.get_logger()
 
 _FAR_EVERY = 5.0
-"""Seconds between two checks of outputs that are asked over a network."""
+"""The seconds between two checks of outputs that are reached over a network."""
 
 
 class Outputs:
-    """The streams and tables that a lane writes. ``clock``: seconds."""
+    """The streams and tables that a lane writes. ``clock`` returns seconds."""
 
     def __init__(self, systems: Systems, lane: Lane, clock: Callable[[], float] = monotonic) -> None:
         self._systems = systems
@@ -37,7 +37,7 @@ class Outputs:
         self._asked = float("-inf")
 
     def check(self) -> None:
-        """Check the streams. Raises StateError if one is gone and was also gone in the previous check."""
+        """Check that the streams exist. Raises StateError if one is gone and was also gone in the previous check."""
         lane = self._lane
         streams = self._streams
         systems = {lane.system(stream) for stream in streams}
@@ -52,8 +52,8 @@ class Outputs:
         self._gone = gone
 
     def note(self, folder: Folder, *, last: bool = False) -> None:
-        """Store in the lane's folder where its outputs end, after a batch was committed. ``last``: no other batch
-        follows for now.
+        """Store in the lane's folder where its outputs end, after a batch was committed. ``last``: whether no other
+        batch follows for now.
         """
         far = last or self._clock() >= self._asked + _FAR_EVERY
         streams = [stream for stream in self._streams if far or not self._of(stream).remote]
@@ -78,7 +78,7 @@ class Outputs:
         were committed.
 
         Raises:
-            StateError: one of them was set back, and records are missing from it.
+            StateError: an output was set back, so records are missing from it.
         """
         noted = folder.outputs()
         for stream, partitions in noted.get("streams", {}).items():
@@ -121,7 +121,7 @@ class Outputs:
         )
 
     def _way_on(self, stream: str) -> str:
-        """What else can be done about a stream whose newest copy is lost."""
+        """What the user can do if there is no newest copy of the stream to restore."""
         if "on_data_loss" in self._of(stream).stream_settings:
             name = self._systems.bound_as(stream)
             return (
@@ -144,7 +144,7 @@ class Outputs:
         return self._systems.named(self._lane.system(stream))
 
     def _last_batches(self) -> dict[str, int]:
-        """The last batch of the lane in each table."""
+        """By table, the last batch of the lane that the table contains."""
         tables = self._systems.tables(self._lane)
         return {output: table.last(self._lane.job, self._lane.id) for output, table in tables.items()}
 

@@ -1,14 +1,13 @@
-"""Which process owns a lane's folder on a store without locks. Claims, which only one process at a time can make, and
-leases decide that.
+"""Which process owns a lane's folder in storage without locks: this is decided by claims and leases.
 
-A claim of a folder is a numbered file next to it, created exclusively: of two processes that try at once, one succeeds.
-The claim with the highest number counts. Its process shows that it is alive by rewriting a file of its own every few
-seconds, with one call for all its lanes.
+A claim of a folder is a numbered file next to it, created exclusively: if two processes try to create it at the same
+time, one succeeds. The claim with the highest number counts. The process that made it shows that it is alive by
+rewriting a file of its own every few seconds, with one call for all its lanes.
 
-Another process may make the next claim only once the former owner has released the folder, has ended (which can be seen
-on the same machine), or hasn't rewritten its file for ``EXPIRES``. An owner that hasn't rewritten its file for
-``LEASE``, which is less, writes nothing before it has checked that its claims still count: a process that was frozen
-finds out when it wakes up. No clocks are compared: each process measures with its own.
+Another process makes the next claim only if the former owner has released the folder, has ended (which is visible only
+on the same machine), or hasn't rewritten its file for ``EXPIRES`` seconds. An owner that hasn't rewritten its file for
+``LEASE`` seconds, which is less, writes nothing before it has checked that its claims still count. So a process that
+was frozen learns of a newer claim when it continues. No clocks are compared: each process measures with its own.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ __all__ = ["EXCLUSIVE", "EXPIRES", "LEASE", "Claim", "Files", "Ownership"]
 RENEW_EVERY = 5.0
 LEASE = 20.0
 EXPIRES = 30.0
-"""In seconds. ``EXPIRES`` - ``LEASE`` is the largest difference between two machines' clocks over that time that is
-tolerated."""
+"""How long, in seconds, an owner must have been silent before another process takes its folder. Over this time, the
+clocks of two machines must not diverge by more than ``EXPIRES`` - ``LEASE``."""
 _LOOK_EVERY = 0.5
 
 EXCLUSIVE = frozenset({"abfs", "abfss", "gs", "hdfs", "o3fs", "ofs", "s3", "s3a", "swebhdfs", "viewfs", "webhdfs"})
-"""Schemes of the stores in which files can be created exclusively."""
+"""The URI schemes of storage in which files can be created exclusively."""
 
 _PROCESSES = "processes"
 _CLAIMS = "claims-"
@@ -44,8 +43,13 @@ log = logs.get_logger()
 
 
 class Claim(Document, frozen=True, kw_only=True):
-    """The owner of a folder. ``process``: a random name; ``machine``: an identifier that processes with comparable
-    process ids share, '' if unknown; ``pid`` and ``started``: those of the process that writes.
+    """The owner of a folder.
+
+    Attributes:
+        process: a random name for the process.
+        machine: an identifier that is the same for all processes whose process ids can be compared; '' if unknown.
+        pid: the id of the process that writes.
+        started: when that process was started.
     """
 
     process: str
@@ -56,11 +60,11 @@ class Claim(Document, frozen=True, kw_only=True):
 
 
 class Files(Protocol):
-    """The files of a store, by path."""
+    """Access to the files in a storage, by path."""
 
     def create(self, path: str, text: str) -> bool:
-        """Create a file that must not exist. Returns whether it was created; if several processes try at once, one
-        succeeds.
+        """Create a file, unless it exists. Returns whether it was created: if several processes try at the same time,
+        exactly one succeeds.
         """
         ...
 
@@ -81,7 +85,7 @@ class Files(Protocol):
         ...
 
     def lease(self, folder: str, seconds: float) -> None:
-        """Let this process write below a folder for some time; with 0, stop letting it."""
+        """Allow this process to write below a folder for some time; with 0, forbid it at once."""
         ...
 
 
@@ -92,7 +96,7 @@ class Ownership:
         folder: the folder of the job.
         me: the claim that this process makes.
         clock: seconds on a clock that keeps running while the process is frozen.
-        has_ended: whether the process of a claim is known to have ended, with everything that it was writing.
+        has_ended: whether the process of a claim is known to have ended, so that nothing of it is writing any more.
     """
 
     def __init__(
@@ -118,12 +122,12 @@ class Ownership:
         self._count = 0
 
     def take(self, folder: str, unless: Callable[[], bool] = lambda: False) -> None:
-        """Take a folder, or check that this process still has it. May wait up to ``EXPIRES`` for an owner that is
-        silent.
+        """Take a folder, or check that this process still has it. If the owner is silent, this takes up to ``EXPIRES``
+        seconds.
 
         Raises:
-            FencedError: another process has it, and is alive.
-            ConflictError: ``unless`` became true before that was known.
+            FencedError: another process has the folder, and is alive.
+            ConflictError: ``unless`` became true before it was known whether the owner is alive.
             ConfigError: the store lets two processes create the same file.
         """
         with self._lock:
@@ -142,11 +146,12 @@ class Ownership:
                 number = 0 if last is None else last + 1
                 created = self._files.create(_claim_path(folder, number), encode(self._me).decode())
             if silent is not None and self._sign(claim) != silent:
-                self._pause(LEASE)  # it may have written again before it could see the new claim: its lease will end
+                # Before the former owner could see the new claim, it may have extended its lease: wait for its end.
+                self._pause(LEASE)
             self._have(folder, number)
 
     def check(self, folder: str) -> None:
-        """Check that this process still owns a folder. Makes no call while the lease lasts.
+        """Check that this process still owns a folder. While the lease lasts, this accesses no files.
 
         Raises:
             FencedError: another process has taken it.
@@ -191,7 +196,8 @@ class Ownership:
         return self._renewed is not None and self._clock() < self._renewed + LEASE
 
     def _begin(self) -> None:
-        """Show that this process is alive, and check that the store refuses to create an existing file."""
+        """Show for the first time that this process is alive, and check that the storage refuses to create an existing
+        file."""
         with self._lock:
             if self._renewed is not None:
                 return
@@ -208,7 +214,7 @@ class Ownership:
         begun = self._clock()
         self._count += 1
         self._files.write(self._own_path, f"{encode(self._me).decode()}\n{self._count}\n")
-        if not self._is_leased:  # others may have taken what is ours meanwhile
+        if not self._is_leased:  # meanwhile, other processes may have taken our folders
             for folder, number in self._held.items():
                 last = self._last(folder)
                 if last is not None and last > number:
@@ -247,8 +253,8 @@ class Ownership:
             return None
 
     def _await_end(self, folder: str, last: int, claim: Claim | None, unless: Callable[[], bool]) -> str | None:
-        """Wait until the owner of a folder no longer has it. If all that is known is that it gave no further sign of
-        life, returns the owner's last one.
+        """Wait until the owner of a folder no longer has it. If the owner has only been silent for too long, returns
+        its last sign of life; if it has certainly ended, None.
         """
         if f"{last}{_RELEASED}" in self._files.names(_claims(folder)):
             return None
@@ -271,8 +277,9 @@ class Ownership:
             self._pause(_LOOK_EVERY)
 
     def _yields(self, folder: str) -> bool:
-        """Whether this process gives way. Of two processes that each have some of the same folders, the one with the
-        first folder continues; the other can't get that folder, and ends.
+        """Whether this process gives way to a living owner at once. If two processes have each taken some of the same
+        folders, the process with the alphabetically first folder continues; the other one can't get that folder, and
+        ends.
         """
         with self._lock:
             return not any(held < folder for held in self._held)
@@ -292,7 +299,7 @@ class Ownership:
 
 
 def _claims(folder: str) -> str:
-    """Where the claims of a folder are: next to it, so that copies of the folder have none."""
+    """The folder of a folder's claims. It is next to the folder, so copies of the folder have no claims."""
     lane, _, epoch = folder.rpartition("/")
     return f"{lane}/{_CLAIMS}{epoch}"
 

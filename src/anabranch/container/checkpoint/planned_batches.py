@@ -1,6 +1,5 @@
-"""The plans of the batches of a running query. Each entry of the checkpoint is read once, or not at all.
-
-An object store takes two calls to read a file, and one to see whether it exists.
+"""The plans of the batches of a running query. Each entry of the checkpoint is read at most once, because on an object
+store, reading a file takes two calls, and one more to see whether it exists.
 """
 
 from __future__ import annotations
@@ -14,19 +13,20 @@ from anabranch.spark.query.planned_batch import Batch
 __all__ = ["planned_batches"]
 
 _KEPT = 8
-"""How many batches to keep. The newest may be running while the offsets of the previous ones are still needed."""
+"""The number of batches whose plans are kept: while the newest one runs, the offsets of earlier ones are still
+needed."""
 
 
 def planned_batches(folder: Folder) -> Callable[[int], Batch]:
-    """A function that returns the plan of a batch. It relies on entries that it has read not being rewritten while the
-    query runs, so use another function for another query."""
+    """A function that returns the plan of a batch. Make a new one for each query: the function assumes that entries
+    that it has read don't change."""
     known: dict[int, tuple[Batch, Entry]] = {}
 
     def planned(number: int) -> Batch:
         if (found := known.get(number)) is not None:
             return found[0]
         entry = folder.planned_entry(number)
-        former = known.get(number - 1)  # others may ask at the same time
+        former = known.get(number - 1)  # read once: other threads may remove it
         before = former[1] if former is not None else folder.before(number)
         batch = folder.batch_of(number, entry, before)
         known[number] = batch, entry

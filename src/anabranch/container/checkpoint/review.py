@@ -1,5 +1,5 @@
-"""Checks everything that a job has stored: its lanes' folders, its inputs and outputs. Nothing is changed, and no Spark
-is needed if the lanes are on a local disk.
+"""Checks everything that a job has stored: its lanes' folders, its inputs and outputs. Changes nothing, and needs no
+Spark if the lanes' folders are on a local disk.
 """
 
 from __future__ import annotations
@@ -30,8 +30,14 @@ _METADATA = "metadata"
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem. ``part``: the lane, stream or table; ``path``: the file or folder, if there is one; ``problem`` in one
-    sentence; ``lost``: what can't be recovered without a backup; ``mends``: what ``--repair`` does, empty if nothing.
+    """A problem.
+
+    Attributes:
+        part: the lane, stream or table.
+        path: the file or folder, if there is one.
+        problem: the problem in one sentence.
+        lost: what can't be recovered without a backup.
+        mends: what ``--repair`` does about it; empty if nothing.
     """
 
     part: str
@@ -50,7 +56,8 @@ class LaneFiles:
     files: Checkpoint | None
 
     def document(self, name: str) -> dict[str, Any]:
-        """One of our own JSON files; {} if it doesn't exist. Raises ValueError if it is damaged."""
+        """The content of one of anabranch's own JSON files; {} if the file doesn't exist. Raises ValueError if it is
+        damaged."""
         assert self.files is not None
         if name not in self.files.sizes:
             return {}
@@ -61,7 +68,7 @@ class LaneFiles:
 
 
 def local_files(root: str, lane: Lane) -> LaneFiles | None:
-    """A lane's folder on a local disk; None if the root is elsewhere."""
+    """The files of a lane whose folder is on a local disk; None if the storage root is elsewhere."""
     place = local_folder(root)
     if place is None:
         return None
@@ -82,8 +89,8 @@ def local_files(root: str, lane: Lane) -> LaneFiles | None:
 def of_lane(
     found: LaneFiles, systems: Systems, published: Callable[[Lane], int]
 ) -> tuple[list[Finding], Resumption | None]:
-    """The problems of a stopped lane, and the batch from which it continues after its folder is repaired; None if it
-    needs no repair, or can't be repaired.
+    """The problems of a stopped lane, and the batch from which the lane can continue once its folder is repaired; None
+    if the folder needs no repair, or can't be repaired.
     """
     lane, part = found.lane, f"lane {found.lane.id}"
     if found.files is None:
@@ -114,8 +121,8 @@ def of_lane(
 
 
 def of_streams(systems: Systems, streams: Iterable[tuple[str, str]]) -> list[Finding]:
-    """The problems of the files of streams, each given with its system. (Missing streams are reported for the
-    lanes.)"""
+    """The problems of the files of streams. ``streams``: pairs of system and stream. (Missing streams are reported for
+    the lanes that use them.)"""
     findings = []
     for system, stream in sorted(streams):
         with contextlib.suppress(NotFoundError):
@@ -184,7 +191,7 @@ def _outputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
     try:
         noted: Mapping[str, Mapping[str, Any]] = found.document("outputs.json")
     except ValueError:
-        return  # it is made anew, and nothing hangs on it
+        return  # the file is written again, and nothing depends on it
     for stream, partitions in noted.get("streams", {}).items():
         if stream not in found.lane.outputs or systems.is_table(stream):
             continue

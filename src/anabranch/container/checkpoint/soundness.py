@@ -1,7 +1,7 @@
-"""Which files of a lane's folder a restart needs, which of these are unreadable, and from which batch the lane can
+"""Which files of a lane's folder a restart needs, which of these are unusable, and from which batch the lane can
 continue.
 
-A decision on the names, sizes and contents of files: no Spark, no storage.
+All of this is decided from the names, sizes and contents of files, without Spark or access to storage.
 """
 
 from __future__ import annotations
@@ -26,15 +26,19 @@ _VERSIONED = re.compile(
 _SCHEMA = re.compile(r"state/(?:\d+/_metadata/metadata|\d+/\d+/(?:[^/_][^/]*/)?_metadata/schema)")
 _SNAPSHOTS = ("zip", "snapshot")
 _MOST_READ = 4 << 20
-"""In bytes. The content of a longer file isn't compared with its checksum, unless the check is thorough."""
+"""In bytes. The contents of larger files are compared with their checksums only if the check is thorough."""
 _FARTHEST = 1000
-"""How many batches to go back in search of an intact one. Spark keeps the last hundred."""
+"""How many batches to go back in search of an intact one. Spark keeps the last hundred batches."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A file that a lane needs and that is unusable. ``name``: in the lane's folder; ``role``: what it contains;
-    ``problem``: the rest of a sentence that begins with its path.
+    """A file that a lane needs and that is unusable.
+
+    Attributes:
+        name: the file's name in the lane's folder.
+        role: what the file contains.
+        problem: the rest of a sentence that begins with the file's path.
     """
 
     name: str
@@ -44,8 +48,8 @@ class Fault:
 
 @dataclass(frozen=True)
 class Resumption:
-    """The batch from which a lane continues. It is ``pending`` if it has to be run again. Later ones don't count. -1:
-    the lane starts over.
+    """The last batch that counts, after which a lane continues. -1: the lane starts over. ``pending``: whether this
+    batch must be run again.
     """
 
     batch: int
@@ -60,7 +64,7 @@ class Checkpoint:
         sizes: the sizes of all files, in bytes, by their names in the folder.
         read: returns a file's content.
         partitions: how many partitions the state of each operator has; 0: the lane has no state.
-        thorough: also compare long files with their checksums.
+        thorough: whether large files are compared with their checksums, too.
     """
 
     sizes: Mapping[str, int]
@@ -89,11 +93,11 @@ class Checkpoint:
         return self._text(f"offsets/{batch}", f"where batch {batch} begins and ends", _check_offsets)
 
     def commit(self, batch: int) -> Fault | None:
-        """The problem with the record that a batch was committed, if there is one."""
+        """The problem with the commit file of a batch, if there is one."""
         return self._text(f"commits/{batch}", f"the note that batch {batch} is committed", _check_commit)
 
     def state(self, version: int) -> Fault | None:
-        """What is missing from the state after ``version`` batches."""
+        """The problem with the state after ``version`` batches, if there is one."""
         if not self.partitions or not version:
             return None
         operators = sorted({operator for operator, _, _ in self._stores})
@@ -122,7 +126,8 @@ class Checkpoint:
         return stores
 
     def _store(self, place: tuple[str, str, str], version: int) -> Fault | None:
-        """Why one part of the state can't be reconstructed from its last snapshot and the changes after it."""
+        """Why one part of the state can't be reconstructed from its last snapshot and the changes since then; None if
+        it can."""
         files = self._stores[place]
         for number in range(version, -1, -1):
             names = files.get(number, [])
@@ -190,7 +195,7 @@ class Checkpoint:
 
 
 def faults(checkpoint: Checkpoint) -> list[Fault]:
-    """The files that a restart needs but can't use, with the folder as it is; empty if it has everything."""
+    """The files that a restart from the present folder needs but can't use; empty if it has everything."""
     planned, committed = checkpoint.planned, checkpoint.committed
     if planned < 0 and committed < 0:
         return []
@@ -205,9 +210,9 @@ def faults(checkpoint: Checkpoint) -> list[Fault]:
 def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption | None:
     """The last batch from which the lane can continue without losing or repeating anything; None if there is none.
 
-    If no output has any part of a batch, the batch counts as never planned. A planned batch may always be run again,
-    because the outputs know which parts of it they have. So a lane may go back to any batch after which nothing was
-    published.
+    If no output has any part of a batch, the batch can be forgotten as if it had never been planned. A planned batch
+    can always be run again, because the outputs know which parts of it they have. So a lane can go back to any batch
+    after which nothing was published.
 
     Args:
         first: the lane's first batch; earlier ones belonged to another lane.
@@ -227,7 +232,7 @@ def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption
 
 
 def _before(checkpoint: Checkpoint, batch: int) -> list[Fault | None]:
-    """The problems with the batch before one that must be run again."""
+    """The problems with the batch before ``batch``, which must be intact if ``batch`` is to be run again."""
     return [checkpoint.offsets(batch - 1), checkpoint.commit(batch - 1)] if batch else []
 
 

@@ -1,5 +1,5 @@
-"""The standbys that a process maintains: copies of the folders of lanes that run elsewhere, refreshed whenever batches
-are committed.
+"""The standbys that a process maintains: copies of the folders of lanes that run elsewhere, which are refreshed
+whenever a lane has committed batches.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _Key = tuple[str, int, int]
 
 
 class Standbys:
-    """Maintains standbys in a thread, one after another, and each again when its lane has committed more batches.
+    """Maintains standbys in a thread, one after another. Each is refreshed when its lane has committed more batches.
 
-    Errors are reported and only cost time; after a while, the standby is tried again.
+    An error is reported, and the standby is tried again after a while; nothing else depends on standbys.
 
     Args:
         folder: returns the folder of a lane, given its epoch.
         wake: called when there is something new to report.
-        every: seconds between two checks.
+        every: the seconds between two checks.
     """
 
     def __init__(
@@ -78,12 +78,12 @@ class Standbys:
         self._news.set()
 
     def end(self) -> None:
-        """Begin no further work; existing standbys stay."""
+        """Stop maintaining standbys. Existing ones stay."""
         self._over.set()
         self._news.set()
 
     def turn(self) -> None:
-        """Do what is due, once."""
+        """Refresh or remove all standbys for which that is due, once."""
         with self._lock:
             due = [copy for key, copy in self._wanted.items() if key in self._kept]
         for copy in due:
@@ -121,7 +121,7 @@ class Standbys:
     def _tell(self, copy: StandbyOrder, **changes: int | str) -> None:
         with self._lock:
             has = self._kept.get(_key(copy))
-            if has is not None:  # else it is another's by now
+            if has is not None:  # otherwise, another process maintains this standby by now
                 self._kept[_key(copy)] = msgspec.structs.replace(has, **changes)
         self._wake()
 

@@ -1,4 +1,5 @@
-"""The actions in a lane's life. An action that has a result names it; the others have none."""
+"""The actions in a lane's life. The docstring of an action says which event is its result; an action without such a
+sentence has no result."""
 
 from __future__ import annotations
 
@@ -14,23 +15,22 @@ class TakeFolder:
 
 @dataclass(frozen=True)
 class AwaitAcknowledgement:
-    """Report the folder, check the inputs, and wait while the state says that it ``waits``. Returns
-    AcknowledgementAwaited."""
+    """Report the folder, check the inputs, and wait as long as ``LaneState.waits``. Returns AcknowledgementAwaited."""
 
 
 @dataclass(frozen=True)
 class AbandonPrestarted:
-    """Abandon a query that was started ahead of the lane and isn't needed."""
+    """Abandon the prestarted query, if there is one, because it isn't needed."""
 
 
 @dataclass(frozen=True)
 class StartQuery:
-    """Start a query that keeps running, or continue with the one that was started ahead. Returns QueryStarted."""
+    """Start a query that keeps running, or continue with the prestarted query. Returns QueryStarted."""
 
 
 @dataclass(frozen=True)
 class TendQuery:
-    """Check whether the query is still running, do any work that is due, and pause."""
+    """Check the query's progress, do the periodic work that is due, and pause."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ class StopQuery:
 
 @dataclass(frozen=True)
 class DrainHeld:
-    """Hold the running query, and drain with it. Returns DrainEnded; if the lane has drained, the query has ended."""
+    """Hold the running query, and drain with it. Returns DrainEnded. If the lane has drained, the query has ended,
+    too."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +56,13 @@ class DrainByBatches:
 
 @dataclass(frozen=True)
 class FinishPending:
-    """Finish the pending batch, if there is one, or forget it. Returns PendingFinished."""
+    """If there is a pending batch, finish it or forget it. Returns PendingFinished."""
 
 
 @dataclass(frozen=True)
 class EndLane:
-    """Record and report where the lane ends. Returns LaneEnded. If ``has_begun`` is False, the lane's work is left to
-    its next process.
+    """Record and report where the lane ends. Returns LaneEnded. ``has_begun``: whether the lane has done anything in
+    this attempt; otherwise, its pending work is left to the next process.
     """
 
     has_begun: bool = True
@@ -76,7 +77,7 @@ class FailLane:
 
 @dataclass(frozen=True)
 class Announce:
-    """Let others know that the last report is ready."""
+    """Tell the container that the last report is ready."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""One attempt to run a lane: the data that the parts of a runner share."""
+"""One attempt to run a lane: the data that all parts of a runner share."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ from anabranch.spark.query.query import LaneQuery
 __all__ = ["POLL", "Attempt", "Build", "Offsets", "one_at_a_time"]
 
 POLL = 0.1
-"""Seconds between two checks of a query."""
+"""The seconds between two checks of a query."""
 
 Offsets = dict[SSP, int]
 
 Build = Callable[[Folder, str, Offsets, Callable[[int], None]], LaneQuery]
-"""Makes the query, given the lane's folder, its clock file, its start offsets, and a counter of dropped records."""
+"""Makes a query. The arguments are the lane's folder, the file with its event time, its start offsets, and a function
+that counts dropped records."""
 
 one_at_a_time = threading.Lock()
-"""A lock held while Spark analyzes or starts a query, because all lanes share a session."""
+"""The lock under which Spark analyzes or starts a query, because all lanes share one session."""
 
 
 @dataclass
 class Counts:
-    """Counters of queries. ``late``: late rows by SSP, from all queries except the present one."""
+    """Counters over all queries of an attempt. ``late``: late rows by SSP, without those of the present query."""
 
     dropped: int = 0
     late: Counter[str] = field(default_factory=Counter)
@@ -48,7 +49,7 @@ class Counts:
 
 @dataclass
 class Attempt:
-    """The state of one attempt. The lane's own thread uses it; other threads may read ``query``.
+    """The state of one attempt. Only the lane's own thread uses it, but other threads read ``query`` and ``report``.
 
     Args:
         build: makes the query for a folder.
@@ -67,7 +68,7 @@ class Attempt:
     handover: Handover
     folder_taken: Folder | None = None
     folder_in_use: Folder | None = None
-    """The folder, once a query has been made for it."""
+    """The lane's folder, once a query has been made for it."""
     query: LaneQuery | None = None
     started: StreamingQuery | None = None
     counts: Counts = field(default_factory=Counts)
@@ -98,9 +99,7 @@ class Attempt:
         return self.reporter.shown(self.query, self.life.state)
 
     def take_folder(self, folder: Folder) -> None:
-        """Use a folder. The first batch begins at the start offsets that the lane had when the batch was planned; if it
-        isn't planned yet, at the present ones.
-        """
+        """Use a folder. If the folder has start offsets from an earlier attempt, they replace the present ones."""
         noted = parsed(folder.note_starting(texts(self.starting)))
         own = {ssp: offset for ssp, offset in noted.items() if ssp in self.starting}
         self.starting = {**self.starting, **own, **self.lane.begins}
@@ -108,7 +107,7 @@ class Attempt:
         self.folder_taken = folder
 
     def build_query(self) -> LaneQuery:
-        """A query for the folder as it is now. It doesn't belong to the lane yet: see :meth:`use`."""
+        """A query for the present content of the folder. It becomes the lane's query with :meth:`use`."""
         return self.build(self.folder, str(self.clock), self.starting, self.counts.drop)
 
     def use(self, query: LaneQuery) -> LaneQuery:
@@ -123,7 +122,7 @@ class Attempt:
         return self.wholes(self.folder.positions())
 
     def wholes(self, positions: Mapping[str, Mapping[int, int]]) -> Offsets:
-        """The positions of all inputs, by whole SSP. For an input that has never been read, this is its start
+        """The positions of all inputs, by whole SSP. The position of an input that has never been read is its start
         offset."""
         return {
             ssp.whole: positions.get(ssp.stream, {}).get(ssp.partition, self.starting.get(ssp.whole, 0))
@@ -139,5 +138,5 @@ class Attempt:
                 if folder is not None and folder.pending
                 else {}
             )
-        except Exception:  # the folder may be what failed
+        except Exception:  # perhaps it is the folder that has failed
             return {}

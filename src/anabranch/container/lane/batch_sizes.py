@@ -1,4 +1,4 @@
-"""A batch that takes longer than it may is planned again with fewer rows, if nothing of it was published."""
+"""Plans a batch again with fewer rows if it takes longer than allowed and nothing of it was published."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ log = logs.get_logger()
 
 
 class BatchSizes:
-    """Plans batches again that take too long. Used by the lane's own thread."""
+    """Reduces batches that take longer than a transaction is allowed to take. Used by the lane's own thread."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
         self._most = 0
-        """How many rows the pending batch may have, if it must be planned again; otherwise 0."""
+        """The most rows for the pending batch, if it must be planned again; otherwise 0."""
 
     def goes_on_smaller(self, error: Exception) -> bool:
-        """Whether a batch that took too long can be run again with fewer rows."""
+        """Whether ``error`` says that a batch took too long, and the batch can be run again with fewer rows. If so, the
+        next :meth:`shrink` reduces it."""
         if not pacing.is_too_long(error) or self._attempt.query is None or not self._can_shrink():
             return False
         rows = sum(end - begin for begin, end in self._attempt.pending_ranges().values())
@@ -39,7 +40,8 @@ class BatchSizes:
         return True
 
     def outlasting(self) -> BatchProgress | None:
-        """The progress of the batch, if it will take longer than it may and can be restarted with fewer rows."""
+        """The progress of the running batch, if it will take longer than allowed and can be run again with fewer rows;
+        otherwise None."""
         query = self._attempt.query
         if query is None or query.plan.stateful or math.isinf(query.outputs.allowed):
             return None
@@ -77,7 +79,7 @@ class BatchSizes:
         attempt, folder = self._attempt, self._attempt.folder
         began = folder.committed() >= attempt.lane.first_batch
         if attempt.lane_folders.withdrawn(attempt.lane, attempt.epoch, began=began) >= folder.planned():
-            return  # a task that went on when its query had ended has let something of it be seen
+            return  # a Spark task that continued after the end of the query has made part of the batch visible
         starting: dict[str, dict[int, int]] = {}
         for ssp, offset in attempt.starting.items():
             starting.setdefault(ssp.stream, {})[ssp.partition] = offset

@@ -31,8 +31,12 @@ class Boundary:
         self._queries = queries
 
     def reach(self, started: StreamingQuery, turn: Callable[[], None] | None = None) -> None:
-        """Let the running batch end without another one beginning; a batch that is being planned at the moment is still
-        finished. ``turn`` is called repeatedly until then; None: only check that the batch makes progress.
+        """End the query after the running batch, or after the batch that is being planned at the moment. A batch of a
+        closing or leaving lane may be broken off.
+
+        Args:
+            turn: called repeatedly until then. With it, a batch is broken off only if everything must end at once.
+                None: the progress is checked.
         """
         attempt, query, life = self._attempt, self._attempt.current, self._life
         ending = self._breaking(turn is None)
@@ -63,8 +67,8 @@ class Boundary:
             last.awaitTermination()
 
     def finish(self, *, seen: bool = False) -> None:
-        """Finish the batch that a former query has begun, or forget it, without beginning another one. ``seen``:
-        whether part of it is already visible.
+        """If a former query has left a pending batch, finish it or forget it, without beginning another one. ``seen``:
+        whether part of the batch is already visible.
         """
         attempt, folder = self._attempt, self._attempt.folder
         attempt.folder_in_use = folder
@@ -89,7 +93,8 @@ class Boundary:
         self._monitor.take_progress(started)
 
     def _takes_back(self, query: LaneQuery) -> bool:
-        """Forget the batch that a former query has begun, if no reader can have seen any of it."""
+        """Forget the batch that a former query has begun, if no reader can have seen any part of it. Returns whether it
+        was forgotten."""
         attempt, folder = self._attempt, self._attempt.folder
         repeats = query.outputs.repeats and not self._life.closes_now()
         if (
@@ -102,7 +107,8 @@ class Boundary:
         return breaking_off.taken_back(attempt.lane_folders, attempt.lane, attempt.epoch, folder)
 
     def _breaking(self, may: bool) -> BreakOff:
-        """Decides whether the running batch is broken off. If ``may`` is False, it never is."""
+        """The object that decides whether the running batch is broken off. ``may``: False if it must not be, unless
+        everything must end at once."""
         query, life, reporter = self._attempt.current, self._life, self._attempt.reporter
         return BreakOff(
             query.gate,
@@ -124,10 +130,11 @@ class Boundary:
         )
 
     def _why_kept(self, number: int) -> str:
-        """Why a running batch can't be broken off, if it should be. The gate knows further reasons."""
+        """Why a running batch can't be broken off; empty if no reason is known here. (The gate can have further
+        reasons.)"""
         attempt, query = self._attempt, self._attempt.current
         if not self._life.closes():
-            return ""  # it stays planned
+            return ""  # the batch stays planned
         if number == self._queries.pending_at_start and query.outputs.repeats and not self._life.closes_now():
             return f"was begun before, and {query.outputs.repeats}"
         try:
@@ -140,7 +147,7 @@ class Boundary:
         attempt, folder, closes = self._attempt, self._attempt.folder, self._life.closes
         quiet.wait(attempt)
         if folder.pending and not closes():
-            attempt.current.outputs.refresh()  # else its open transactions would keep readers waiting
+            attempt.current.outputs.refresh()  # otherwise, open transactions of the batch would keep readers waiting
             return
         if folder.pending and not breaking_off.taken_back(attempt.lane_folders, attempt.lane, attempt.epoch, folder):
             self.finish(seen=True)
@@ -148,7 +155,7 @@ class Boundary:
             attempt.handover.ends_at(attempt.positions())
 
     def _tell_end(self) -> None:
-        """Report where the last batch ends as soon as it is planned, because others may continue from there."""
+        """Report where the last batch ends as soon as it is planned, because successors continue from there."""
         attempt, folder = self._attempt, self._attempt.folder
         if self._life.closes() and not self._life.leaves_at_once() and folder.planned() >= 0:
             attempt.handover.ends_at(attempt.wholes(folder.planned_positions(folder.planned())))

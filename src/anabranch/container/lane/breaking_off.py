@@ -1,4 +1,4 @@
-"""Breaking off: a closing lane doesn't wait for a long batch whose results are not visible to any reader yet."""
+"""Decides whether a closing lane breaks off its batch: it doesn't wait for a long batch that no reader can see yet."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from anabranch.spark.query.gate import Gate
 __all__ = ["BreakOff", "Verdict", "estimated", "is_brief", "is_quiet", "runs", "taken_back", "told", "verdict"]
 
 _PATIENCE, _LONGEST = 0.5, 2.0
-"""How long to wait, in seconds, for a batch with an unknown remaining time: twice the usual duration of a batch, within
-these limits.
+"""The limits, in seconds, of how long to wait for a batch whose remaining time is unknown. Within them, it is twice the
+usual duration of a batch.
 """
 _BRIEF = 1.0
-"""In seconds. A batch that takes no longer than this hides the start of the next lanes, and hardly delays the
-change."""
+"""In seconds. A batch that takes no longer than this hardly delays a change, and the successors' queries can start
+while it runs."""
 _TELL_EVERY = 1.0
 _LOOK = 0.02
 _writers: dict[str, threading.Event] = {}
-"""For each folder in which this process has run a query: an event that is set while the last query writes a batch."""
+"""By folder in which this process has run a query: an event that is set while the last query is writing a batch."""
 
 log = logs.get_logger()
 
 
 class Verdict(enum.Enum):
-    """What happens to the lane's present batch."""
+    """What happens to the running batch."""
 
     WAIT = "it ends by itself"
     LOOK = "it isn't known yet"
@@ -48,7 +48,7 @@ def verdict(left: float | None, spent: float, waited: float, now: bool, usual: f
 
     Args:
         left: the time until the batch ends; None: unknown.
-        spent: the time that would be lost.
+        spent: the time that the batch has taken so far, which would be lost.
         waited: the time since the lane was told to end.
         now: whether the user accepts the loss.
         usual: the usual duration of a batch; 0.0: unknown.
@@ -63,8 +63,10 @@ def verdict(left: float | None, spent: float, waited: float, now: bool, usual: f
 def estimated(
     at: BatchProgress | None, number: int, spent: float, usual: float, cost: BatchCost | None = None
 ) -> float | None:
-    """The seconds until the end of a batch: from its progress, or otherwise from its records, if the ``cost`` of
-    batches is known, or otherwise from the usual duration of a batch. None: that time has passed, or isn't known.
+    """The expected seconds until the end of a batch; None if they aren't known, or if the expected time has passed.
+
+    The time is predicted from the batch's progress; if that isn't known, from the number of its records and the
+    ``cost`` of batches; and if that isn't known either, from the usual duration of a batch.
     """
     if at is not None and at.number == number:
         if at.left is not None:
@@ -74,8 +76,8 @@ def estimated(
 
 
 def is_brief(usual: float) -> bool:
-    """Whether batches are so short that a closing lane runs one more. The present batch may be nearly done, and the
-    next lanes can be started while the last batch is written.
+    """Whether batches are so short that a closing lane runs another one. The running batch may be nearly done, whereas
+    the successors' queries can be started while another batch is written.
 
     Args:
         usual: the usual duration of a batch in seconds; 0.0: unknown.
@@ -84,7 +86,7 @@ def is_brief(usual: float) -> bool:
 
 
 def told(number: int, why: str, left: float | None) -> str:
-    """A message that says what keeps a lane from ending."""
+    """A message about the batch that keeps a lane from ending."""
     rest = "how much is left isn't known" if left is None else f"{left:.0f} s left"
     return f"batch {number} {why}: {rest}"
 
@@ -93,12 +95,18 @@ def told(number: int, why: str, left: float | None) -> str:
 class BreakOff:
     """Decides, while a lane waits for its batch to end, whether to break the batch off.
 
-    ``wanted``: whether the lane should end. ``now``: whether to break off regardless of what is lost, or written twice
-    where that may happen anyway. ``writing``: whether the batch is being written. ``hurry``: whether everything must
-    end at once, and is continued later. ``keeps``: given the number of the present batch, why it can't be broken off,
-    apart from reasons that the gate knows. ``left``: given the number of a batch and the seconds that it has run, the
-    seconds until its end; None: unknown. ``usual``: the usual duration of a batch in seconds; 0.0: unknown. ``tell`` is
-    called with what keeps the lane from ending; ``stays`` is called once it is known that the batch isn't broken off.
+    Args:
+        gate: what the batch must pass to publish anything. Shut, it lets nothing more pass.
+        wanted: whether the lane should end.
+        now: whether to break the batch off even if much work is lost, or if at-least-once outputs are written twice.
+        writing: whether the batch is being written.
+        hurry: whether everything must end at once. The next process then continues the batch.
+        keeps: given the number of the batch, why it can't be broken off; empty if no reason is known.
+        left: given the number of the batch and the seconds that it has run, the expected seconds until its end; None:
+            unknown.
+        usual: the usual duration of a batch in seconds; 0.0: unknown.
+        tell: called with a message about what keeps the lane from ending; empty: nothing any more.
+        stays: called once, when it is decided that the batch isn't broken off.
     """
 
     gate: Gate
@@ -118,7 +126,7 @@ class BreakOff:
     _kept: dict[int, str] = field(default_factory=dict)
 
     def due(self) -> bool:
-        """Whether the query must be stopped now, in the middle of its batch. Must be called often."""
+        """Whether the query must be stopped now, in the middle of its batch. Call this often."""
         if self.hurry():
             self.gate.shut(duplicates=True)
         if self.broken or self.hurry():
@@ -144,18 +152,18 @@ class BreakOff:
         return self.broken
 
     def decided(self) -> None:
-        """Note that no other batch begins: if none is being written, the query can end."""
+        """Record that no other batch will begin. If none is being written, the query can end."""
         if not self.due() and not self.writing():
             self._stay()
 
     def _why_not(self, number: int) -> str:
-        """Evaluated once per batch, because it may take a moment."""
+        """The result of ``keeps``, which is called only once per batch, because it can take a moment."""
         if number not in self._kept:
             self._kept = {number: self.keeps(number)}
         return self._kept[number]
 
     def _stay(self) -> None:
-        stays, self.stays = self.stays, lambda: None  # once
+        stays, self.stays = self.stays, lambda: None  # so that it is called once
         stays()
 
     def _tell(self, text: str) -> None:
@@ -165,13 +173,13 @@ class BreakOff:
 
 
 def runs(folder: Folder, writing: threading.Event) -> None:
-    """Record that a query starts in a folder; ``writing`` is set while one of its batches is being written."""
+    """Record that a query starts in a folder. ``writing`` is set while one of its batches is being written."""
     _writers[folder.uri] = writing
 
 
 def is_quiet(folder: Folder, within: float = 0.0) -> bool:
-    """Whether no thread of this process is writing a batch of a query that has ended, or whether all will have ended
-    ``within`` this many seconds. (Spark doesn't wait for such threads.)
+    """Whether no thread of this process is still writing a batch in this folder for a query that has ended. Waits up to
+    ``within`` seconds for such a thread, for which Spark doesn't wait.
     """
     writing, deadline = _writers.get(folder.uri), monotonic() + within
     while writing is not None and writing.is_set():
@@ -182,12 +190,12 @@ def is_quiet(folder: Folder, within: float = 0.0) -> bool:
 
 
 def taken_back(lane_folders: LaneFolders, lane: Lane, epoch: int, folder: Folder) -> bool:
-    """Forget the pending batch of a lane that closes, because others read its records. No query of the lane may be
-    running in this process, and no thread of one can publish anything any more. Returns False if part of the batch is
-    already visible, so that it must be finished.
+    """Forget the pending batch of a closing lane, because its successors will read the records. Returns False if part
+    of the batch is already visible, in which case it must be finished.
 
-    If the process is killed at any moment of this, the lane either still has the batch or has forgotten it; the next
-    process decides again.
+    Call this only if no query of the lane is running in this process, and no thread can publish anything for it any
+    more. If the process is killed meanwhile, the lane either still has the batch or has forgotten it; the next process
+    decides again.
     """
     batch = folder.planned()
     crash_points.reach(crash_points.BROKEN, lane.id, batch)

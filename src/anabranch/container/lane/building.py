@@ -57,19 +57,19 @@ class QueryBuilder:
         )
 
     def take(self, lane: Lane) -> None:
-        """Take the outputs of a new lane, and check that they contain nothing from it."""
+        """Take the outputs of a new lane, and check that they contain nothing from this lane."""
         self.query(lane, self.lane_folders.at(lane, lane.epoch)).outputs.take(new=True)
         self.lane_folders.check_new(lane, self.lane_folders.published(lane))
 
     def foreseen(self, lane: Lane) -> PreanalyzedQuery | None:
-        """Let Spark analyze the query of a coming lane, if possible."""
+        """The query of a lane that will start soon, analyzed by Spark; None if that isn't possible."""
         query = self.query(lane, self.lane_folders.at(lane, lane.epoch), str(self.lane_folders.clock(lane)))
         with one_at_a_time:
             return preanalysis.foreseen(query)
 
     def prestarted(self, lane: Lane, starting: Offsets, foreseen: PreanalyzedQuery | None) -> PrestartedQuery | None:
-        """Start the query of a coming lane at these offsets, if it was analyzed in advance; new partitions begin where
-        its ``read`` says.
+        """Start the query of a lane that will start soon at these offsets; new partitions begin where their ``read``
+        says. Returns None if the query wasn't analyzed in advance.
         """
         starting = self.starting(lane, starting)
         folder = self.lane_folders.at(lane, lane.epoch)
@@ -87,14 +87,15 @@ class QueryBuilder:
         return ahead
 
     def starting(self, lane: Lane, begins: Offsets) -> Offsets:
-        """A lane's start offsets, by whole SSP: the known ones, otherwise those that its ``read`` says. From then on,
-        the retention of a stream keeps what exists at the latter.
+        """A lane's start offsets, by whole SSP: those in ``begins``, and for all others where their ``read`` says.
+        Streams whose offsets are chosen here keep their present records, beyond their retention, until the lane has
+        read them.
 
         Raises:
-            LogError: that the job reads a stream can't be stored.
+            LogError: it can't be stored that the job reads a stream.
         """
         given = dict(begins)
-        if not lane.ran:  # else its folder says where it continues
+        if not lane.ran:  # otherwise, its folder says where it continues
             self._hold(lane, {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)} - given.keys())
         reads = [n for n in self.job.graph.nodes if n.kind == "read" and n.args["start"] == "latest"]
         latest = {stream for n in reads for stream in lane.streams_of(n.args["stream"])}
@@ -110,19 +111,20 @@ class QueryBuilder:
         return given
 
     def _hold(self, lane: Lane, chosen: Iterable[SSP]) -> None:
-        """Keep what exists in the streams in which a lane is about to choose where it begins."""
+        """Make streams keep their present records, because a lane is about to choose its start offsets in them."""
         for name, stream in sorted({(ssp.system, ssp.stream) for ssp in chosen}):
             readers = self.lane_folders.systems.named(name).readers()
             if readers is not None:
                 readers.hold_all(stream, lane.job)
 
     def until(self, lane: Lane) -> Offsets:
-        """The noted ends of the inputs that the job doesn't write itself. They are noted once, for all lanes."""
+        """The noted ends of the inputs that the job doesn't write itself, by whole SSP. They are noted once, for all
+        lanes."""
         own = {stages.stream_of(self.job.graph, n) for n in self.job.graph.nodes if is_boundary(n)}
         found: Offsets = {}
         for ssp in (*lane.ssps, *lane.broadcast):
             if ssp.stream not in own:
                 if ssp.stream not in self._noted:
                     self._noted[ssp.stream] = self.lane_folders.systems.named(ssp.system).high_watermarks(ssp.stream)
-                found[ssp.whole] = self._noted[ssp.stream].get(ssp.partition, 0)  # 0: it came later
+                found[ssp.whole] = self._noted[ssp.stream].get(ssp.partition, 0)  # 0: the partition was added later
         return found

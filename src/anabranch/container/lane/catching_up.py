@@ -44,7 +44,7 @@ def _has_read_all(attempt: Attempt) -> bool:
 
 
 def _has_told_time(attempt: Attempt) -> bool:
-    """Whether the lane's last watermark has been processed, and passed on to the lanes that read its output."""
+    """Whether the lane's last watermark has been processed and passed on to the lanes that read its output."""
     folder, query = attempt.folder, attempt.query
     if folder.planned() < 0:
         return True
@@ -55,11 +55,11 @@ def _has_told_time(attempt: Attempt) -> bool:
         heard = time.heard(attempt.lane_folders.systems.named, time.now(clock.unix_ms(), boottime()))
         if folder.batch(folder.planned()).progress != heard:
             return False
-    # Timers of processing time call for one batch after the other: whichever runs is finished when the lane stops.
+    # With timers of processing time, a batch is always running. It is finished when the lane stops.
     return (query is not None and query.plan.ticks) or folder.settled()
 
 
 def _end_of(attempt: Attempt, ssp: SSP, ends: Mapping[SSP, int]) -> int:
-    # The report's ends may be older than the news that the lanes before have ended.
+    # The ends in the report may be older than the news that the writers have ended.
     fresh = attempt.lane_folders.systems.named(ssp.system).high_watermarks(ssp.stream)[ssp.partition]
     return max(fresh, ends.get(ssp, 0))

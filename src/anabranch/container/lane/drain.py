@@ -1,4 +1,4 @@
-"""Drains a lane: with the running query, if it can be held; otherwise with one query for each batch."""
+"""Drains a lane with the running query, if the query can be held, and otherwise with a query for each batch."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def raise_if_ended(lane: str, query: StreamingQuery) -> None:
 
 
 class LaneDrain:
-    """Drains a lane. Used by the lane's own thread. Each method that drains returns whether the lane has drained; if it
-    hasn't, it continues as before, or leaves.
+    """Drains a lane. Used by the lane's own thread. The methods :meth:`by_batches` and :meth:`by_holding` return
+    whether the lane has drained. If it hasn't, it continues as before, or leaves.
 
     Args:
         drained: called when the lane has drained.
@@ -68,7 +68,7 @@ class LaneDrain:
 
     @property
     def holdable(self) -> bool:
-        """Whether the running query can be held; otherwise the lane drains when the query has ended."""
+        """Whether the running query can be held. If not, the lane drains after the query has ended."""
         query = self._attempt.query
         if query is None or not query.holdable or self._could_not_hold:
             return False
@@ -76,8 +76,8 @@ class LaneDrain:
 
     @property
     def reads_sources(self) -> bool:
-        """Whether the lane reads streams from outside the job. If so, it stops reading as soon as it drains; otherwise,
-        once all writers of its inputs have ended.
+        """Whether the lane reads streams that the job doesn't write itself. If so, it begins to drain at once,
+        otherwise once all writers of its inputs have ended.
         """
         if self._attempt.query is None:
             self._attempt.query = self._attempt.build_query()
@@ -92,7 +92,7 @@ class LaneDrain:
         return self._settled(self._drain(run=run, begin=begin, end=run, pause=self._life.pause)())
 
     def by_holding(self, started: StreamingQuery) -> bool:
-        """Drain with the running query; if the lane has drained, the query has ended."""
+        """Drain with the running query. If the lane has drained, the query has ended, too."""
 
         def look() -> None:
             if self._life.leaves_at_once():
@@ -112,7 +112,7 @@ class LaneDrain:
         def end() -> None:
             writing = self._attempt.current.writing
             hold.go(lambda: writing.wait(POLL) or not self._attempt.folder.pending)
-            # However much state there is to come out: nobody sees whether the batch goes on.
+            # The progress of the last batch isn't checked, because emitting much state takes long and isn't visible.
             self._boundary.reach(started, partial(self._monitor.take_progress, started))
 
         outcome = Outcome(drained=False)
@@ -133,7 +133,8 @@ class LaneDrain:
         return HeldQuery(self._attempt.lane_folders.spark, started, turn, self._attempt.current.pacer.limits(started))
 
     def _drain(self, **ways: Any) -> Drain:
-        """The drain with ``ways``, which depend on whether the query is running."""
+        """The drain. ``ways``: the functions that run and plan batches, which depend on whether the query is
+        running."""
         attempt, life = self._attempt, self._life
         return Drain(
             folder=attempt.folder,

@@ -1,5 +1,5 @@
-"""The last batches of a draining lane: they are planned up to where the lane stops, then an empty one follows in which
-time ends.
+"""Plans the batches of a draining lane: batches up to where the lane stops, and then a last, empty one, in which all
+windows close and all timers fire.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ Offsets = Mapping[SSP, int]
 
 @dataclass(frozen=True)
 class Outcome:
-    """``drained``: whether the lane has ended permanently; otherwise it runs as before, or must leave."""
+    """``drained``: whether the lane has drained, and so has ended permanently. Otherwise, it runs as before, or must
+    leave."""
 
     drained: bool
 
@@ -50,17 +51,18 @@ def planned(entry: Entry, watermark: int, reached: Progress | None, now: int) ->
 
 @dataclass(frozen=True)
 class Drain:
-    """Drains one lane, in its folder. Its query plans nothing on its own: it has ended at a batch boundary, or is held.
+    """Drains one lane by planning batches in its folder. The lane's query must have ended at a batch boundary, or be
+    held, so that it plans nothing itself.
 
     Args:
-        starting: the start offsets for inputs that it has never read.
-        wanted: how it should drain now; None: it shouldn't any more.
-        upstream_ended: whether all lanes that write its inputs have ended.
-        leaving: whether it must end as it is.
-        run: runs the batch that was planned.
+        starting: the start offsets of inputs that the lane has never read.
+        wanted: how the lane should drain at present; None: not any more.
+        upstream_ended: whether all lanes that write the lane's inputs have ended.
+        leaving: whether the lane must end in its present condition.
+        run: runs the planned batch.
         begin: runs a first batch, which reads nothing.
-        end: runs the batch that was planned, and none after it.
-        tell: reports that the lane has read everything that it should so far.
+        end: runs the planned batch, and lets none follow.
+        tell: reports that the lane has read everything that it must read so far.
         pause: waits for at most this many seconds.
         now: the present time in Unix ms.
     """
@@ -82,7 +84,7 @@ class Drain:
     now: Callable[[], int]
 
     def __call__(self) -> Outcome:
-        """Read what the lane should read, and end when all lanes have done so."""
+        """Read everything that the lane must still read. When all lanes have done so, run the last batch."""
         if self.folder.pending:
             self.run()
         while (wanted := self.wanted()) is not None and not self.leaving():
@@ -96,7 +98,7 @@ class Drain:
                 number = self._plan_last()
                 crash_points.reach(crash_points.ENDING, self.query.lane.id, number)
                 self.end()
-                if self.folder.pending:  # it was broken off
+                if self.folder.pending:  # the last batch was broken off
                     break
                 crash_points.reach(crash_points.DRAINED, self.query.lane.id, number)
                 return Outcome(drained=True)
@@ -106,12 +108,12 @@ class Drain:
         return Outcome(drained=False)
 
     def _is_over(self) -> bool:
-        """Whether the last batch has already been committed by a former process of the lane."""
+        """Whether a former process of the lane has already committed its last batch."""
         last = self.folder.planned()
         return last >= 0 and self.folder.entry(last).drains
 
     def _take_in(self, until: Mapping[str, int]) -> bool:
-        """Run one more batch. Returns whether there was anything to read."""
+        """Run another batch, if there is anything to read. Returns whether there was."""
         begins, ends = self._held(), self._ends(until)
         if all(begins[ssp] >= end for ssp, end in ends.items()):
             return False
@@ -133,7 +135,7 @@ class Drain:
         return True
 
     def _has_all_of(self, until: Mapping[str, int]) -> bool:
-        """Whether everything was read, and nothing more will arrive on the streams between stages."""
+        """Whether everything was read, and nothing more will arrive on intermediate streams."""
         at = self._held()
         if any(at[ssp] < end for ssp, end in parsed(dict(until)).items() if ssp in at):
             return False
@@ -153,7 +155,7 @@ class Drain:
         )
 
     def _closes(self) -> bool:
-        """Whether a last batch has anything to do."""
+        """Whether a last batch has anything to do: there is state, or successors must be told the watermark."""
         return self.folder.planned() >= 0 and (self.query.plan.stateful or self.query.outputs.tells_time)
 
     def _plan_last(self) -> int:
@@ -161,7 +163,7 @@ class Drain:
         return self.folder.plan(entry.with_time(INFINITY) if self.query.plan.ticks else entry)
 
     def _next(self) -> Entry:
-        """The next batch, which reads nothing yet."""
+        """The entry of the next batch, which reads nothing yet."""
         last = self.folder.planned()
         time = clock.read(self.clock)
         if time is None and self.query.sources.has_event_time:
@@ -178,8 +180,8 @@ class Drain:
         return {ssp: held.get(ssp.stream, {}).get(ssp.partition, self.starting.get(ssp, 0)) for ssp in self.ssps}
 
     def _ends(self, until: Mapping[str, int]) -> dict[SSP, int]:
-        """The offsets up to which to read now: for source streams, those at which the lane should stop; for streams
-        between stages, their ends. None of them is beyond what a reader may see.
+        """The offsets up to which to read now. For a stream that the job doesn't write itself, this is where the lane
+        should stop; for an intermediate stream, it is the end offset. None of them exceeds the present end offset.
         """
         held, stop = self._held(), parsed(dict(until))
         wanted = {ssp: stop.get(ssp, held[ssp]) for ssp in self.ssps if ssp.stream not in self.query.plan.own}

@@ -1,6 +1,6 @@
-"""The cause of a lane's failure: its inputs, an operator, or something else.
+"""Attributes a lane's failure to its cause: its inputs, an operator, or something else.
 
-The operator that caused an error of Spark is derived from the piece of SQL, or the line, that Spark points to.
+Errors of Spark point to a piece of SQL or a line of code, from which the operator is derived.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Ranges = Mapping[str, tuple[int, int]]
 
 
 def attributed(attempt: Attempt, error: Exception) -> Failure:
-    """The failure to report for an error that ended an attempt, with what may help."""
+    """The failure to report for the error that ended an attempt, including what may help."""
     return attempt.lane_folders.explained(_cause(attempt, error))
 
 
@@ -51,24 +51,25 @@ def _cause(attempt: Attempt, error: Exception) -> Failure:
 
 
 def _wrong_inputs(attempt: Attempt) -> AnabranchError | None:
-    """The problem with the inputs, if they are the cause. (Spark's message about a missing stream is hard to read.)"""
+    """The problem with the inputs or the folder, if they are the cause. (Spark's message about a missing stream is hard
+    to read.)"""
     try:
         if attempt.folder_in_use is not None:
             attempt.inputs.check(attempt.folder_in_use)
             damage.check(attempt.folder_in_use, attempt.lane)
     except AnabranchError as wrong:
         return wrong
-    except Exception:  # the folder may be what failed
+    except Exception:  # perhaps it is the folder that has failed
         return None
     return None
 
 
 def operator_error(text: str, first: str, nodes: Sequence[Node], ranges: Ranges) -> OperatorError | None:
-    """The operator that caused an error in SQL or in a ``transform``; None when Spark points to none.
+    """The error for the operator that caused a failure in SQL or in a ``transform``; None if Spark points to none.
 
     Args:
-        text: Spark's complete text.
-        first: the reason, in one line.
+        text: the complete text of Spark's error.
+        first: the reason in one line.
         nodes: the operators of the lane.
         ranges: by SSP, the first offset of the batch and the one after the last.
     """

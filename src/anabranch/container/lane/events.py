@@ -1,5 +1,5 @@
-"""The events in a lane's life: orders from the coordinator and the container, and results from the lane's own
-thread."""
+"""The events in a lane's life: orders from the coordinator and the container, and results of actions, from the lane's
+own thread."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["Event", "Order", "Result"]
 
 
 class Closing(enum.IntEnum):
-    """Whether the lane must end permanently, because others continue from where it ends."""
+    """Whether the lane must end permanently, because successors continue from where it ends."""
 
     NO = 0
     YES = 1
     NOW = 2
-    """The lane doesn't wait for anything that can be done again."""
+    """Yes, and the lane doesn't wait for work that its successors can repeat."""
 
 
-# Orders, of the coordinator and of the container
+# Orders, from the coordinator and the container
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class Close:
 
 @dataclass(frozen=True)
 class Leave:
-    """``unwanted``: the coordinator doesn't want the lane here; otherwise the container is ending."""
+    """The lane must end here. ``unwanted``: whether the coordinator doesn't want the lane here any more; otherwise, the
+    container is ending."""
 
     unwanted: bool
     at_once: bool = False
@@ -56,8 +57,8 @@ class Run:
     """The coordinator wants the lane to run here.
 
     Attributes:
-        folder_epoch: the epoch of its folder that the coordinator knows, 0 for none.
-        owner_lost: the owner of that folder was lost, so the lane gets a copy.
+        folder_epoch: the epoch of the folder that the coordinator knows for the lane, 0 for none.
+        owner_lost: whether the owner of this folder was lost, so that the lane gets a copy.
         rested: whether the pause before the next attempt is over.
         thread_ended: whether nothing of the last attempt is running any more.
     """
@@ -73,15 +74,15 @@ class Run:
 
 @dataclass(frozen=True)
 class FailureJudged:
-    """What follows a failure, as determined by :func:`anabranch.container.restarts.step`. ``waits``: something outside
-    the lane has failed, which isn't the lane's fault.
+    """What follows a failure, as determined by :func:`anabranch.container.restarts.step`. ``waits``: whether the
+    failure came from the lane's surroundings, so that the lane waits for them.
     """
 
     following: Step
     waits: bool = False
 
 
-# Results, of the lane's own thread
+# Results, from the lane's own thread
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class FolderTaken:
 
 @dataclass(frozen=True)
 class AcknowledgementAwaited:
-    """The coordinator knows the lane's folder, or the lane has to leave."""
+    """The wait has ended: the coordinator knows the lane's folder, or the lane has to leave."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ class QueryStarted:
 
 @dataclass(frozen=True)
 class QueryWatched:
-    """The query was checked, and is running.
+    """The progress of the query was read.
 
     Attributes:
         caught_up: whether the lane has read everything that it was meant to read.
@@ -129,7 +130,8 @@ class QueryStopped:
 
 @dataclass(frozen=True)
 class DrainEnded:
-    """``drained`` is False if the drain was cancelled, the lane has to end, or the query couldn't be held."""
+    """A drain has ended. ``drained`` is False if it was cancelled, the lane has to leave, or the query couldn't be
+    held."""
 
     drained: bool
 
@@ -146,7 +148,7 @@ class LaneEnded:
 
 @dataclass(frozen=True)
 class AttemptFailed:
-    """``smaller``: whether a batch took too long and can be planned with fewer records."""
+    """An attempt has failed. ``smaller``: whether a batch took too long and can be planned again with fewer records."""
 
     error: Exception
     smaller: bool = False

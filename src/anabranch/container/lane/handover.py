@@ -1,7 +1,7 @@
-"""Starts the query of a coming lane before the lane itself starts.
+"""Starts the queries of lanes that will start soon, before the lanes themselves start.
 
-Where its predecessors end is known once their last batches are planned. While these are written, the first batch of the
-coming lane can already be planned.
+As soon as the last batches of a lane's predecessors are planned, it is known where the predecessors end. While these
+batches are being written, the first batch of the new lane can already be planned.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ _Key = tuple[str, int]
 
 
 def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
-    """The start offsets of a coming lane for the partitions that its predecessors read, by whole SSP, if these end at
-    ``ends``.
+    """The start offsets of a lane for the partitions that its predecessors have read, by whole SSP.
 
-    ``ends``: offsets by whole SSP, for each lane. Returns None if not all of them are known, if one of the lane's SSPs
-    is neither theirs nor new, or if its parts begin at different offsets.
+    Returns None if the end of a predecessor isn't known, if no predecessor has read one of the lane's SSPs that isn't
+    new, or if several predecessors end at different offsets of the same SSP.
+
+    Args:
+        ends: by lane, the offsets at which the lane ends, by whole SSP.
     """
     if not lane.predecessors or not all(name in ends for name in lane.predecessors):
         return None
@@ -50,14 +52,14 @@ def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
 class PrestartedQuery:
     """A query that was started in a lane's folder before the lane itself.
 
-    It stops where its first batch would be computed and published, and waits there until it is known whether the lane
-    starts at the predicted offsets.
+    The query plans its first batch. Before it computes and publishes the batch, it waits until it is known whether the
+    lane starts at the predicted offsets.
 
-    ``starting``: these offsets, by whole SSP.
+    ``starting``: the predicted start offsets, by whole SSP.
     """
 
     def __init__(self, foreseen: PreanalyzedQuery, query: LaneQuery, folder: Folder, starting: Offsets) -> None:
-        """``query``: the query of the announced lane, if it starts at ``starting``."""
+        """``query``: the query of the lane, if the lane starts at ``starting``."""
         self.starting = starting
         self._foreseen = foreseen
         self._folder = folder
@@ -80,17 +82,18 @@ class PrestartedQuery:
         return self._started.exception() is not None
 
     def begins_as(self, query: LaneQuery, starting: Offsets) -> bool:
-        """Whether this is the query of a lane that starts at these offsets."""
+        """Whether this query is the same as ``query`` and starts at these offsets, so that it can be used instead."""
         return self._foreseen.known(query) is not None and starting == self.starting and not self.has_failed
 
     def go_on(self, query: LaneQuery) -> StreamingQuery:
-        """Publish what the query computes, because the lane starts as predicted."""
+        """Let the query continue as ``query`` and publish its results, because the lane starts as predicted."""
         self._query = query
         self._decided.set()
         return self._started
 
     def abandon(self) -> None:
-        """End, and clear the folder so that no lane continues from it: the lane starts differently, or not at all."""
+        """End the query, and clear the folder so that no lane continues from it, because the lane starts at other
+        offsets or not at all."""
         self._decided.set()
         self._started.stop()
         self._folder.begin_anew()
@@ -108,11 +111,12 @@ class PrestartedQuery:
 
 @dataclass(frozen=True)
 class Handover:
-    """What a lane's runner must do for the lanes before and after it in the same container.
+    """What a lane's runner needs for the hand-over from predecessors and to successors in the same container.
 
-    ``prestarted`` returns the lane's prestarted query, once. ``is_awaited``: whether a query that continues from the
-    lane could be prestarted. ``ends_at`` must be called with the lane's ends, by whole SSP, as soon as they are
-    planned.
+    Attributes:
+        prestarted: returns the lane's prestarted query, once; None if there is none.
+        is_awaited: whether the query of a successor can be prestarted when it is known where the lane ends.
+        ends_at: must be called with the offsets at which the lane ends, by whole SSP, as soon as they are planned.
     """
 
     prestarted: Callable[[], PrestartedQuery | None] = lambda: None
@@ -121,9 +125,12 @@ class Handover:
 
 
 class Prestarter:
-    """Starts the queries of coming lanes once all of their predecessors have reported where they end. Thread-safe.
+    """Starts the queries of lanes that will start soon, once it is known where all predecessors of the lane end.
+    Thread-safe.
 
-    ``begin`` starts the query of one lane, if it ``can`` be started.
+    Args:
+        begin: starts the query of a lane at the given offsets.
+        can: whether the query of a lane can be started.
     """
 
     def __init__(self, begin: Callable[[Lane, Offsets], PrestartedQuery | None], can: Callable[[Lane], bool]) -> None:
@@ -135,8 +142,8 @@ class Prestarter:
         self._prestarts: dict[_Key, _Prestart] = {}
 
     def announce(self, coming: Iterable[Lane], wanted: Iterable[str]) -> None:
-        """Replace the list of coming lanes. Queries that were started for other lanes are abandoned, unless these are
-        now ``wanted``.
+        """Replace the list of lanes that will start soon. Queries that were started for other lanes are abandoned,
+        unless these lanes are now ``wanted``.
         """
         with self._lock:
             self._coming = tuple(coming)
@@ -150,12 +157,12 @@ class Prestarter:
             each.abandon()
 
     def is_awaited(self, lane: str) -> bool:
-        """Whether the query of a lane that continues from this one can be started ahead."""
+        """Whether the query of a successor of this lane can be prestarted."""
         with self._lock:
             return any(lane in each.predecessors and self._can(each) for each in self._coming)
 
     def end_at(self, lane: str, ends: Mapping[SSP, int]) -> None:
-        """Record that a lane's last batch is planned, and ends at these offsets, by whole SSP."""
+        """Record that a lane's last batch is planned, and at which offsets it ends, by whole SSP."""
         with self._lock:
             self._ends[lane] = ends
             for each in self._coming:
@@ -166,13 +173,14 @@ class Prestarter:
                     self._prestarts[key].start()
 
     def take(self, lane: Lane) -> PrestartedQuery | None:
-        """The prestarted query of a lane, under its epoch, once. From then on it belongs to the caller."""
+        """The prestarted query of a lane under its present epoch; None if there is none. The query then belongs to the
+        caller, and isn't returned again."""
         with self._lock:
             beginning = self._prestarts.pop((lane.id, lane.epoch), None)
         return None if beginning is None else beginning.result()
 
     def end(self) -> None:
-        """Abandon everything that was begun."""
+        """Abandon all prestarted queries."""
         self.announce((), ())
 
 

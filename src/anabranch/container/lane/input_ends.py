@@ -1,4 +1,5 @@
-"""The ends of a lane's inputs, as they were last looked up. Some systems take long to answer, or can't be reached."""
+"""The end offsets of a lane's inputs. The last known ones are kept, because some systems take long to answer, or can't
+be reached for a while."""
 
 from __future__ import annotations
 
@@ -17,8 +18,14 @@ _EVERY = 0.5
 
 
 class InputEnds:
-    """``look`` looks the ends up. ``until``: noted ends, beyond which a lane doesn't read; None if it keeps running.
-    ``sure``: whether the last lookup succeeded.
+    """The end offsets of a lane's inputs.
+
+    Args:
+        look: looks the end offsets up.
+        until: noted ends, beyond which the lane doesn't read; None if it keeps running.
+
+    Attributes:
+        sure: whether the last lookup succeeded.
     """
 
     def __init__(
@@ -37,8 +44,8 @@ class InputEnds:
         self.sure = False
 
     def now(self, fresh: bool = False) -> dict[str, int]:
-        """The ends by SSP in text form, at most half a second old; with ``fresh``, they are looked up now. If the
-        lookup fails, the last known ones.
+        """The end offsets by SSP in text form, at most half a second old; with ``fresh``, they are looked up now. If
+        the lookup fails, these are the last known ones.
         """
         if fresh or self._clock() >= self._at + _EVERY:
             try:

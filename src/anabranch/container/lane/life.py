@@ -1,4 +1,4 @@
-"""The present phase of a lane's life, shared by the threads that take part in it."""
+"""The state of a lane's life, shared by the threads that take part in it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ __all__ = ["Life"]
 
 
 class Life:
-    """Thread-safe: the container gives orders, and the lane's own thread carries them out and reports results."""
+    """The state of a lane's life. Thread-safe: the container's thread gives orders, and the lane's own thread carries
+    them out and reports results."""
 
     def __init__(self, lane: Lane) -> None:
         self._state = lifecycle.initial(lane)
@@ -42,12 +43,12 @@ class Life:
             self._changed.wait_for(lambda: not self._state.waits)
 
     def pause(self, seconds: float) -> None:
-        """Wait for this many seconds, or until there is an order."""
+        """Wait for ``seconds``, or until there is an order."""
         with self._changed:
             self._changed.wait_for(lambda: self._has_news, seconds)
             self._has_news = False
 
-    # As functions, for what looks at them now and then
+    # These are methods and not properties, to be passed on to code that calls them repeatedly.
 
     def stops(self) -> bool:
         return self._state.stops

@@ -1,9 +1,9 @@
-"""The transitions of a lane's life in a container: pure, without Spark, clock or threads.
+"""The transitions of a lane's life in a container. Pure: no Spark, no clock, no threads.
 
-Everything that happens is an event; :func:`step` returns the next state and the actions to perform. Orders come from
-the coordinator or the container, results from the lane's own thread. Only results lead to actions of that thread, and
-the last of these actions reports its outcome as the next result. An order can only make the supervisor begin an
-attempt.
+Everything that happens is an event, for which :func:`step` returns the next state and the actions to perform. Orders
+are events from the coordinator or the container; results are events from the lane's own thread. The lane's thread gets
+actions only in response to a result, and the last of these actions leads to the next result. The only action in
+response to an order is for the supervisor: to begin an attempt.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Phase(enum.Enum):
 
 
 class Leaving(enum.IntEnum):
-    """Whether the lane must end here, in its present condition: another process may continue it."""
+    """Whether the lane must end here in its present condition, so that another process can continue it."""
 
     NO = 0
     AT_BATCH_END = 1
@@ -96,15 +96,15 @@ class LaneState:
     """The state of a lane's life, and the orders that it has received.
 
     Attributes:
-        folder_epoch: the epoch of its folder; 0 while it has none.
-        attempt: how many times it was started.
-        acknowledged: whether the coordinator knows its folder.
-        upstream_ended: whether all lanes that write its inputs have ended.
-        drain: how it must drain; None: it doesn't drain.
-        reads_sources: whether it reads streams that the job doesn't write itself. Looked up when it must drain.
-        drained: whether it has processed everything that it had read, and its time has ended.
-        unwanted: whether the coordinator doesn't want it here. If so, it isn't retried after a failure.
-        container_ends: whether the container is ending, so that another one may retry the lane if it fails.
+        folder_epoch: the epoch of the lane's folder; 0 as long as the lane has none.
+        attempt: the number of the present attempt, from 1 on.
+        acknowledged: whether the coordinator knows the lane's folder.
+        upstream_ended: whether all lanes that write the lane's inputs have ended.
+        drain: how the lane must drain; None: it doesn't drain.
+        reads_sources: whether the lane reads streams that the job doesn't write itself. Looked up when it must drain.
+        drained: whether the lane has drained.
+        unwanted: whether the coordinator doesn't want the lane here. If so, it gets no other attempt after a failure.
+        container_ends: whether the container is ending, so that another one gives the lane its next attempt.
     """
 
     phase: Phase = Phase.NEW
@@ -122,35 +122,35 @@ class LaneState:
 
     @property
     def stops(self) -> bool:
-        """Whether its query must end at the next batch boundary."""
+        """Whether the lane's query must end at the next batch boundary."""
         return bool(self.closing or self.leaving)
 
     @property
     def drains(self) -> bool:
-        """Whether the lane stops reading on its own: at once, if it reads streams from outside the job; otherwise once
-        all writers of its inputs have ended.
+        """Whether the lane begins to drain now. It does so at once if it reads streams that the job doesn't write
+        itself, and otherwise once all writers of its inputs have ended.
         """
         return self.drain is not None and (self.reads_sources or self.upstream_ended)
 
     @property
     def needs_sources(self) -> bool:
-        """Whether its inputs have to be looked up."""
+        """Whether ``reads_sources`` must be looked up now."""
         decides = self.phase in _MAY_DRAIN or (self.phase is Phase.REPORTED and not self.closing)
         return decides and self.acknowledged and self.drain is not None and not self.reads_sources
 
     @property
     def has_query(self) -> bool:
-        """Whether a query is running that continues from batch to batch."""
+        """Whether the lane has a running query that plans one batch after another."""
         return self.phase in _ONCE_A_QUERY_RUNS
 
     @property
     def waits(self) -> bool:
-        """Whether the lane has nothing to do until the coordinator knows its folder, or until it has to leave."""
+        """Whether the lane waits until the coordinator knows its folder, or until it has to leave."""
         return self.phase is Phase.REPORTED and not (self.acknowledged or self.leaving)
 
     @property
     def ended(self) -> bool:
-        """Whether the lane's thread is no longer doing anything."""
+        """Whether the attempt has ended, so that the lane's thread does nothing any more."""
         return self.phase in (Phase.ENDED, Phase.FAILED, Phase.RELEASED) or self.phase in _TO_BE_TRIED_AGAIN
 
 
@@ -158,18 +158,19 @@ Stepped = tuple[LaneState, tuple[Action, ...]]
 
 
 class ImpossibleEventError(AssertionError):
-    """A result arrived that no action of this state returns."""
+    """A result that can't occur in the present state, because it belongs to none of the actions."""
 
 
 def initial(lane: Lane) -> LaneState:
-    """The state of a lane that has not been started here. A lane that is taken over from a lost owner gets another
-    folder.
+    """The state of a lane that hasn't been started here. If the lane's owner was lost, the lane has no folder yet: it
+    gets a copy.
     """
     return LaneState(folder_epoch=0 if lane.abandoned else lane.folder_epoch)
 
 
 def step(state: LaneState, event: Event) -> Stepped:
-    """The next state and the actions. Raises ImpossibleEventError for a result that can't occur in this state."""
+    """The next state, and the actions to perform. Raises ImpossibleEventError for a result that can't occur in this
+    state."""
     match event:
         case Run():
             return _wanted(state, event)
@@ -212,8 +213,8 @@ def _left(state: LaneState, leaving: Leaving, *, unwanted: bool) -> LaneState:
 
 
 def _wanted(state: LaneState, want: Run) -> Stepped:
-    """The state after the coordinator has said that it wants the lane. ``want`` says what it knows about the lane's
-    folder: nothing is started in another one."""
+    """The step after the coordinator has said that it wants the lane here. The lane is started only in the folder that
+    ``want`` names."""
     if state.phase in (Phase.FAILED, Phase.NEEDS_PROCESS, Phase.RELEASED):
         return state, ()
     if state.phase in (Phase.RETRYING, Phase.WAITING):
@@ -222,7 +223,7 @@ def _wanted(state: LaneState, want: Run) -> Stepped:
             return state, ()
         return _begun_again(state, want, state.attempt + (state.phase is Phase.RETRYING))
     if state.phase is Phase.ENDED and want.drain is not None and not state.drained and want.thread_ended:
-        return _begun_again(state, want, state.attempt)  # it had caught up, and has still to drain
+        return _begun_again(state, want, state.attempt)  # the lane had caught up, but now it must drain
     state = replace(state, closing=max(state.closing, want.closing), drain=want.drain)
     if 0 < want.folder_epoch == state.folder_epoch:
         state = _ordered(state, Acknowledge(want.upstream_ended))
@@ -242,7 +243,8 @@ def _begun_again(state: LaneState, want: Run, attempt: int) -> Stepped:
 
 
 def _judged(state: LaneState, judged: FailureJudged) -> LaneState:
-    """The state of a lane that has failed. A lane that has waited too long for its surroundings fails permanently."""
+    """The state of a lane whose failure was judged. A lane that has waited too long for its surroundings fails
+    permanently."""
     if judged.following is Step.FAILED:
         return replace(state, phase=Phase.FAILED) if state.phase is Phase.WAITING else state
     if state.phase is not Phase.FAILED or (state.unwanted and not judged.waits):
@@ -255,7 +257,7 @@ def _judged(state: LaneState, judged: FailureJudged) -> LaneState:
 
 
 def _failed(state: LaneState, failed: AttemptFailed) -> Stepped:
-    if state.ended and state.phase is not Phase.ENDED:  # a lane that has ended has still to let others know
+    if state.ended and state.phase is not Phase.ENDED:  # after ENDED, the announcement can still fail
         raise ImpossibleEventError(f"{failed} when {state.phase.value}")
     if failed.smaller and state.has_query:
         return _next_query(state)
@@ -296,8 +298,7 @@ def _went_on(state: LaneState, result: Result) -> Stepped:
 
 
 def _awaited(state: LaneState) -> Stepped:
-    """The step after waiting for the acknowledgement. Nothing is started in a folder that the coordinator doesn't
-    know."""
+    """The step after the wait for the coordinator. Nothing is started in a folder that the coordinator doesn't know."""
     if state.waits:
         raise ImpossibleEventError(f"awaited when {state.phase.value}")
     if not state.acknowledged:

@@ -1,4 +1,4 @@
-"""The part of a lane's report about its present batch, computed on demand."""
+"""The part of a lane's report about its running batch, computed on demand."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ __all__ = ["Live", "oldest"]
 log = logs.get_logger()
 
 _AT_LEAST = 0.5
-"""In seconds. A batch that ends sooner isn't followed."""
+"""In seconds. The progress of a batch that ends sooner isn't computed."""
 _EVERY = 0.2
 _RATE_AFTER = 1.0
 
 
 class Live:
-    """Follows the batches of a lane. Any thread may call it; ``load`` is used only through this class.
+    """Follows the batches of a lane. Thread-safe.
 
-    An error in here doesn't fail the lane: the batch then reports nothing until it ends, and the log says so.
+    An error in this class doesn't let the lane fail. It is logged, and the report lacks the batch's progress.
     """
 
     def __init__(self, lane: Lane) -> None:
@@ -53,14 +53,15 @@ class Live:
         return self._load.usual
 
     def ran(self, report: LaneReport, worked: Mapping[tuple[int, int], float]) -> dict[str, Any]:
-        """The figures that change after a batch. ``worked``: the seconds of functions, by bucket."""
+        """The figures that have changed after a batch. ``worked``: the seconds for which functions worked on each
+        bucket."""
         with self._lock:
             self._load.ran(report, monotonic(), worked)
             spent = self._left_off(report)
             return {**self._figures, **self._slowest(worked), "spent": spent, "batch_times": self._times(report, spent)}
 
     def idled(self, report: LaneReport) -> dict[str, Any]:
-        """The figures that change when no batch runs; {} if there is nothing new."""
+        """The figures that have changed while no batch was running; {} if none has."""
         with self._lock:
             return self._figures if self._load.idled(report, monotonic()) else {}
 
@@ -101,7 +102,8 @@ class Live:
         return found
 
     def _left_off(self, report: LaneReport) -> dict[str, float]:
-        """Where the time of the last batch was spent, if the batch was followed; its duration is known now."""
+        """The seconds that the last batch spent in each phase, if its progress was computed. The phases' shares are
+        applied to its duration, which is known now."""
         progress: BatchProgress | None = self._found.get("batch_progress")
         if progress is None or progress.number != report.progress.batch or not progress.spent:
             return {}
@@ -109,7 +111,8 @@ class Live:
         return {phase: round(seconds * report.load.seconds / total, 3) for phase, seconds in progress.spent.items()}
 
     def _times(self, report: LaneReport, spent: Mapping[str, float]) -> BatchTimes | None:
-        """What takes the time of batches, including the last one."""
+        """The time that a batch takes in any case and the time per record, from recent batches; None if not known. Also
+        records the batch that has just ended."""
         rows, self._rows = report.progress.rows - self._rows, report.progress.rows
         self._recent.ran(report.load.seconds, rows, spent.get(BatchPhase.FUNCTIONS, 0.0) if spent else None)
         cost = self._recent.cost
@@ -127,7 +130,7 @@ class Live:
 
 
 def oldest(query: LaneQuery) -> Work | None:
-    """The message on which functions of a lane have been working longest, if that is a second or more."""
+    """The message on which a function of a lane has been working longest; None if that is less than a second."""
     at, listener = query.under_way.now, query.workers.listener
     return None if at is None or listener is None else listener.oldest(at.run)
 

@@ -1,4 +1,4 @@
-"""Reads the progress of a lane's query from Spark, and passes it on: to the report, to the clock, and for the sizes of
+"""Reads the progress of a lane's query from Spark, and updates with it the lane's report, its clock, and the sizes of
 the next batches.
 """
 
@@ -27,9 +27,9 @@ _COMMIT_EVERY = 5.0
 
 
 class Monitor:
-    """Used by the lane's own thread.
+    """Reads and passes on the progress of a lane's queries. Used by the lane's own thread.
 
-    ``time_noted``: whether the folder has the lane's event time.
+    ``time_noted``: whether the lane's event time is stored in its folder.
     """
 
     def __init__(self, attempt: Attempt) -> None:
@@ -66,8 +66,8 @@ class Monitor:
             self._committed_at = monotonic()
 
     def carry_idle(self, last: int, patience: float) -> None:
-        """Keep SSPs idle that were idle when a former process ended, unless they have had new records since. ``last``:
-        the last planned batch, -1 for none.
+        """Mark those SSPs as idle that were idle in the last batch of a former query and have had no new records since.
+        ``last``: the last planned batch, -1 for none.
         """
         self._idleness = Idleness(patience)
         until, folder = self._attempt.until, self._attempt.folder
@@ -78,18 +78,18 @@ class Monitor:
         clock.note_idle(self._attempt.clock, self._idle)
 
     def note_time(self, progress: Progress) -> None:
-        """Record the lane's event time in the folder, because others may continue from there."""
+        """Store the lane's event time in its folder, because successors may continue from there."""
         self._attempt.folder.note_progress(progress, (str(ssp) for ssp in self._attempt.inputs.ssps))
         self.time_noted = True
 
     def note_speed(self, *, ends: bool = False) -> None:
-        """Record the speed for the next process or lane. ``ends``: whether the lane is ending."""
+        """Store the largest batch size for later processes and lanes. ``ends``: whether the lane is ending."""
         query = self._attempt.query
         if query is not None and not query.plan.real_time and query.pacer.is_known:
             self._speed.note(query.pacer.limit, ends=ends)
 
     def dead_letters(self) -> int:
-        """How many dead letters this lane has ever written, according to the streams that contain them."""
+        """How many dead letters this lane has written in total, including earlier processes."""
         query = self._attempt.query
         return query.outputs.put_aside if query is not None else self._attempt.lane.put_aside
 
@@ -123,8 +123,8 @@ class Monitor:
         self.outputs.note(self._attempt.folder)
 
     def _positions_after(self, batch: int) -> Offsets:
-        """The positions after a batch that was committed. The query knows them, so that a remote store needn't be
-        asked."""
+        """The positions after a committed batch. They come from the query, if possible, because reading them from
+        remote storage takes time."""
         query = self._attempt.query
         if query is None or query.plan.real_time:
             return self._attempt.positions()
@@ -138,8 +138,8 @@ class Monitor:
             self.note_speed()
 
     def _look_for_idle(self, time: Clock) -> None:
-        """Pass on to the lane's clock which inputs are idle. If the lane runs up to noted ends, none is, because such a
-        run has an arbitrary length.
+        """Tell the lane's clock which inputs are idle. If the lane runs up to noted ends, none is, because the length
+        of such a run means nothing.
         """
         if self._attempt.until is not None:
             return

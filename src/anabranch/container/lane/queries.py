@@ -1,4 +1,4 @@
-"""Makes and starts a lane's queries: one that keeps running, one that was started ahead, or one for a single batch."""
+"""Makes and starts a lane's queries: one that keeps running, which may be prestarted, or one for a single batch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ log = logs.get_logger()
 
 
 class Queries:
-    """Used by the lane's own thread.
+    """Makes and starts the queries of a lane. Used by the lane's own thread.
 
     Args:
         outputs_taken: whether the outputs of a new lane were taken for it.
@@ -45,7 +45,7 @@ class Queries:
         outputs_taken: Callable[[], bool],
     ) -> None:
         self.prestarted: PrestartedQuery | None = None
-        """The query that was started ahead of the lane, as long as it may be needed."""
+        """The lane's prestarted query, as long as it may be needed."""
         self.pending_at_start = -1
         """The batch that was pending when the present query was started; -1 for none."""
         self._attempt = attempt
@@ -70,7 +70,7 @@ class Queries:
         self._analysis.start()
 
     def end_analysis(self) -> None:
-        """Wait until the analysis has ended, if it was begun."""
+        """If the analysis was begun, wait until it has ended."""
         if self._analysis is not None:
             self._analysis.join()
 
@@ -80,7 +80,7 @@ class Queries:
             prestarted.abandon()
 
     def make(self) -> LaneQuery:
-        """The query for the folder as it is now."""
+        """The query for the present content of the folder. Before that, a pending batch is corrected if necessary."""
         query = self._made()
         self.mend_time(query)
         self._sizes.shrink(query)
@@ -93,7 +93,7 @@ class Queries:
             edits.mend_time(folder)
 
     def start(self) -> StreamingQuery:
-        """Start a query that keeps running, or continue with the one that was started ahead."""
+        """Start a query that keeps running, or continue with the prestarted one."""
         if self.prestarted is not None:
             return self._go_on_prestarted()
         attempt, folder = self._attempt, self._attempt.folder
@@ -120,7 +120,7 @@ class Queries:
             started = attempt.current.start(once=True, last=last, pending=True, taken=taken)
             attempt.started = started
         while not started.awaitTermination(1):
-            if not last.drains:  # however much state there is to come out
+            if not last.drains:  # emitting much state can take long without visible progress
                 self._upkeep.look(started)
         self._monitor.take_progress(started)
 
@@ -145,7 +145,7 @@ class Queries:
         return self._attempt.use(query)
 
     def _go_on_prestarted(self) -> StreamingQuery:
-        """Make the query that was started ahead the lane's query."""
+        """Make the prestarted query the lane's query."""
         prestarted, self.prestarted = self.prestarted, None
         assert prestarted is not None
         query = self._made()

@@ -8,8 +8,8 @@ from anabranch.container.lane.attempt import Attempt
 __all__ = ["wait"]
 
 _WITHIN = 1.0
-"""Seconds within which a thread ends that was writing a batch when it was broken off, unless a user's function is
-working in it.
+"""The seconds within which a thread that was writing a batch ends once the batch is broken off, unless a user's
+function is working in it.
 """
 
 

@@ -1,4 +1,4 @@
-"""Composes the report of a lane. No other module of a lane knows how."""
+"""Composes the report of a lane. Only this module knows how a report is made."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _URGENT = {"phase", "folder_epoch", "halted"}
 
 
 class Reporter:
-    """Any thread may read the report; only the lane's own thread changes it.
+    """Composes the report of a lane. Any thread can read the report, but only the lane's own thread changes it.
 
     Args:
-        wake: called when the report has news that others wait for.
+        wake: called when the report contains news for which the container or the coordinator waits.
     """
 
     def __init__(self, lane: Lane, wake: Callable[[], None]) -> None:
@@ -49,13 +49,13 @@ class Reporter:
             self.wake()
 
     def conclude(self, phase: Literal[LanePhase.ENDED, LanePhase.FAILED], **changes: Any) -> None:
-        """Make the last report. It isn't shown before the lane's state says that the lane has ended."""
+        """Make the last report, which is shown as soon as the lane's state says that the lane has ended."""
         self._last = self.current.changed(phase=phase, **changes)
         if phase is LanePhase.FAILED:
             batches.failed(self._lane, self._last)
 
     def shown(self, query: LaneQuery | None, state: LaneState) -> LaneReport:
-        """The report that others see, with what the query is doing at the moment."""
+        """The report for other threads, including the progress of the running batch."""
         if state.ended and self._last is not None:
             report, query = self._last, None
         else:
@@ -67,9 +67,9 @@ class Reporter:
         return report.changed(**self._stuck)
 
     def batch_ended(self, worked: Mapping[tuple[int, int], float], **changes: Any) -> None:
-        """Put the results of a batch, how busy the lane is, and its busiest bucket into one report.
+        """Report the results of a batch (``changes``), and with them how busy the lane is, and its busiest bucket.
 
-        ``worked``: the seconds of functions, by bucket.
+        ``worked``: the seconds for which functions worked on each bucket.
         """
         before = self.current.progress.rows
         self.update(**{**changes, **self._live.ran(self.current.changed(**changes), worked)})
@@ -79,7 +79,8 @@ class Reporter:
         self.update(**self._live.idled(self.current))
 
     def _longest_work(self, query: LaneQuery | None) -> dict[str, Any]:
-        """The message on which a function has been working for a long time."""
+        """The message on which a function has been working for a long time, in the form of changes of a report; {} if
+        there is none."""
         work = live_report.oldest(query) if query is not None else None
         if work is None or query is None:
             return {}

@@ -1,4 +1,5 @@
-"""Performs the actions of a lane's life: takes the folder, starts a query, watches it, ends it at a batch boundary."""
+"""Performs the actions of a lane's life: takes the folder, starts a query, watches it, and ends it at a batch
+boundary."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ log = logs.get_logger()
 _ALONE = Handover()
 
 Trace = Callable[[str, BaseException], None]
-"""A function that is called with the id of a lane, and the error with which the lane failed."""
+"""Called with the id of a lane, and the error with which the lane failed."""
 
 
 def logged(lane: str, error: BaseException) -> None:
@@ -52,14 +53,22 @@ def logged(lane: str, error: BaseException) -> None:
 
 
 class LaneRunner:
-    """Runs one lane in its own thread and maintains a report of it.
+    """Runs one attempt of a lane in a thread of its own, and maintains a report about it.
 
-    ``build`` makes the query for a folder. ``until``: the noted ends of its inputs, None to keep running.
-    ``standstill`` decides when the lane must fail because it makes no progress. ``remedy``: what may help if it has
-    failed, and ``awaits``: what it then waits for, if anything. ``taken``: whether the outputs of a new lane were taken
-    for it. ``wake`` is called when its report has news that others wait for, ``drained`` when the lane has drained, and
-    ``trace`` with the error with which it failed, to record all details. ``life``: the life of a lane that was started
-    before; default: a new one.
+    Args:
+        build: makes the query for a folder.
+        starting: the lane's start offsets, by whole SSP.
+        until: the noted ends of the lane's inputs; None to keep running.
+        standstill: decides when the lane must fail because it makes no progress.
+        taken: whether the outputs of a new lane were taken for it.
+        wake: called when the report contains news for which others wait.
+        drained: called when the lane has drained.
+        trace: called with the error with which the lane has failed, to record all details.
+        life: the life of a lane that was started before; by default, a new one.
+
+    Attributes:
+        remedy: what may help, once the lane has failed.
+        awaits: what the failed lane waits for; empty if for nothing.
     """
 
     def __init__(
@@ -112,12 +121,12 @@ class LaneRunner:
         self._thread.start()
 
     def stop(self, at_once: bool = False) -> None:
-        """End at the next batch boundary, or at once; in that case, the next process finishes the batch."""
+        """End at the next batch boundary, or at once, so that the next process finishes the batch."""
         self.life.tell(events.Leave(unwanted=True, at_once=at_once))
 
     def close(self, now: bool = False) -> None:
-        """Finish what was begun, or forget it, and end at a batch boundary, because others continue from there.
-        ``now``: don't wait for anything that can be done again.
+        """End at a batch boundary, because successors continue from there. The running batch is finished or broken off.
+        ``now``: don't wait for work that successors can repeat.
         """
         self.life.tell(events.Close(now))
 
@@ -126,7 +135,7 @@ class LaneRunner:
         self.life.tell(events.Drain(order))
 
     def acknowledge(self, upstream_ended: bool) -> None:
-        """Record that the coordinator knows the lane's folder: only then may its query start."""
+        """Record that the coordinator knows the lane's folder. Before that, no query of the lane starts."""
         self.life.tell(events.Acknowledge(upstream_ended))
 
     def join(self, timeout: float) -> bool:
@@ -140,12 +149,12 @@ class LaneRunner:
         while result is not None:
             try:
                 result = self._perform_all(self.life.tell(result))
-            except Exception as error:  # a fault of ours: without this, the lane would stay as it is for good
+            except Exception as error:  # a bug in anabranch: without this, the lane would hang forever
                 log.error("a lane's thread failed", lane=lane.id, trace=root_cause.text_of(error))
                 result = None if self.life.state.ended else events.AttemptFailed(error)
 
     def _perform_all(self, due: tuple[Action, ...]) -> Event | None:
-        """Perform the actions. Returns the result of the last one, or None if it has none."""
+        """Perform the actions in order. Returns the result of the last one; None if it has no result."""
         result: Event | None = None
         for action in due:
             if isinstance(action, actions.FailLane):
@@ -214,7 +223,7 @@ class LaneRunner:
         return events.AcknowledgementAwaited()
 
     def _look_up_sources(self) -> None:
-        """Look up the lane's inputs, which must be known once the lane must drain."""
+        """If the lane must drain, look up whether it reads streams that the job doesn't write itself."""
         if self.life.state.needs_sources and self._drain.reads_sources:
             self.life.tell(events.SourcesLookedUp(reads_sources=True))
 
@@ -238,7 +247,7 @@ class LaneRunner:
         closes, folder, reporter = life.closes(), attempt.folder, attempt.reporter
         if (
             query is not None
-            and not life.state.drained  # that has settled already
+            and not life.state.drained  # the drain has settled the outputs already
             and (not closes or query.plan.own & self.lane.outputs.keys())
         ):
             query.outputs.settle()
@@ -266,14 +275,15 @@ class LaneRunner:
         return events.LaneEnded()
 
     def _announce(self) -> None:
-        """Announce the last report."""
+        """Announce the last report. If the lane has ended, also commit its positions for tools that show lag."""
         self._attempt.reporter.wake()
         self._queries.end_analysis()
         if self.life.state.phase is Phase.ENDED:
-            self._attempt.inputs.tell(parsed(self.report.progress.positions))  # others may continue from it meanwhile
+            self._attempt.inputs.tell(parsed(self.report.progress.positions))  # successors may already continue
 
     def _wrote(self) -> dict[str, int]:
-        """The ends of the intermediate streams that the lane writes, if others may continue from it."""
+        """The end offsets of the intermediate streams that the lane writes, if their readers need to know that it has
+        ended."""
         attempt, query = self._attempt, self._attempt.query
         if query is None or not (self.life.closes() or attempt.until is not None or self.life.state.drained):
             return {}
@@ -294,17 +304,17 @@ class LaneRunner:
             return events.AttemptFailed(another)
 
     def _fail(self, error: Exception) -> Event:
-        """Report a failure, even if something else goes wrong meanwhile. If a lane reported nothing, its failure would
+        """Report a failure. If anything else goes wrong meanwhile, the failure is still reported; otherwise, it would
         go unnoticed."""
         attempt = self._attempt
         self._quietly(self._queries.end_analysis)
         failed = self._explained(error)
         self.remedy, self.awaits = failed.remedy, failed.awaits
         self._quietly(isolation.note, self.lane.id, error)
-        self._quietly(self._trace, self.lane.id, error)  # nobody may be there to read it, or the disk may be full
-        self._quietly(self._queries.abandon_prestarted)  # what it leaves is right: the lane begins there
+        self._quietly(self._trace, self.lane.id, error)  # perhaps the log can't be written
+        self._quietly(self._queries.abandon_prestarted)  # what the query leaves in the folder is correct
         if attempt.started is not None:
-            self._quietly(attempt.started.stop)  # what failed may be ours, and not the query
+            self._quietly(attempt.started.stop)  # the query may still be running
         self._quietly(clock.forget, attempt.clock)
         attempt.reporter.conclude(LanePhase.FAILED, error=failed.told, fenced=error_text.is_fenced(error))
         return events.FailureReported()
@@ -317,7 +327,7 @@ class LaneRunner:
             return error_text.failure(error)
 
     def _quietly(self, act: Callable[..., object], *args: object) -> None:
-        """Do something that mustn't keep the lane from reporting its failure."""
+        """Call a function whose errors must not keep the lane from reporting its failure. They are logged."""
         try:
             act(*args)
         except Exception as error:

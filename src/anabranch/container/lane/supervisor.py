@@ -1,4 +1,4 @@
-"""Keeps a lane running in this container for as long as it is wanted: when one runner fails, it starts another."""
+"""Keeps a lane running in this container as long as the lane is wanted: if a runner fails, another one is started."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Runner(Protocol):
 
 
 class LaneSupervisor:
-    """Not thread-safe.
+    """Keeps a lane running as long as it is wanted. Not thread-safe.
 
     Args:
         make: makes a runner for a lane, without starting it.
-        clock: seconds.
-        replaceable: whether this process could now be replaced for the lane.
+        clock: returns seconds.
+        replaceable: whether this process can be replaced for the lane now.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class LaneSupervisor:
 
     @property
     def report(self) -> LaneReport:
-        """The lane's report. A lane that waits for its next attempt is shown as starting."""
+        """The lane's report. If the lane waits for its next attempt, the report says that it is starting."""
         state, report = self._state, self._runner.report
         report = report.changed(
             begun=self._query_has_begun or report.attempt.begun, stalls=self._stalls + self._runner.stalled
@@ -96,7 +96,7 @@ class LaneSupervisor:
             report = report.changed(awaits=self._wait.awaits, awaits_since=self._wait.since)
         waiting: dict[str, Any] = {"error": None, "trouble": report.error or "", "number": state.attempt + 1}
         match state.phase:
-            case Phase.RELEASED if state.unwanted:  # it goes on at the next start
+            case Phase.RELEASED if state.unwanted:  # it continues at the next start
                 ended = {"phase": LanePhase.ENDED, "error": None, "stopped": True, "pending": True, "stalls": 0}
                 return report.changed(**ended, awaits="", awaits_since=0.0)
             case Phase.WAITING:
@@ -105,7 +105,7 @@ class LaneSupervisor:
             case Phase.RELEASED:
                 waiting |= {"phase": LanePhase.ENDED, "stopped": True, "pending": True, "stalls": 0}
                 return report.changed(**waiting)
-            case Phase.NEEDS_PROCESS:  # which is told when the container leaves
+            case Phase.NEEDS_PROCESS:  # reported when the container leaves
                 return report.changed(**waiting | {"phase": LanePhase.STARTING, "number": state.attempt})
             case Phase.RETRYING:
                 return report.changed(**waiting | {"phase": LanePhase.STARTING})
@@ -122,7 +122,7 @@ class LaneSupervisor:
         return (self._closing or self._life.state.drained) and self.ended
 
     def go_on(self, wanted: WantedLane) -> None:
-        """Continue a lane that is wanted, and retry it if that is due."""
+        """Pass on the orders for a lane that is wanted here, and begin its next attempt if that is due."""
         self._closing = wanted.closing
         if self._wait.look(self._runner.report):
             self._trouble = ""
@@ -141,18 +141,18 @@ class LaneSupervisor:
         self._runner = self._started_runner(wanted.lane)
 
     def stop(self, at_once: bool = False) -> None:
-        """End at the next batch boundary, or at once, because the lane isn't wanted; if it has failed, it stays
-        failed."""
+        """End the lane at the next batch boundary, or at once, because it isn't wanted here any more. If it has failed,
+        it stays failed."""
         self._life.tell(Leave(unwanted=True, at_once=at_once))
 
     def leave(self) -> None:
-        """End at the next batch boundary, because the container ends; if the lane has failed, another container may
-        retry it.
+        """End the lane at the next batch boundary, because the container ends. If the lane has failed, another
+        container gives it its next attempt.
         """
         self._life.tell(Leave(unwanted=False))
 
     def join(self, timeout: float) -> bool:
-        """Wait at most this many seconds. Returns whether the lane has ended."""
+        """Wait up to ``timeout`` seconds until the lane has ended. Returns whether it has."""
         return self._runner.join(timeout)
 
     @property
@@ -167,17 +167,17 @@ class LaneSupervisor:
 
     @property
     def trouble(self) -> str:
-        """Why the lane failed, if it has."""
+        """Why the lane has failed; empty if it hasn't."""
         return self._runner.report.error or ""
 
     @property
     def needs_process(self) -> bool:
-        """Whether the runner has failed, and only a new process may help."""
+        """Whether the lane has failed, and only a new process may help."""
         return self._state.phase is Phase.NEEDS_PROCESS
 
     @property
     def _state(self) -> LaneState:
-        """The state of the lane's life, including what follows a failure, if that is known."""
+        """The state of the lane's life. If the lane has failed, it is determined first what follows."""
         if self._life.state.phase is Phase.FAILED:
             following = restarts.step(
                 self._runner.remedy,
@@ -189,7 +189,7 @@ class LaneSupervisor:
         return self._life.state
 
     def _has_rested(self, report: LaneReport) -> bool:
-        """Whether the pause after a failure is over. The pause begins when the failure is first seen."""
+        """Whether the pause after a failure is over. The pause begins with the first call after the failure."""
         if self._due is None:
             waits = self._runner.remedy is Remedy.WAIT
             pause = (

@@ -18,13 +18,18 @@ __all__ = ["Patience", "SurroundingsWait"]
 log = logs.get_logger()
 
 _RUNS_WELL = 20.0
-"""In seconds. A lane whose query runs this long without a new batch has nothing to do, and its wait is over."""
+"""In seconds. If a query runs without a new batch for longer than this, it has nothing to do, so the lane's wait is
+over."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How many seconds a lane waits for its surroundings, given a random number from 0 to 1 and the time in seconds
-    since 1970.
+    """How long a lane waits for its surroundings.
+
+    Attributes:
+        longest: the longest wait in seconds.
+        chance: returns a random number from 0 to 1, by which pauses vary.
+        now: returns the time in seconds since 1970.
     """
 
     longest: float = math.inf
@@ -33,10 +38,13 @@ class Patience:
 
 
 class SurroundingsWait:
-    """Not thread-safe. ``is_over``: whether the lane has waited as long as it may, and has failed.
+    """The wait of a lane for its surroundings. Not thread-safe.
 
     Args:
-        clock: seconds on a clock that can't be set.
+        clock: seconds on a monotonic clock.
+
+    Attributes:
+        is_over: whether the lane has waited too long, and has failed.
     """
 
     def __init__(self, lane: str, patience: Patience, clock: Callable[[], float]) -> None:
@@ -51,16 +59,17 @@ class SurroundingsWait:
 
     @property
     def awaits(self) -> str:
-        """What the lane waits for; empty if it isn't waiting."""
+        """What the lane waits for; empty if for nothing."""
         return "" if self._wait is None else self._wait.awaited
 
     @property
     def since(self) -> float:
-        """When the wait began, in seconds since 1970; the present time, if it begins now."""
+        """When the wait began, in seconds since 1970; the present time if there is no wait yet."""
         return self._patience.now() if self._wait is None else self._since
 
     def pause(self, awaits: str, report: LaneReport) -> float | None:
-        """How long to wait before the surroundings are checked again; None: the lane has waited long enough."""
+        """Begin or continue the wait after a failure. Returns the pause in seconds before the next attempt; None: the
+        lane has waited too long."""
         first = self._wait is None
         wait = waiting.begun_or_continued(self._wait, awaits, self._clock())
         self._since = self._patience.now() if first else self._since
@@ -72,8 +81,8 @@ class SurroundingsWait:
         return pause
 
     def look(self, report: LaneReport) -> bool:
-        """Whether the wait has ended, because the lane has committed a batch or has run without a failure for a
-        while."""
+        """Check whether the wait ends, because the lane has committed a batch, has ended, or has run for a while
+        without a failure."""
         if self._wait is None or report.phase not in (LanePhase.RUNNING, LanePhase.ENDED):
             return False
         if self._runs_since is None:

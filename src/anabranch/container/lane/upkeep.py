@@ -19,13 +19,13 @@ __all__ = ["Upkeep"]
 _CHECK_OUTPUTS_EVERY = 5.0
 _SAMPLE_EVERY = 30.0
 _REFRESH_EVERY = 12 * 3600.0
-"""How often markers are renewed. They identify the owner of the slots, and expire after some days."""
+"""The seconds after which markers are renewed. They identify the owner of the slots, and expire after some days."""
 
 log = logs.get_logger()
 
 
 class Upkeep:
-    """Used by the lane's own thread.
+    """Does the periodic checks of a lane. Used by the lane's own thread.
 
     Args:
         standstill: decides when the lane must fail because it makes no progress.
@@ -40,7 +40,7 @@ class Upkeep:
         self.stand_by()
 
     def stand_by(self) -> None:
-        """Note that the lane isn't expected to make progress."""
+        """Record that the lane isn't expected to make progress at the moment."""
         self._standstill.begin()
 
     def look(self, query: StreamingQuery) -> None:
@@ -48,7 +48,8 @@ class Upkeep:
         self.check_progress()
 
     def check_progress(self) -> None:
-        """Raises StalledError if records wait but aren't processed, and logs the stacks of the threads."""
+        """If there are records to read but the lane makes no progress, log the stacks of its threads and raise
+        StalledError."""
         lane = self._attempt.lane.id
         why = self._standstill.seen(self._attempt.reporter.current, monotonic())
         if why:
@@ -70,7 +71,7 @@ class Upkeep:
             self.sample(query)
 
     def sample(self, query: LaneQuery) -> None:
-        """Check some keys of the inputs, until a check finds something suspicious."""
+        """Check a sample of the inputs' keys. After the first warning, nothing more is checked."""
         reporter = self._attempt.reporter
         if query.plan.stateful and not reporter.current.warnings:
             reporter.update(warnings=self._attempt.inputs.warnings(query.plan.own))

@@ -10,7 +10,8 @@ job = Job("delays")
 
 
 def looked_up(flight: dict[str, Any]) -> dict[str, Any]:
-    """Takes as long as a call to another service would, which makes the lag grow."""
+    """Returns the flight unchanged, after as much time as a call to another service would take. This makes the lag
+    grow."""
     time.sleep(0.01)
     return flight
 
