@@ -272,7 +272,7 @@ class Coordinator(Operations):
         return queries.known_formats(self._store, job)
 
     def known_lanes(self, job: str) -> dict[str, Lane]:
-        """All lanes that a job ever had, by id; empty for a job that never ran."""
+        """All lanes that a job has ever had, by id; empty for a job that never ran."""
         return queries.known_lanes(self._store, job)
 
     def assignment(self, job: str) -> Assignment:

@@ -104,7 +104,7 @@ class ScaleResult(ChangeResult, frozen=True, kw_only=True):
     after: Traffic | None = None
     """The traffic between racks after the change, if racks are known."""
     why_not: str = ""
-    """Why racks aren't taken into account although the settings ask for it."""
+    """Why racks aren't taken into account, although they should be according to the settings."""
     moved: int = 0
     """How many tasks an assign moves to another seat; 0 for a scale or expand."""
     moves: tuple[StageMoves, ...] = ()

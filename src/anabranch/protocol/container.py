@@ -115,9 +115,9 @@ class HeartbeatResponse(Document, frozen=True, kw_only=True):
     copies: tuple[StandbyOrder, ...] = ()
     """The standbys to maintain, or to remove."""
     until_caught_up: bool = False
-    """Whether lanes end when they reach the end offsets that their inputs had when the job started."""
+    """Whether lanes end when they reach the end offsets that their inputs had when the lanes were started."""
     at_once: bool = False
-    """Whether lanes that aren't wanted break off the running batch. It is finished when they run again."""
+    """Whether lanes that aren't wanted break off the running batch, which is finished when the lane runs again."""
     done: bool = False
     """Whether nothing is left to run. If so, the container exits."""
     same: bool = False

@@ -47,7 +47,7 @@ class StartRequest(Document, frozen=True, kw_only=True):
     promises: dict[str, str] = {}
     """The promise of each output, by operator."""
     until_caught_up: bool = False
-    """Whether lanes end when they reach the end offsets that their inputs had when the job started."""
+    """Whether lanes end when they reach the end offsets that their inputs had when the lanes were started."""
     program: Program | None = None
     """What containers in other processes need; None: the process that starts the job is the only container."""
     settings: dict[str, Any] = {}

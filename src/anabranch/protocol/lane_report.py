@@ -108,7 +108,7 @@ class AttemptReport(Document, frozen=True, kw_only=True):
     stopped: bool = False
     """Whether the lane ended only because its container stops, so it may have more to do."""
     pending: bool = False
-    """Whether the lane ended with a pending batch, or before it began to read."""
+    """Whether the lane ended with its work unfinished: with a pending batch, or before it began."""
 
 
 class ProgressReport(Document, frozen=True, kw_only=True):
@@ -249,7 +249,9 @@ class LaneReport(Document, frozen=True, kw_only=True):
 
     @classmethod
     def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
-        """The report in today's form. Older containers and coordinators send the fields of all parts side by side."""
+        """A parsed report in the current form. Older containers and coordinators send the fields of all parts side by
+        side.
+        """
         flat = value.keys() & _FLAT.keys()
         if isinstance(value.get("attempt"), dict):  # the part; in the flat form, a number
             flat = flat - {"attempt"}

@@ -229,4 +229,4 @@ class Assignment(Document, frozen=True, kw_only=True):
     after: Traffic | None = None
     """The traffic between racks in the desired assignment."""
     why_not: str = ""
-    """Why racks aren't taken into account although the settings ask for it."""
+    """Why racks aren't taken into account, although they should be according to the settings."""

@@ -56,9 +56,9 @@ class GraphStage(Document, frozen=True, kw_only=True):
     key: tuple[str, ...]
     stateful: bool
     inputs: tuple[str, ...]
-    """Its inputs, as ``system/stream``."""
+    """The streams that it reads, as ``system/stream``."""
     outputs: tuple[str, ...]
-    """Its outputs, as ``system/stream``."""
+    """The names of the streams that it writes."""
     tasks: int
     """The number of its tasks."""
 

@@ -33,7 +33,8 @@ def described(operations: Sequence[Operation[..., Any]], version: str) -> dict[s
     _, schemas = msgspec.json.schema_components(
         documents, ref_template=template, schema_hook=lambda _: {"type": "object"}
     )
-    for schema in schemas.values():  # fields that a reader doesn't know are kept in ``extra``, which isn't sent itself
+    # Unknown fields are allowed: ``extra`` keeps them, and isn't a field in JSON itself.
+    for schema in schemas.values():
         schema.pop("additionalProperties", None)
         schema.get("properties", {}).pop("extra", None)
     paths: dict[str, Any] = {}

@@ -118,7 +118,7 @@ class Operations(Caller):
         since: Annotated[float, Query("from")] = 0.0,
         until: Annotated[float, Query("to")] = 0.0,
     ) -> History:
-        """The job's figures over the last hours, if the leading coordinator has recorded them"""
+        """The job's figures over the last hours that the leading coordinator has recorded"""
 
     @operation("GET", "/jobs/{job}/graph", private=False)
     def graph(self, job: str, deployment: int = 0) -> GraphView:

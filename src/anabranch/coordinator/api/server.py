@@ -243,7 +243,7 @@ class _Endpoints:
         with self._coordinator.reads.listening(news.come):
             found = await run_in_threadpool(lambda: self._coordinator.events(**arguments))
             while not found and (left := end - clock()) > 0:
-                await news.within(min(left, _LOOK_AGAIN))  # if another coordinator writes the events, no news come
+                await news.within(min(left, _LOOK_AGAIN))  # events of other coordinators' processes bring no news
                 news.forget()
                 found = await run_in_threadpool(lambda: self._coordinator.events(**arguments))
         return await respond(request, tagged(_content(operation, found), "application/json"))

@@ -41,9 +41,7 @@ class Context:
         )
 
     def inputs(self, present: Generation) -> tuple[list[str], list[Matched]]:
-        """The streams that a job reads but doesn't write, and its patterns, which match streams that are created
-        later.
-        """
+        """The streams that a job reads but doesn't write, and its patterns for streams that may be created later."""
         counted = list(expand.partitions(present.graph, present.model))
         return counted, list(patterns.of_model(present.model).values())
 

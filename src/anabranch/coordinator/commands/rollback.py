@@ -14,8 +14,7 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, job: str, request: RollbackRequest) -> DeployResult:
-    """Deploy the previous version, like :func:`anabranch.coordinator.commands.deploy.run`, which see for further
-    errors.
+    """Deploy the previous version. Also raises the errors of :func:`anabranch.coordinator.commands.deploy.run`.
 
     Raises:
         ConflictError: there was no previous version.

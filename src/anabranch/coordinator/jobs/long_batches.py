@@ -27,9 +27,7 @@ class LongBatches:
         return progress.seconds >= (seconds if number == progress.number else _FIRST)
 
     def take(self, report: LaneReport) -> str:
-        """The text of the event that is due for a lane's batch; empty if none is due. The event then isn't due any
-        more.
-        """
+        """The text of the event that is due for a lane's batch; empty if none is due. Returns each event only once."""
         progress = report.progress.batch_progress
         if progress is None or not self.is_due(report):
             return ""

@@ -80,7 +80,7 @@ class Membership:
         A container that reports lanes that it can't have is told to stop.
 
         Raises:
-            UsageError: the container's id isn't valid.
+            UsageError: the container's id or its report isn't valid.
             NotLeadingError: the job isn't served here at the moment, so it isn't known whether the container may
                 continue.
             StoreUnavailableError: the store isn't available, so it isn't known whether the container may continue.
@@ -116,7 +116,7 @@ class Membership:
         return self._registry.polls.waiting(beat.container, beat.seen, wake)
 
     def patience(self, wait: float) -> float:
-        """For how many seconds a client waits that has asked to wait for ``wait`` seconds."""
+        """For how many seconds a client that asks for ``wait`` seconds really waits: at most half a lease."""
         return max(0.0, min(wait, self._lease / 2))
 
     def holds_seat(self, execution: str) -> bool:
@@ -226,8 +226,8 @@ class Membership:
             return process.doomed
 
     def is_over(self, job: str) -> bool:
-        """Whether a job has ended, so that no coordinator serves it. Raises NotLeadingError if it should be served, but
-        isn't served here.
+        """Whether a job has ended, and therefore isn't served. Raises NotLeadingError if it should be served, but isn't
+        served here.
         """
         if job in self._registry.jobs:
             return False

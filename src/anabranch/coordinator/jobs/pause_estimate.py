@@ -57,7 +57,7 @@ class Kind(StrEnum):
     MOVED = "moved"
     """In some of the same containers, but not in all of them."""
     NEW = "new"
-    """Some in a container that had none of the closing lanes, or all with another version of the job."""
+    """At least one in a container that had none of the closing lanes, or all with another version of the job."""
 
 
 _STATELESS = {Kind.SAME: 0.6, Kind.FACTOR: 0.8, Kind.MOVED: 1.0, Kind.NEW: 2.2}
@@ -262,7 +262,7 @@ def _first_batch(
 
 
 def _records(report: LaneReport) -> float:
-    """How many records a lane and its successors still have to read; infinite if none are known of."""
+    """How many records a lane and its successors still have to read; infinite if no such records are known."""
     progress = report.progress
     return sum(max(0, end - progress.positions.get(ssp, 0)) for ssp, end in progress.ends.items()) or math.inf
 

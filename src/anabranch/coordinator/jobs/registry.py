@@ -373,9 +373,8 @@ class JobRegistry:
             for lane in seats.may_write(running_job, process)
         ]
         with self.leases:
-            process.doomed = (
-                True  # even if the write fails: it may have been stored, so no heartbeat may renew the lease
-            )
+            # The write may be stored even if it raises an error. So heartbeats must not renew the lease any more.
+            process.doomed = True
         seats.expel(running_job, process, self.write(self.store.expel, process.record, left, why, self.now(), who))
         self.announce()
 

@@ -22,9 +22,9 @@ def program_due(job: RunningJob) -> int:
 
 
 def relieved(job: RunningJob) -> bool:
-    """Whether lanes of former deployments may close. If a launcher starts the containers, they may close only when
-    there are warm containers for their successors. Otherwise, the containers for the successors may have to be started
-    after the former ones have ended.
+    """Whether lanes of former deployments may close. If a launcher starts the containers, these lanes wait until there
+    are warm containers for their successors. If something else starts the containers, the lanes don't wait, because
+    the containers for their successors may be started only after the former containers have ended.
     """
     if job.seats.launching is None or job.state is not DeploymentState.CHANGING:
         return True

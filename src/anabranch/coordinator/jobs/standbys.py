@@ -36,7 +36,7 @@ def members(job: RunningJob) -> dict[str, Member]:
 
 
 def _runners(job: RunningJob) -> dict[str, str]:
-    """The execution of the process in which each stateful lane runs that has a folder."""
+    """For each stateful lane that runs and has a folder, the execution of its process."""
     holders = {each.record.seat: each.record for each in job.seats.processes.values()}
     return {
         lane.id: holders[lane.seat].execution

@@ -22,8 +22,8 @@ _WHO = "compact"
 
 @contextmanager
 def alone(store_url: str, job: str) -> Iterator[Store]:
-    """The store, for exclusive work on a job. Inside ``with``, no other process can start the job; if one could after
-    all, writes to this store would fail.
+    """The store, for exclusive work on a job. Inside ``with``, no other process can start the job. (If the store is on
+    a server, a coordinator may take over the lead after some time; then writes to the returned store fail.)
 
     Raises:
         NotFoundError: there is no store.

@@ -35,17 +35,17 @@ _SURELY = 0.9
 because two figures are never from exactly the same time.
 """
 _SLOWEST = 1e-6
-"""Rates below this many records per second count as zero."""
+"""The number of records per second below which a rate counts as zero."""
 _USUAL_WAIT = 3.0
-"""Waiting records aren't a backlog if they are less work than this many seconds, or than ``_BATCHES`` batches."""
+"""Waiting records aren't a backlog if they are less work than ``_USUAL_WAIT`` seconds, or than ``_BATCHES`` batches."""
 _BATCHES = 2
 _HOT_SKEW = 2.0
 """If a bucket takes more than this multiple of the average, it contains a hot key, which a larger factor doesn't
 divide.
 """
 _MATTERS = 0.3
-"""The share of the time for which functions must hold up a lane, while its batches are still small, so that everything
-else counts as fixed cost.
+"""If functions hold up a lane for at least this share of the time while its batches are still small, everything else
+counts as fixed cost.
 """
 _EVENLY = 0.93
 """Buckets are never equally large, and the more there are, the more they differ. So functions become faster only by the
@@ -108,7 +108,7 @@ class LaneLoad:
 
     @property
     def crowd(self) -> float:
-        """For how many times as long as their busiest bucket takes functions hold up the lane; 0: unknown."""
+        """How long functions hold up the lane, as a multiple of the time for their busiest bucket; 0: unknown."""
         known = self.behind and self.usually_hot and self.seconds >= _LONG
         return self.hot / self.usually_hot if known else 0.0
 

@@ -33,8 +33,8 @@ class Scalability:
         former_hot: the seconds that functions took per record with the previous factor.
         seconds: the time that functions take per record, by factor. Only the ratios count.
         at: when ``seconds`` were observed, by factor, on any clock.
-        crowd: for how many times as long as their busiest bucket takes functions hold up the lane, if records wait.
-            Above 1, partitions wait for one another's cores.
+        crowd: how long functions hold up a lane in which records wait, as a multiple of the time for their busiest
+            bucket. Above 1, partitions wait for one another's cores.
         crowd_looks: the number of looks from which ``crowd`` was determined.
     """
 

@@ -44,7 +44,7 @@ def migrate(connection: sa.Connection, found: int, wanted: int) -> None:
 
 
 def _to_2(connection: sa.Connection) -> None:
-    """Deployments store the formats of their streams. Before, all streams were JSON; streams without an entry are."""
+    """Deployments store the formats of their streams. A stream without an entry is JSON, as all streams were before."""
     _add_column(connection, "deployments", "formats", "TEXT", default="{}")
 
 

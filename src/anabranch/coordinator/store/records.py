@@ -107,13 +107,13 @@ class EventRange(Document, frozen=True, kw_only=True):
     """Which events to return. None means no bound. Times are seconds since 1970."""
 
     after: int | None = None
-    """The id after which the events begin."""
+    """Return only events with a higher id."""
     before: int | None = None
-    """The id before which the events end."""
+    """Return only events with a lower id."""
     since: float | None = None
-    """The time of the first event or earlier."""
+    """Return only events from this time on."""
     until: float | None = None
-    """The time before which the events happened."""
+    """Return only events before this time."""
     patterns: tuple[str, ...] = ()
     """SQL LIKE patterns, at least one of which an event's text must match; empty: all events match."""
 

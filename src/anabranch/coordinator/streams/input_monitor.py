@@ -71,7 +71,7 @@ def located(
 
 
 class InputMonitor:
-    """Calls ``looking.look()``, which checks the inputs of jobs, ``every`` few seconds inside ``with``."""
+    """Inside ``with``, has the inputs of jobs checked by ``looking``. ``every``: the interval in seconds."""
 
     def __init__(self, looking: Looking, every: float = _EVERY) -> None:
         self._looking = looking

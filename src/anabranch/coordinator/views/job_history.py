@@ -28,7 +28,7 @@ _NOT_KNOWN = math.nan
 
 
 class Ring:
-    """The latest figures of a series. Each figure belongs to a step, numbered from 1970 (``slot``)."""
+    """The latest figures of a series. Each figure belongs to a step (``slot``); steps are numbered since 1970."""
 
     def __init__(self, size: int) -> None:
         self._values = array("d", [_NOT_KNOWN]) * size
