@@ -51,8 +51,8 @@ _REGRETS = 3
 _SHUNNED = 30
 _MUCH_LESS = 0.6
 """If the factor must rise again within ``_REGRETS`` cooldowns after it was lowered, it was lowered too far. It isn't
-lowered that far for the next ``_SHUNNED`` cooldowns, unless the share ``_MUCH_LESS`` of the former records or
-less arrives.
+lowered that far for the next ``_SHUNNED`` cooldowns, unless less than ``_MUCH_LESS`` times as many records
+arrive.
 """
 _WORKS = 0.1
 """The share of the time for which functions must work on their busiest bucket. If they work less, their speed proves
