@@ -1,12 +1,11 @@
-"""Decides where a backup cuts through a running job, so that the copy is what a crash at one moment would have left.
+"""Decides where a backup cuts through a running job, so that the copy is what a crash at some moment would have left.
 
-A decision on plain data: no storage, no Spark. Parts that were copied at different times fit together if no effect is
-copied without its cause:
+Works on plain data, without storage or Spark. Parts that were copied at different times fit together if no effect is
+copied without its cause, so for each lane there is a batch N such that:
 
-* Of what a lane has published, the streams hold all batches before one, nothing after that one, and of that one
-  whatever it had come to. The lane's folder is taken back to that batch, which is run again: the streams know what they
-  have of it.
-* Of what a lane's batch has read, the streams hold all.
+* The streams contain everything that the lane published in batches before N, nothing from later batches, and possibly
+  part of N. The lane's folder is taken back to N, and N runs again; the streams record which parts of N they contain.
+* The streams contain every record that the lane read in batches up to N.
 """
 
 from __future__ import annotations
@@ -19,31 +18,35 @@ from anabranch.systems.archive import Publication
 __all__ = ["Batch", "LaneCopy", "MovedOnError", "PartitionCopy", "Place", "settled"]
 
 Place = tuple[str, int]
-"""A stream and a partition's number."""
+"""A stream, and the number of one of its partitions."""
 
 
 class MovedOnError(Exception):
-    """The copies don't fit together, because the job progressed too far while they were made. Another attempt may
-    succeed."""
+    """The copies don't fit together, because the job progressed too far while they were made. Another attempt can
+    succeed.
+    """
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The batch from which a lane continues, -1 if the lane has planned none. ``pending``: whether it must be run
-    again."""
+    """The batch from which a lane continues."""
 
     number: int
+    """The batch's number; -1 if the lane hasn't planned any."""
     pending: bool
+    """Whether the batch must be run again."""
 
 
 @dataclass(frozen=True)
 class PartitionCopy:
-    """``end``: where a partition ended at first. ``batches``: each lane's last batch before that end. ``later``: what
-    was published after it, and may become part of the backup, too."""
+    """A partition of a stream, from which the backup takes at least the records before ``end``."""
 
     end: int
+    """The end offset when the backup first looked."""
     batches: Mapping[str, int]
+    """The last batch that each lane published before ``end``, by lane."""
     later: Sequence[Publication]
+    """What was published after ``end``; the backup can include the first of these publications, too."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +54,13 @@ class LaneCopy:
     """A lane's folder as it was copied, after the ends of the partitions were noted.
 
     Args:
-        planned: the last batch in the folder that was planned, -1 if none; ``committed`` likewise.
+        planned: the last batch in the folder that was planned, -1 if none.
+        committed: the last batch in the folder that was committed, -1 if none.
         outputs: the partitions in the backup that the lane writes.
-        ends: returns where a batch ends in those partitions in the backup that the lane reads. Raises MovedOnError if
-            this is no longer in the folder.
-        is_fixed: the lane also writes to outputs outside the backup. These can't be taken back, so its folder can't be,
-            either.
+        ends: returns the offsets at which a batch ends in the partitions in the backup that the lane reads. Raises
+            MovedOnError if the folder no longer has the batch.
+        is_fixed: whether the lane also writes to outputs outside the backup. These can't be taken back, so the lane's
+            folder can't be taken back, either.
     """
 
     lane: str
@@ -74,11 +78,11 @@ class LaneCopy:
 def settled(
     partitions: Mapping[Place, PartitionCopy], lanes: Iterable[LaneCopy]
 ) -> tuple[dict[Place, int], dict[str, Batch]]:
-    """Returns how much of ``later`` becomes part of the backup, for each partition, and the batch from which each lane
-    continues.
+    """Returns how many of the publications in ``later`` become part of the backup, for each partition, and the batch
+    from which each lane continues.
 
     Raises:
-        MovedOnError: there is no such cut.
+        MovedOnError: the copies can't be made to fit together.
     """
     lanes = [*lanes]
     taken = dict.fromkeys(partitions, 0)
@@ -90,8 +94,9 @@ def settled(
 
 
 def _batch(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: dict[Place, int]) -> Batch:
-    """The batch from which a lane continues. If that requires more records in the backup, they are included, and the
-    function must be called again."""
+    """The batch from which a lane continues. If that requires more records in the backup, they are added to ``taken``,
+    and the function must be called again for all lanes.
+    """
     within = _last_within(lane, partitions, taken)
     if within > lane.planned:
         raise MovedOnError(f"batch {within} of lane {lane.lane} was published, and its folder is older")
@@ -113,7 +118,7 @@ def _batch(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: dic
 
 
 def _last_within(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: Mapping[Place, int]) -> int:
-    """The last batch of a lane of which the backup contains anything, -1 if none."""
+    """The last batch of a lane from which the backup contains any records, -1 if none."""
     found = [-1]
     for place in lane.outputs:
         partition = partitions[place]
@@ -127,7 +132,7 @@ def _is_of(publication: Publication, lane: LaneCopy, whole: int) -> bool:
 
 
 def _take_up_to(end: int, place: Place, partition: PartitionCopy, taken: dict[Place, int]) -> None:
-    """Include all records of a partition before an offset in the backup."""
+    """Include all records of a partition up to an end offset in the backup."""
     count = taken[place]
     has = partition.later[count - 1].end if count else partition.end
     while has < end:

@@ -2,14 +2,14 @@
 
 The steps, in this order:
 
-1. the store's rows of the job are read, and its lanes' folders copied a first time: that takes long;
-2. it is noted where the streams end;
-3. the folders are brought up to date, a lane that reads what another one writes before that one;
-4. what was published since (2) is looked up, and decided where to cut (:mod:`anabranch.backup.cut`): folders are taken
-   back to their lanes' batches, and the streams are copied up to their ends;
-5. the store is read again. If lanes have been started or closed meanwhile, all is done once more.
+1. read the job's rows from the store, and copy the lanes' folders for the first time, which takes long;
+2. note the end offsets of the streams;
+3. bring the copies of the folders up to date, those of downstream lanes first;
+4. look up what was published since step 2, and decide where to cut (:mod:`anabranch.backup.cut`); take the copied
+   folders back to the batches from which their lanes continue, and copy the streams up to the cut;
+5. read the store again. If lanes were started or closed meanwhile, start again with step 1.
 
-What is copied so is what a crash at one moment would have left. The manifest with the sums of all files comes last.
+The result is what a crash at some moment would have left. The manifest with the checksums of all files is written last.
 """
 
 from __future__ import annotations
@@ -53,12 +53,17 @@ _NAMES = (*copying.ORDER, PROGRESS)
 log = logs.get_logger()
 
 _Streams = Mapping[str, tuple[str, Archive]]
-"""The streams that become part of the backup, each with its system."""
+"""The streams that become part of the backup, each with the name and the archive of its system."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The job to back up. ``settings``: those with which it was started; ``now``: returns the seconds since 1970."""
+    """The job to back up.
+
+    Args:
+        settings: the settings with which the job was started.
+        now: returns the seconds since 1970.
+    """
 
     spark: Any
     settings: Settings
@@ -67,17 +72,17 @@ class Source:
     now: Callable[[], float]
 
     def folder(self, lane: Lane, epoch: int) -> Folder:
-        """The folder of a lane."""
+        """The folder of a lane that was made under an epoch."""
         return self.at(f"{self.settings.storage.root}/{self.job}/{lane.id}/{epoch}")
 
     def at(self, uri: str) -> Folder:
-        """A folder of a lane, anywhere."""
+        """The folder of a lane at any URI."""
         return Folder(self.spark, uri, Systems(self.settings, self.job).streams_by_topic)
 
 
 @dataclass(frozen=True)
 class _Copied:
-    """A mirror of a lane's folder, and the copy in the backup."""
+    """A lane's folder and its ``copy`` in the backup, which ``mirror`` brings up to date."""
 
     lane: Lane
     epoch: int
@@ -93,7 +98,7 @@ def make(source: Source, uri: str) -> Manifest:
     """Make a backup in a folder that is empty, or in which a backup was interrupted.
 
     Raises:
-        ConflictError: the folder contains something else, or the job changes all the time.
+        ConflictError: the folder contains something else, or the job progressed too far in each attempt.
         StateError: a folder is damaged.
     """
     tree = Tree(source.spark, uri)
@@ -121,7 +126,7 @@ def make(source: Source, uri: str) -> Manifest:
 
 
 def _settled(source: Source) -> Moment:
-    """The job at a moment when no change is under way. Raises ConflictError if changes take too long."""
+    """The job at a moment when no change is under way; waits for it. Raises ConflictError if that takes too long."""
     last: list[str] = []
 
     def look() -> Moment | None:
@@ -140,7 +145,7 @@ def _unsettled(job: str, why: str) -> ConflictError:
 
 
 def _copied(source: Source, moment: Moment, tree: Tree) -> Manifest:
-    """Copies everything except the manifest, which it returns."""
+    """Copy everything except the manifest, which is returned."""
     streams, elsewhere = _streams(source, moment)
     copies = [
         _Copied(lane, epoch, Mirror(folder.tree, copy.tree, _NAMES), copy)
@@ -206,8 +211,9 @@ def _place(source: Source, tree: Tree, lane: Lane, epoch: int) -> Folder:
 
 
 def _downstream_first(copies: Sequence[_Copied]) -> list[_Copied]:
-    """The lanes, in such an order that lanes that read the output of others come first. So everything that they have
-    read is in the copies of the others."""
+    """The folders, ordered such that a lane comes before the lanes whose output it reads. In this order, whatever a
+    copied lane has read was published before the writing lane's folder is copied.
+    """
     by_lane = {each.lane.id: each for each in copies}
     read = {each.lane.id: {ssp.stream for ssp in (*each.lane.ssps, *each.lane.broadcast)} for each in copies}
     graph = {
@@ -216,15 +222,16 @@ def _downstream_first(copies: Sequence[_Copied]) -> list[_Copied]:
     }
     try:
         return [by_lane[lane] for lane in graphlib.TopologicalSorter(graph).static_order()]
-    except graphlib.CycleError:  # then it may have to be tried several times
+    except graphlib.CycleError:  # no such order exists, so the backup may take several attempts
         return [*copies]
 
 
 def _decided(
     copies: Sequence[_Copied], new: Sequence[Lane], streams: _Streams, cuts: Mapping[str, StreamCut]
 ) -> tuple[dict[str, StreamCut], dict[str, Batch]]:
-    """Where the backup ends in each stream, and from which batch each open lane continues. ``new``: lanes that have no
-    folder yet."""
+    """Where the backup ends in each stream, and the batch from which each open lane continues. ``new``: the lanes that
+    have no folder yet.
+    """
     partitions: dict[Place, PartitionCopy] = {}
     for stream, (_, archive) in streams.items():
         try:
@@ -294,8 +301,9 @@ def _written(lane: Lane, partitions: Iterable[Place]) -> list[Place]:
 
 
 def _take_back(copied: _Copied, batch: Batch, cuts: Mapping[str, StreamCut], *, runs: bool) -> None:
-    """Make the copy of a lane's folder end with a batch, without records of outputs after that. ``runs``: the job may
-    have written to the folder while it was copied."""
+    """Take the copy of a lane's folder back to a batch, and its notes about output streams back to the cut. ``runs``:
+    whether the job may have written to the folder while it was copied.
+    """
     folder = copied.copy
     if batch.number >= 0:
         folder.resume(Resumption(batch.number, batch.pending))

@@ -34,24 +34,26 @@ STORE = "store.db"
 
 
 class FileSum(Document, frozen=True, kw_only=True):
-    """A file's ``size`` in bytes, and its SHA-256 checksum."""
+    """The size in bytes and the checksum of a file."""
 
     size: int
     sha256: str
 
 
 class LaneFolder(Document, frozen=True, kw_only=True):
-    """The folder of a lane, made under ``epoch``. ``planned``: the last batch in it; ``is_open``: whether the lane
-    continues from it."""
+    """The folder of a lane in a backup."""
 
     lane: str
     epoch: int
+    """The epoch under which the folder was made."""
     planned: int
+    """The last planned batch in the folder."""
     is_open: bool
+    """Whether the lane continues from this folder."""
 
 
 class StreamFiles(Document, frozen=True, kw_only=True):
-    """A stream of a system that is part of the backup."""
+    """A stream that is part of the backup, and where it was cut."""
 
     system: str
     stream: str
@@ -59,17 +61,21 @@ class StreamFiles(Document, frozen=True, kw_only=True):
 
 
 class Manifest(Document, frozen=True, kw_only=True):
-    """A backup. ``id``: a random one; ``made_at``: seconds since 1970; ``files``: all of its files, by name;
-    ``elsewhere``: the job's inputs and outputs that aren't part of the backup."""
+    """The contents of a backup."""
 
     id: str
+    """A random id of the backup."""
     job: str
     made_at: float
+    """Seconds since 1970."""
     anabranch: str
+    """The version of anabranch that made the backup."""
     lanes: tuple[LaneFolder, ...]
     streams: tuple[StreamFiles, ...]
     elsewhere: tuple[str, ...]
+    """The job's inputs and outputs that aren't part of the backup."""
     files: dict[str, FileSum]
+    """All files of the backup, by name."""
 
 
 class _Unfinished(Document, frozen=True, kw_only=True):
@@ -78,7 +84,7 @@ class _Unfinished(Document, frozen=True, kw_only=True):
 
 
 def place_of(system: str) -> str:
-    """The folder in a backup that has the streams of a system."""
+    """The folder in a backup that contains the streams of a system."""
     return f"streams/{system}"
 
 
@@ -114,8 +120,8 @@ def read(tree: Tree) -> Manifest:
     """The manifest of a complete backup.
 
     Raises:
-        NotFoundError: there is none, or it was interrupted.
-        UnsupportedFormatError: it was made by a newer anabranch, or is damaged.
+        NotFoundError: there is no backup, or it was interrupted.
+        UnsupportedFormatError: the manifest was written by a newer anabranch, or is damaged.
     """
     where = tree.path.toString()
     if tree.has(_NAME):
@@ -130,7 +136,7 @@ def read(tree: Tree) -> Manifest:
 
 
 def of_files(tree: Tree) -> dict[str, FileSum]:
-    """All files of a backup that is being made, made durable."""
+    """The sizes and checksums of all files of a backup that is being made. Also makes the files durable."""
     files = {name: file.size for name, file in tree.files("").items() if name not in (_NAME, _UNFINISHED)}
     files = {name: size for name, size in files.items() if not _is_checksum_of(name, files, (_NAME, _UNFINISHED))}
     sums = parallel.mapped(lambda name: tree.sha256(name, durable=True), files)
@@ -141,7 +147,7 @@ def verify(tree: Tree, manifest: Manifest) -> None:
     """Check that all files of a backup are as they were written.
 
     Raises:
-        DamagedError: some aren't.
+        DamagedError: a file is missing or differs.
     """
     there = tree.files("")
     gone = [name for name in manifest.files if name not in there]
@@ -154,7 +160,7 @@ def verify(tree: Tree, manifest: Manifest) -> None:
 
 
 def _is_checksum_of(name: str, files: Iterable[str], of: Iterable[str]) -> bool:
-    """Whether a file is Hadoop's checksum of one of these files in the backup's top folder."""
+    """Whether a file is the checksum file that Hadoop makes for one of the files ``of`` in the backup's top folder."""
     return name in {f".{each}.crc" for each in of} and "/" not in name
 
 

@@ -1,5 +1,6 @@
-"""A copy of a folder to which a lane writes. After each refresh, the copy is as the folder was at that time, or
-later."""
+"""A copy of a folder to which a lane is writing. Each refresh brings the copy at least to the folder's state at the
+start of the refresh.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +14,11 @@ __all__ = ["Mirror", "copy_all"]
 
 
 class Mirror:
-    """A mirror of the files or folders ``names`` in a folder. Changes are detected only by the clock of the source.
+    """A mirror of the files and folders ``names`` in a folder. A file is copied again if its size or its modification
+    time, by the source's clock, has changed.
 
-    ``names`` are copied in this order. A file that refers to another one must come first, so that the other one is
-    always in the copy, too.
+    ``names`` are copied in this order: put a file that refers to another one first, and the copy then always contains
+    the other one, too.
     """
 
     def __init__(self, source: Tree, target: Tree, names: Sequence[str]) -> None:
@@ -38,7 +40,9 @@ class Mirror:
             self._has |= {each: there[each] for each in due}
 
     def _belongs(self, name: str) -> bool:
-        """Whether a file must be copied. Hadoop's local checksums are made again where they are needed."""
+        """Whether a file must be copied. Between two kinds of storage, Hadoop's checksum files aren't copied, because
+        Hadoop makes new ones.
+        """
         file = name.rpartition("/")[2]
         is_checksum = file.startswith(".") and file.endswith(".crc")
         return not leftovers.is_temporary(name) and (self._is_one_storage or not is_checksum)

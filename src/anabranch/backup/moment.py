@@ -1,4 +1,4 @@
-"""A job's rows in the store at one moment: whether it can be backed up then, and which folders and streams it has."""
+"""A job's rows in the store at one moment: whether the job can be backed up, and which lanes and folders it has."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SETTLED = {DeploymentState.RUNNING, DeploymentState.STOPPED, DeploymentState.FA
 
 @dataclass(frozen=True)
 class Moment:
-    """``rows``: all of the job's rows at that moment."""
+    """A job at one moment, from all ``rows`` that the store had for it."""
 
     job: str
     rows: JobRows
@@ -38,7 +38,7 @@ class Moment:
 
     @property
     def taking_part(self) -> list[Lane]:
-        """The lanes that aren't closed; for a drained job, the last ones that it had."""
+        """The lanes that aren't closed; for a drained job, the lanes of its last deployment."""
         if self.state is not DeploymentState.DRAINED:
             return open_lanes(self.lanes.values())
         return [lane for lane in self.lanes.values() if lane.deployment == self._deployment["id"]]
@@ -50,7 +50,7 @@ class Moment:
         return [(self.lanes[lane], epoch) for lane, epoch in sorted(needed) if epoch]
 
     def why_not(self) -> str:
-        """Why the job can't be backed up at the moment, though perhaps a little later; empty if it can.
+        """Why the job can't be backed up at this moment, but perhaps a little later; empty if it can.
 
         Raises:
             ConflictError: there is nothing to back up.
@@ -67,7 +67,7 @@ class Moment:
         return f"lane {closing} closes" if closing and self.state is DeploymentState.RUNNING else ""
 
     def is_followed_by(self, later: Moment) -> bool:
-        """Whether nothing but the lanes' progress has changed since."""
+        """Whether nothing but the lanes' progress differs in ``later``."""
         return _identity(self) == _identity(later)
 
     @property

@@ -1,4 +1,4 @@
-"""Works on many files of a backup at once."""
+"""Processes many files of a backup at once, in threads."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Restores a job from a backup to a place that has nothing of it.
+"""Restores a job from a backup to a place that has nothing of the job.
 
-The steps, in an order such that a restore that was killed can be repeated, and the job isn't known before all of it is
-there:
+The order of the steps ensures that an interrupted restore can be repeated, and that the store knows the job only when
+everything else is in place:
 
-1. all files of the backup are compared with their sums, and the outputs that are no part of it are asked whether they
-   hold anything that the backup doesn't know of;
-2. the streams are copied beside the others, and each becomes one of them in one step;
-3. the folders of lanes are copied;
-4. the job's rows are stored, in one transaction: from now on it can be started.
+1. compare all files of the backup with their checksums, and check that the job's outputs outside the backup contain no
+   batches that the backup doesn't know;
+2. copy each stream to a temporary folder, and move it to its place in one step;
+3. copy the folders of lanes;
+4. store the job's rows in one transaction. The job can then be started.
 """
 
 from __future__ import annotations
@@ -44,15 +44,21 @@ _NOTE = "restoring.json"
 
 
 class _Note(Document, frozen=True, kw_only=True):
-    """A file in the folder of a job's lanes, until the store knows the job. ``backup``: the id of the backup."""
+    """The content of a file that is in the folder of a job's lanes until the store knows the job."""
 
     backup: str
+    """The id of the backup."""
 
 
 @dataclass(frozen=True)
 class _Restore:
-    """``tree``: the location of the backup; ``settings``: those of this machine; ``job_settings``: those that the job
-    gets."""
+    """A restore that is being made.
+
+    Args:
+        tree: the location of the backup.
+        settings: this machine's settings.
+        job_settings: the settings that the restored job gets.
+    """
 
     spark: Any
     tree: Tree
@@ -72,8 +78,9 @@ class _Restore:
 
 
 def checked(spark: Any, uri: str) -> Manifest:
-    """The manifest of a backup whose files are all as they were written. Raises the errors of :func:`manifest.read` and
-    :func:`manifest.verify`."""
+    """Check that all files of a backup are as they were written, and return its manifest. Raises the errors of
+    :func:`manifest.read` and :func:`manifest.verify`.
+    """
     tree = Tree(spark, uri)
     found = manifest.read(tree)
     manifest.verify(tree, found)
@@ -85,9 +92,9 @@ def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) 
 
     Raises:
         NotFoundError: there is no complete backup.
-        DamagedError: a file of it is damaged.
-        ConflictError: something of the job already exists here, or its other outputs contain batches that the backup
-            doesn't know.
+        DamagedError: a file of the backup is damaged.
+        ConflictError: parts of the job already exist here, or the job's outputs outside the backup contain batches that
+            the backup doesn't know.
     """
     tree = Tree(spark, uri)
     found = manifest.read(tree)
@@ -117,13 +124,13 @@ def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) 
 
 
 def _alone(settings: Settings, job: str) -> AbstractContextManager[object]:
-    """While this is held, no other process can run the job on this machine."""
+    """A context in which no other process can run the job on this machine."""
     url = settings.coordinator.store
     return nullcontext() if address.is_on_server(url) else endpoint.RunLock(url, job)
 
 
 def _is_done(tree: Tree, settings: Settings, found: Manifest) -> bool:
-    """Whether this very backup was already restored, by a process that was killed after its last durable step.
+    """Whether this very backup has already been restored, by a process that was killed after the last durable step.
 
     Raises:
         ConflictError: the store has another job of this name.
@@ -147,7 +154,7 @@ def _is_done(tree: Tree, settings: Settings, found: Manifest) -> bool:
 
 
 def _is_noted(lanes: Tree, backup: Manifest) -> bool:
-    """Whether a restore of this backup has begun to create folders, and hasn't ended."""
+    """Whether a restore of this backup started to create folders and hasn't ended."""
     return lanes.has(_NOTE) and decode(lanes.read_bytes(_NOTE), _Note).backup == backup.id
 
 
@@ -160,7 +167,8 @@ def _places(settings: Settings) -> dict[str, Any]:
 
 def _settings(settings: Settings, its: JobRows) -> Settings:
     """The settings of the restored job: those with which it was started, with the locations on this machine. A job that
-    ran in one process gets the settings of the file here."""
+    ran in one process with its coordinator gets this machine's settings.
+    """
     program = rows.last_program(its)
     if program is None:
         return settings
@@ -168,7 +176,7 @@ def _settings(settings: Settings, its: JobRows) -> Settings:
 
 
 def _check_folders(due: _Restore) -> None:
-    """Raises ConflictError if there are folders of the job's lanes, unless they come from a restore that was killed."""
+    """Raises ConflictError if folders of the job's lanes already exist, unless an interrupted restore made them."""
     if _is_noted(due.lanes, due.backup):
         return
     if due.lanes.files(""):
@@ -179,7 +187,7 @@ def _check_folders(due: _Restore) -> None:
 
 
 def _streams_there(due: _Restore) -> set[str]:
-    """The streams that already exist here and contain everything that the backup has of them."""
+    """The streams that already exist here and contain everything that the backup contains of them."""
     there = set()
     for each in due.backup.streams:
         archive, place = due.systems.named(each.system).archive(), manifest.place_of(each.system)
@@ -191,8 +199,9 @@ def _streams_there(due: _Restore) -> set[str]:
 
 
 def _check_outputs(due: _Restore, there: set[str]) -> None:
-    """Raises ConflictError if outputs that aren't restored contain batches that the backup doesn't know: the job would
-    write their records again."""
+    """Raises ConflictError if outputs that aren't restored contain batches that the backup doesn't know. The job would
+    write the records of those batches again.
+    """
     systems = due.systems
     planned = {each.lane: each.planned for each in due.backup.lanes if each.is_open}
     restored = {each.stream for each in due.backup.streams} - there
@@ -247,12 +256,12 @@ def _place_folders(due: _Restore) -> None:
 
 
 def _below(found: Manifest, begin: str, cut: int) -> dict[str, FileSum]:
-    """The files of a backup whose names have this prefix, by the rest of their names."""
+    """The files of a backup whose names start with ``begin``, by their names without the first ``cut`` characters."""
     return {name[cut:]: file for name, file in found.files.items() if name.startswith(begin)}
 
 
 def _copy_whole(source: Tree, target: Tree, files: Mapping[str, FileSum]) -> None:
-    """Copy files, and check that they have arrived. Raises DamagedError if one hasn't."""
+    """Copy files, and check the copies' checksums. Raises DamagedError if a copy differs."""
     one_storage = (source.local is None) == (target.local is None)
     names = [name for name in files if one_storage or not _is_checksum(name)]
     copy_all(source, target, names)
@@ -265,6 +274,6 @@ def _copy_whole(source: Tree, target: Tree, files: Mapping[str, FileSum]) -> Non
 
 
 def _is_checksum(name: str) -> bool:
-    """Whether a file is one of Hadoop's checksums. Hadoop makes its own when it copies to a local disk."""
+    """Whether a file is one of Hadoop's checksum files, which Hadoop makes when it copies to a local disk."""
     file = name.rpartition("/")[2]
     return file.startswith(".") and file.endswith(".crc")

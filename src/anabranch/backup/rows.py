@@ -1,4 +1,4 @@
-"""A job's rows in a backup. They are a small store of their own, so that old ones are migrated like any store."""
+"""A job's rows in a backup. They form a small store, so that the rows of an old backup are migrated like any store."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from anabranch.protocol.deployment import Program
 __all__ = ["EPOCHS_AHEAD", "at_rest", "joined", "keep", "kept", "last_program"]
 
 EPOCHS_AHEAD = 1000
-"""By how much a restored job's epochs are above those of the backup. The original job may have continued after the
-backup, and its processes must not have the same or higher epochs than those of the restored job."""
+"""By how much a restored job's epoch is above the one in the backup. The original job may have continued after the
+backup, and its processes must have lower epochs than those of the restored job.
+"""
 
 
 def keep(rows: JobRows, job: str, at: float, tree: Tree) -> None:
@@ -43,11 +44,11 @@ def kept(job: str, tree: Tree) -> JobRows:
 
 
 def at_rest(rows: JobRows, places: Mapping[str, Any], why: str) -> JobRows:
-    """The job's rows after the restore: no process runs the job.
+    """The job's rows for a restore, changed such that no process runs the job.
 
     Args:
         places: the settings for the locations of lanes and streams, which replace those with which the job was started.
-        why: the reason that is recorded for processes that lose their seats.
+        why: the reason that is recorded for the processes that lose their seats.
     """
     changed = {name: [dict(row) for row in its] for name, its in rows.items()}
     for row in changed["jobs"]:
@@ -70,13 +71,15 @@ def at_rest(rows: JobRows, places: Mapping[str, Any], why: str) -> JobRows:
 
 
 def last_program(rows: JobRows) -> Program | None:
-    """The program that containers need to run the last deployment; None if it ran in one process."""
+    """The program that containers need to run the last deployment; None if the job ran in one process with its
+    coordinator.
+    """
     last = max(rows["deployments"], key=lambda row: int(row["id"]))
     return None if last["program"] is None else decode(last["program"], Program)
 
 
 def joined(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested settings, with those of ``above`` in place of those of ``below``."""
+    """Nested settings: those of ``below``, overridden by those of ``above``."""
     found = dict(below)
     for name, each in above.items():
         found[name] = joined(below.get(name) or {}, each) if isinstance(each, Mapping) else each

@@ -1,2 +1,3 @@
-"""The coordinator: it decides what each job should run, and keeps that in a store. It contains no Spark and no user
-code."""
+"""The coordinator: decides what each job should run, and stores these decisions. It contains no Spark and no user
+code.
+"""

@@ -1,5 +1,5 @@
-"""The coordinator: it decides what each job should run, and passes that on to the job's containers. Durable steps are
-stored first.
+"""The coordinator: decides what each job should run, and tells the job's containers. Each decision is stored before it
+takes effect.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MOST_WAIT = 30.0
-"""The maximum number of seconds to wait for events."""
+"""For how many seconds :meth:`Coordinator.events` waits at most."""
 _LAST_ID = 2**62
 _LOOK_AGAIN = 1.0
 _LOST_SHOWN = 5
-"""How many processes that have lost their seats are shown."""
+"""How many of the processes that have lost their seats are shown in a job's status."""
 
 
 class Coordinator(Operations):
@@ -71,13 +71,13 @@ class Coordinator(Operations):
         clock: a clock in seconds, for leases.
         lease: how long a process counts as alive after a heartbeat, in seconds.
         now: returns the seconds since 1970, for stored times.
-        grace: a process that is silent for this many seconds beyond its lease loses its seat: its lanes are fenced (see
-            :meth:`fences`), then other processes get them. None: it keeps its seat until another process takes it.
-        first: the first revision of a job each time it is taken over, chosen so that it can't be confused with another
-            coordinator's.
+        grace: how many seconds after the end of its lease a silent process loses its seat. Its lanes are then fenced
+            (see :meth:`fences`) and given to other processes. None: it keeps the seat until another process takes it.
+        first: returns the first revision of a job that this coordinator takes over, a number that can't be confused
+            with the revisions of another coordinator.
         systems: the systems of the only job, which runs in this process; None: those that jobs' settings name.
         counting: looks up how many partitions streams have; see :func:`input_monitor.counted`.
-        locating: looks up which racks they are in; see :func:`input_monitor.located`.
+        locating: looks up the racks of partitions; see :func:`input_monitor.located`.
         retain: how much history the store keeps.
         links: see :attr:`anabranch.config.CoordinatorSettings.links`.
     """
@@ -113,15 +113,15 @@ class Coordinator(Operations):
     # Who serves which job
 
     def adopt(self, job: str) -> bool:
-        """Serve a job that another coordinator served, in the state in which that one left it. Its processes have the
-        length of one lease to report in. Returns whether there is anything to serve: a job that runs, or should run, in
-        separate processes.
+        """Serve a job in the state in which another coordinator left it. The job's processes have the length of one
+        lease to report in. Returns whether there is anything to serve: a job that runs, or should run, in separate
+        processes.
         """
         with self.registry.locked_as_seen():
             return self.registry.adopt(job)
 
     def release(self, job: str) -> bool:
-        """Stop serving a job that has ended and in which no process has a seat. Returns whether it isn't served now."""
+        """Stop serving a job if it has ended and no process has a seat. Returns whether it isn't served any more."""
         with self.registry.locked_as_seen():
             running_job = self.registry.jobs.get(job)
             if running_job is not None and (running_job.state.active or running_job.seats.processes):
@@ -136,13 +136,13 @@ class Coordinator(Operations):
             self.registry.unsure = False
             self.registry.announce()
 
-    # What a user asks for
+    # Requests of users
 
     def wait_until(self, job: str, states: Collection[str], timeout: float | None = None) -> JobStatus:
-        """Wait for a job to be in one of the states, and return its status then.
+        """Wait until a job is in one of the states, and return its status.
 
         Raises:
-            OutOfTimeError: it wasn't in one of them within ``timeout`` seconds.
+            OutOfTimeError: the job didn't reach any of the states within ``timeout`` seconds.
         """
         end = None if timeout is None else time.monotonic() + timeout
         with self.registry.locked_as_seen():
@@ -163,7 +163,7 @@ class Coordinator(Operations):
         return [self.status(job) for job in self._store.jobs()]
 
     def status(self, job: str) -> JobStatus:
-        """The present status of a job; if the job isn't served here, its last status. Raises NotFoundError if the job
+        """The status of a job; if the job isn't served here, the last stored status. Raises NotFoundError if the job
         doesn't exist.
         """
         check_name("job", job)
@@ -242,7 +242,7 @@ class Coordinator(Operations):
         until: float = 0.0,
         wait: float = 0.0,
     ) -> list[LoggedEvent]:
-        """See :meth:`Reads.events`; 0 means no bound. With ``wait``, waits at most that many seconds for events."""
+        """See :meth:`Reads.events`; 0 means no bound. If there are no events, waits up to ``wait`` seconds for some."""
         wanted = EventRange(
             after=min(after, _LAST_ID) or None,
             before=min(before, _LAST_ID) or None,
@@ -268,11 +268,11 @@ class Coordinator(Operations):
         return self._early_output.newest(job, stream, limit)
 
     def known_formats(self, job: str) -> dict[str, Format]:
-        """The formats stored for a job, by stream; empty for a job that never ran."""
+        """The stored formats of a job's streams, by stream; empty for a job that never ran."""
         return queries.known_formats(self._store, job)
 
     def known_lanes(self, job: str) -> dict[str, Lane]:
-        """All lanes that a job ever had, by id; empty for a job that never ran."""
+        """All lanes that a job has ever had, by id; empty for a job that never ran."""
         return queries.known_lanes(self._store, job)
 
     def assignment(self, job: str) -> Assignment:
@@ -283,7 +283,7 @@ class Coordinator(Operations):
         """See :func:`anabranch.coordinator.commands.autoscale.explain`."""
         return autoscale.explain(self._context, job)
 
-    # What a container says
+    # Requests of containers
 
     def register(self, registration: Registration) -> RegistrationResponse:
         """See :meth:`Membership.register`."""
@@ -297,10 +297,10 @@ class Coordinator(Operations):
         """See :meth:`Membership.holds_seat`."""
         return self.membership.holds_seat(execution)
 
-    # What time brings
+    # Periodic checks
 
     def tick(self) -> None:
-        """Check which processes have been silent for too long. Must be called several times a second.
+        """Expel processes that have been silent for too long, and advance all jobs. Call this several times a second.
 
         Raises:
             StoreUnavailableError: a step can't be stored at the moment; call this again.
@@ -317,14 +317,14 @@ class Coordinator(Operations):
 
     def look(self) -> None:
         """Check the inputs of jobs: see :func:`anabranch.coordinator.commands.expand.look`."""
-        self.reads.histories.sample()  # a job in one process has nobody else who looks at the time
+        self.reads.histories.sample()  # because nothing calls tick for a job in one process
         self._retention.look()
         self.reader_positions.look()
         expand.look(self._context)
 
     def fences(self) -> list[Fence]:
-        """The lanes that must be fenced now. Report each fenced lane to :meth:`fenced`. Fencing twice has the same
-        effect as fencing once.
+        """The lanes that must be fenced now. Report each fenced lane to :meth:`fenced`. Fencing a lane twice is
+        harmless.
         """
         with self.registry.locked_as_seen():
             found = []
@@ -333,7 +333,7 @@ class Coordinator(Operations):
             return found
 
     def fenced(self, lane: Lane) -> None:
-        """Record that a lane was fenced at all its outputs under its epoch, so that others may continue it."""
+        """Record that a lane was fenced at all of its outputs under its epoch: other processes may now continue it."""
         with self.registry.locked_all():
             running_job = self.registry.jobs.get(lane.job)
             held = None if running_job is None else running_job.known.get(lane.id)
@@ -347,34 +347,34 @@ class Coordinator(Operations):
             self.registry.announce()
 
     def unfenced(self, lane: Lane, why: str) -> None:
-        """Record that a lane can't be fenced yet; it will be tried again."""
+        """Record that a lane can't be fenced yet; :meth:`fences` keeps returning it."""
         self._store.note([self.registry.event(lane.job, "coordinator", f"lane {lane.id} can't be fenced yet", why)])
 
-    # What a launcher asks for, and says
+    # Requests of a launcher
 
     def demands(self, jobs: Collection[str]) -> list[Demand]:
-        """What the served jobs need from a launcher; for ``jobs``, even if they have ended."""
+        """What the served jobs need from a launcher. Also covers those of ``jobs`` that have ended."""
         with self.registry.locked_all():
             clock, lease = self.registry.clock, self.registry.lease
             found = [seats.demand(running_job, clock(), lease) for running_job in self.registry.jobs.values()]
             return found + [Demand(job=job, wanted=0, over=True) for job in jobs if self._has_ended(job)]
 
     def launched(self, job: str, launching: LaunchStatus, news: Sequence[tuple[str, str]]) -> None:
-        """Record the launcher's state for a job; ``news``: what happened, and why."""
+        """Record a launcher's state for a job. ``news``: pairs of what happened and why."""
         if news:
             self._store.note([self.registry.event(job, "launcher", what, why) for what, why in news])
         with self.registry.locked_as_seen():
             if job in self.registry.jobs:
                 self.registry.jobs[job].seats.launching = launching
 
-    # What containers in other processes ask for
+    # Requests of containers in other processes
 
     def running(self, job: str) -> RunningDeployment:
         """What a container needs to run a job.
 
         Raises:
             NotFoundError: there is no such job.
-            ConflictError: its code isn't available here.
+            ConflictError: the job's code isn't available here.
         """
         with self.registry.locked_as_seen():
             running_job = self.registry.jobs.get(job)

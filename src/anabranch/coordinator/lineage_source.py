@@ -15,8 +15,10 @@ __all__ = ["ServedJobs"]
 
 
 class ServedJobs:
-    """Args:
-    leads: whether the coordinator leads; while it doesn't, it serves no jobs.
+    """The jobs that a coordinator serves, and their datasets.
+
+    Args:
+        leads: returns whether the coordinator leads; while it doesn't, it serves no jobs.
     """
 
     def __init__(self, coordinator: Coordinator, leads: Callable[[], bool] = lambda: True) -> None:
@@ -24,7 +26,7 @@ class ServedJobs:
         self._leads = leads
 
     def jobs(self, also: Collection[str]) -> list[JobStatus] | None:
-        """The jobs that are served, and those in ``also``, if they exist. None: another coordinator leads."""
+        """The status of all served jobs and of those in ``also``, if they exist. None: another coordinator leads."""
         if not self._leads():
             return None
         with self._coordinator.registry.locked_as_seen():

@@ -1,4 +1,4 @@
-"""Checks names that come from outside before they are used in a path or a query."""
+"""Checks names that come from users and containers before they are used in a path or a query."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CONTAINER = re.compile(rf"{_NAME.pattern}:{_NAME.pattern}:[0-9]{{1,18}}")
 
 
 def check_name(word: str, name: str) -> str:
-    """Return the name of a job or a seat (``word`` says which) if it is allowed. Raises UsageError otherwise."""
+    """Return the name of a job or a seat (``word`` says which) if the name is allowed. Raises UsageError otherwise."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name[:120]!r} can't be the name of a {word}",
@@ -23,7 +23,7 @@ def check_name(word: str, name: str) -> str:
 
 
 def check_container(container: str) -> str:
-    """Return a container id (``job:seat:epoch``) if it has that form. Raises UsageError otherwise."""
+    """Return a container id if it has the form ``job:seat:epoch``. Raises UsageError otherwise."""
     if not _CONTAINER.fullmatch(container):
         raise UsageError(f"{container[:240]!r} is not a container id", "write job:seat:epoch, as in delays:0:3")
     return container

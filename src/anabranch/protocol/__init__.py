@@ -1,1 +1,1 @@
-"""Requests and responses between users, containers and the coordinator, within one process or over HTTP."""
+"""The messages that users and containers exchange with the coordinator, within one process or over HTTP."""

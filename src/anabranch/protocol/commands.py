@@ -1,4 +1,6 @@
-"""Changes of a running job, and their results: scale, expand, assign, rewind. Deploy is in ``deployment``."""
+"""Requests to change a running job, and their results: scale, expand, assign, rewind. Deploy and rollback are in
+:mod:`anabranch.protocol.deployment`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ __all__ = [
 
 
 class StateHandling(enum.StrEnum):
-    """What happens in a rewind to the state of the operators downstream of the streams that are read again."""
+    """What a rewind does with the state of the operators downstream of the streams that are read again."""
 
     KEEP = "keep"
     CLEAR = "clear"
@@ -39,9 +41,11 @@ class ChangeRequest(Document, frozen=True, kw_only=True):
     dry: bool = False
     """Only determine what would change."""
     now: bool = False
-    """Don't wait for batches that write at least once; their output is then written twice."""
+    """Don't wait for batches that write at least once. They are broken off and repeated, so part of their output is
+    written twice.
+    """
     brief: bool = False
-    """Give the result as an outline, without complete lanes."""
+    """Return the lanes only in outline (:attr:`ChangeResult.outline`)."""
     expect: Basis | None = None
     """The state of the job for which the change was planned. If the job has changed since, nothing is changed."""
 
@@ -50,22 +54,22 @@ class ChangeResult(Document, frozen=True, kw_only=True):
     """The fields of the result of every change of a running job."""
 
     closing: tuple[Lane, ...] = ()
-    """The lanes that are closed. None if the job is already as requested."""
+    """The lanes that are closed; empty if the job is already as requested."""
     lanes: tuple[Lane, ...] = ()
-    """The lanes that continue them."""
+    """The lanes that follow the closed ones."""
     pause: float = 0.0
-    """The expected seconds without output in between."""
+    """For how many seconds output is expected to pause."""
     basis: Basis | None = None
     """The state of the job for which the change was planned, to be sent back as ``expect``."""
     outline: Outline | None = None
-    """The lanes, if the request was ``brief``; ``closing`` and ``lanes`` are then empty."""
+    """The lanes in outline, if the request was ``brief``; then ``closing`` and ``lanes`` are empty."""
 
 
 class TaskMoveRequest(ChangeRequest, frozen=True, kw_only=True):
-    """The fields of every request that gives tasks other seats."""
+    """The fields of every request that may move tasks to other seats."""
 
     moves: bool = False
-    """With ``dry``: also return which buckets get another seat."""
+    """With ``dry``: also return which buckets move to another seat."""
 
 
 class ScaleRequest(TaskMoveRequest, frozen=True, kw_only=True):
@@ -82,42 +86,44 @@ class ExpandRequest(TaskMoveRequest, frozen=True, kw_only=True):
 
 
 class AssignRequest(TaskMoveRequest, frozen=True, kw_only=True):
-    """Move a job's tasks to the seats that suit the present racks best."""
+    """Move a job's tasks to the seats that suit the current racks best."""
 
 
 class ScaleResult(ChangeResult, frozen=True, kw_only=True):
-    """What a scale, expand or assign changes."""
+    """The effects of a scale, expand or assign."""
 
     generation: int
     factor: int
     containers: int
     partitions: dict[str, int] = {}
-    """The new partition counts of the streams that have more than before, by ``system/stream``."""
+    """The new partition counts of the streams to which partitions were added, by ``system/stream``."""
     free: tuple[str, ...] = ()
-    """The seats of new lanes that no container has. These lanes wait until a container takes the seat."""
+    """The seats that new lanes need and no container has. Those lanes wait until a container takes the seat."""
     before: Traffic | None = None
-    """The present traffic between racks, if racks are known."""
+    """The current traffic between racks, if racks are known."""
     after: Traffic | None = None
     """The traffic between racks after the change, if racks are known."""
     why_not: str = ""
-    """Why racks aren't taken into account although the settings ask for it."""
+    """Why racks aren't taken into account, although they should be according to the settings."""
     moved: int = 0
-    """The tasks that get another seat, if nothing else changes."""
+    """How many tasks an assign moves to another seat; 0 for a scale or expand."""
     moves: tuple[StageMoves, ...] = ()
-    """Which buckets get another seat, by stage, if the request asked for ``moves``."""
+    """Which buckets move to another seat, by stage, if the request asked for ``moves``."""
 
 
 class RewindRequest(ChangeRequest, frozen=True, kw_only=True):
     """Read a job's source streams again from earlier offsets."""
 
     to: str | dict[str, int]
-    """``earliest``, a time (ISO 8601 with its offset from UTC), or offsets by whole SSP in text form."""
+    """Where to read from: ``earliest``, a time (ISO 8601 with its offset from UTC), or offsets by whole SSP in text
+    form.
+    """
     state: StateHandling | None = None
-    """What happens to state; None: there is no state downstream of the streams."""
+    """What happens to state. None is allowed only if no operator downstream of the streams has state."""
 
 
 class RewindResult(ChangeResult, frozen=True, kw_only=True):
-    """What a rewind changes."""
+    """The effects of a rewind."""
 
     generation: int
     to: dict[str, int] = {}

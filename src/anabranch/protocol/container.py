@@ -1,4 +1,6 @@
-"""A container takes a seat and sends heartbeats; the coordinator answers with the lanes that it should run."""
+"""The messages between a container and the coordinator. A process takes a seat and sends heartbeats; the coordinator
+answers with the lanes that the process should run.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ __all__ = ["Heartbeat", "HeartbeatResponse", "Registration", "RegistrationRespon
 
 
 class Registration(Document, frozen=True, kw_only=True):
-    """A process's request for a seat. The same registration, sent twice, gets the same seat."""
+    """A process's request for a seat. If it is sent twice, both answers name the same seat."""
 
     job: str
     execution: str
-    """The process's EXECUTION_ENV_CONTAINER_ID. A process that replaces another may have the same."""
+    """The process's EXECUTION_ENV_CONTAINER_ID. A process that replaces another one may have the same value."""
     host: str
     pid: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
     instance: str = ""
@@ -29,31 +31,33 @@ class Registration(Document, frozen=True, kw_only=True):
     """The requested seat; None: any free one."""
     rack: str | None = None
     deployment: int = 0
-    """The deployment whose code the process has; 0: the present one."""
+    """The deployment whose code the process has; 0: the current one."""
     copies: tuple[StandbyReport, ...] = ()
-    """The standbys that a process without a seat maintains."""
+    """The standbys that the process maintains while it has no seat."""
     warm: bool = True
-    """Whether its session has run everything that should run in it before lanes start."""
+    """Whether the process's Spark session has finished its warm-up and is ready for lanes."""
 
 
 class RegistrationResponse(Document, frozen=True, kw_only=True):
     """The seat that a process gets, or what to do without one."""
 
     lease: float
-    """The seconds that the lease lasts from each heartbeat."""
+    """For how many seconds each heartbeat renews the lease."""
     seat: str | None = None
-    """The seat; None: all seats are taken, so ask again."""
+    """The seat; None: all seats are taken, and the process should ask again."""
     container: str = ""
     """The container's id."""
     epoch: int = 0
     """The container's epoch."""
     done: bool = False
-    """No seat will become free, because the job doesn't run, or because another deployment of it does."""
+    """Whether no seat will become free for the process, because the job doesn't run, or because another deployment of
+    the job runs.
+    """
     copies: tuple[StandbyOrder, ...] = ()
-    """The standbys to keep until then."""
+    """The standbys that the process should maintain while it has no seat."""
     reads_parts: bool = False
-    """Whether the coordinator knows the parts of :class:`LaneReport`. False: it is an older one, which reads reports
-    whose fields are side by side.
+    """Whether the coordinator understands the parts of :class:`LaneReport`. False: it is an older one, which expects
+    the fields of all parts side by side.
     """
 
 
@@ -63,55 +67,62 @@ class Heartbeat(Document, frozen=True, kw_only=True):
     container: str
     epoch: int
     number: int
-    """Rises with each heartbeat. If a later heartbeat has overtaken this one, the coordinator ignores its lanes."""
+    """Rises with each heartbeat. If a later heartbeat has overtaken this one, the coordinator ignores this one's
+    ``lanes``.
+    """
     seen: int = -1
-    """The ``revision`` of the last response. The coordinator answers at once if it has a newer one."""
+    """The ``revision`` of the last response that the container has received. The coordinator answers at once if it has
+    a newer revision.
+    """
     lanes: tuple[LaneReport, ...] = ()
     leaving: bool = False
-    """Whether all lanes of the container have ended, and it returns its seat."""
+    """Whether the container gives up its seat, because all of its lanes have ended."""
     returns: bool = False
-    """Whether the container that returns its seat replaces itself by a new process, which will ask for a seat."""
+    """Whether a container that gives up its seat replaces itself by a new process, which will ask for a seat."""
     copies: tuple[StandbyReport, ...] = ()
     """The standbys that the container maintains."""
 
 
 class WantedLane(Document, frozen=True, kw_only=True):
-    """A lane that a container should run, or end."""
+    """A lane that a container should run, drain or close."""
 
     lane: Lane
     upstream_ended: bool = False
-    """Whether all lanes that write its inputs have ended, so that it may end when it has read these to their ends."""
+    """Whether all lanes that write the lane's inputs have ended. The lane may then end when it has read these inputs to
+    their ends.
+    """
     closing: bool = False
     """Whether the lane must end at a batch boundary. It first finishes, or breaks off, the batch that it has
     started."""
     now: bool = False
-    """A closing lane doesn't wait for a batch that would merely have to be repeated later."""
+    """Whether the closing lane breaks off its batch even if part of the batch's output is then written twice."""
     draining: DrainOrder | None = None
     """How the lane drains; None: it doesn't drain."""
 
 
 class HeartbeatResponse(Document, frozen=True, kw_only=True):
-    """What the container should run. It stops all other lanes at a batch boundary."""
+    """What the container should run. The container stops all other lanes at a batch boundary."""
 
     alive: bool
-    """False: the container has lost its seat: it stops everything and exits non-zero."""
+    """Whether the container still has its seat. If not, it stops everything and exits non-zero."""
     revision: int
     """Rises when the container's orders change."""
     wanted: tuple[WantedLane, ...] = ()
     coming: tuple[Lane, ...] = ()
-    """Lanes that the container will run once their predecessors are closed. It may prepare them, and doesn't report
-    them.
+    """Lanes that the container will run once their predecessors are closed. The container may prepare them, but doesn't
+    report them.
     """
     copies: tuple[StandbyOrder, ...] = ()
-    """The standbys to keep, or to remove."""
+    """The standbys to maintain, or to remove."""
     until_caught_up: bool = False
-    """Lanes end when they reach those ends of their inputs that were noted at the start."""
+    """Whether lanes end when they reach the end offsets that their inputs had when the lanes were started."""
     at_once: bool = False
-    """Unwanted lanes abort the running batch. It is finished when they run again."""
+    """Whether lanes that aren't wanted break off the running batch, which is finished when the lane runs again."""
     done: bool = False
-    """Nothing is left to run: the container exits."""
+    """Whether nothing is left to run. If so, the container exits."""
     same: bool = False
-    """Everything is the same as in the response with this ``revision``, which the container has seen, so it isn't
-    repeated."""
+    """Whether everything else is the same as in the response with this ``revision``, which the container has already
+    received. If so, the other fields are left empty.
+    """
     reason: str | None = None
     """Why the container isn't ``alive``."""

@@ -1,4 +1,4 @@
-"""Versions of a job: what starts one, what containers need to run it, deploy and rollback."""
+"""Deployments of a job: requests to start, deploy and roll back, and what containers need to run a deployment."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Program(Document, frozen=True, kw_only=True):
     file: str
     """The job file within the code."""
     settings: dict[str, Any]
-    """The settings of the user who started the job, with absolute paths; secrets are references."""
+    """The settings of the user who started the job, with absolute paths and with references instead of secrets."""
     schemas: dict[str, str]
-    """The schema after each operator, by its node, as Spark's JSON."""
+    """The schema of each operator's result, by the operator's node, as Spark's JSON."""
     cores: int = 0
-    """The number of tasks that must be able to run at once; 0: any."""
+    """How many Spark tasks a container must be able to run at once; 0: any number."""
 
 
 class StartRequest(Document, frozen=True, kw_only=True):
@@ -35,27 +35,29 @@ class StartRequest(Document, frozen=True, kw_only=True):
 
     graph: Graph
     model: JobModel
-    """Its run id is 0, because the coordinator assigns the number."""
+    """The job model. Its run id is 0, because the coordinator assigns the number."""
     lanes: tuple[Lane, ...]
-    """All of them are new."""
+    """The lanes, all of them new."""
     fingerprint: dict[str, str]
-    """What must be the same for the job to be continued (graph, factor, …), each as a hash or value."""
+    """The properties (graph, factor, …) that a later start must share to continue the job, each as a value or a
+    hash.
+    """
     formats: dict[str, Format] = {}
     """The formats of the streams that aren't JSON. They don't change during the deployment."""
     promises: dict[str, str] = {}
-    """The delivery guarantee of each output, by operator."""
+    """The promise of each output, by operator."""
     until_caught_up: bool = False
-    """Lanes end when they reach those ends of their inputs that were noted at the start."""
+    """Whether lanes end when they reach the end offsets that their inputs had when the lanes were started."""
     program: Program | None = None
-    """For containers in other processes; None: the process that starts the job is the only container."""
+    """What containers in other processes need; None: the process that starts the job is the only container."""
     settings: dict[str, Any] = {}
-    """Without a ``program``: the settings that the coordinator needs."""
+    """The settings that the coordinator needs if there is no ``program``."""
     reset_state: bool = False
-    """After a drain: no state is kept."""
+    """Whether a job that was drained starts without the state that the drain left."""
 
 
 class RunningDeployment(Document, frozen=True, kw_only=True):
-    """What a container that registers needs to run the job."""
+    """What a container needs to run the job."""
 
     job: str
     deployment: int
@@ -79,11 +81,11 @@ class RollbackRequest(ChangeRequest, frozen=True, kw_only=True):
 
 
 class DeployResult(ChangeResult, frozen=True, kw_only=True):
-    """What a deploy or a rollback changes."""
+    """The effects of a deploy or a rollback."""
 
     deployment: int
-    """The deployment that follows."""
+    """The number of the new deployment."""
     version_of: int
-    """The deployment whose version it has; if that is its own number, the version is new."""
+    """The first deployment of the same version; the new deployment's own number if the version is new."""
     notes: tuple[str, ...] = ()
-    """What changes for users of the job's outputs or state."""
+    """What changes in the job's outputs or state."""

@@ -13,9 +13,9 @@ class DrainMode(enum.StrEnum):
     """Which records a job still reads when it drains."""
 
     PLANNED = "planned"
-    """Those of the batches that its lanes have planned when the drain is accepted."""
+    """Only those of the batches that its lanes have already planned when the drain is accepted."""
     LATEST = "latest"
-    """All records that its inputs have when the drain is accepted."""
+    """All records that its inputs contain when the drain is accepted."""
 
 
 class DrainNotification(Document, frozen=True, kw_only=True):
@@ -31,15 +31,15 @@ class DrainNotification(Document, frozen=True, kw_only=True):
 
 
 class DrainProgress(Document, frozen=True, kw_only=True):
-    """The progress of a drain, as it is stored. Offsets are those of the streams that the job doesn't write itself."""
+    """The progress of a drain, as it is stored. All offsets are in streams that the job doesn't write itself."""
 
     notification: DrainNotification
     ends: dict[str, int] = {}
-    """With the mode "latest": where the streams ended when the drain was accepted."""
+    """In the mode "latest": the end offsets of the streams when the drain was accepted."""
     until: dict[str, int] | None = None
-    """Where each lane stops reading; None: not all lanes have reported yet."""
+    """The offsets at which the lanes stop reading; None: not all lanes have reported yet."""
     last: bool = False
-    """Whether all lanes have read up to there, so that event time ends. From then on the drain can't be cancelled."""
+    """Whether all lanes have read up to ``until``. Event time then ends, and the drain can't be cancelled any more."""
 
 
 class DrainAccepted(Document, frozen=True, kw_only=True):
@@ -47,10 +47,10 @@ class DrainAccepted(Document, frozen=True, kw_only=True):
 
     deployment: int
     uuid: str
-    """The running drain's id; if there was an earlier drain, it is that one's."""
+    """The id of the drain that runs, which may be that of an earlier request."""
     mode: DrainMode = DrainMode.PLANNED
     ignored: str = ""
-    """Why no drain runs."""
+    """Why the request was ignored, and no drain runs; empty if a drain runs."""
     stages: dict[str, tuple[str, ...]] = {}
     """The open lanes of each stage, in the order in which the stages drain."""
     seconds: float = 0.0
@@ -63,9 +63,10 @@ class DrainOrder(Document, frozen=True, kw_only=True):
     uuid: str = ""
     """The request's id."""
     until: dict[str, int] | None = None
-    """Where the lane stops reading the streams that the job doesn't write itself. None: this isn't known yet; the lane
-    reads only what it has planned, and reports where that ends."""
+    """The offsets at which the lane stops reading the streams that the job doesn't write itself. None: these aren't
+    known yet; the lane reads only what it has already planned, and reports where that ends.
+    """
     last: bool = False
-    """Whether all lanes have read up to there. If so, this one reads its other inputs to their ends, emits all windows,
-    fires all timers, and ends.
+    """Whether all lanes have read up to ``until``. If so, the lane reads its other inputs to their ends, emits all
+    windows, fires all timers, and ends.
     """

@@ -1,4 +1,4 @@
-"""How errors are sent over HTTP: their status and their body, for both ends."""
+"""Errors as HTTP responses: the status and the body, for the server and the client."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def payload_of(error: AnabranchError) -> dict[str, str]:
 
 
 def error_of(status: int, body: Any) -> AnabranchError:
-    """The inverse of the two functions above. An answer that isn't one of anabranch's becomes an error, too."""
+    """The error in a response: the inverse of :func:`status_of` and :func:`payload_of`. A response that doesn't come
+    from anabranch becomes an error, too.
+    """
     if not isinstance(body, dict) or not isinstance(body.get("error"), str):
         return AnabranchError(f"the coordinator answered with status {status}", "see whether the URL is its own")
     kind = _STATUSES.get(status, AnabranchError)

@@ -1,4 +1,4 @@
-"""Heartbeats for coordinators that don't know the parts of a lane's report."""
+"""Heartbeats for older coordinators, which expect a lane's report without parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _FlatReport = msgspec.defstruct(
 
 
 def flattened(beat: Heartbeat) -> Heartbeat:
-    """The same heartbeat for an older coordinator. It is only good for being sent."""
+    """The same heartbeat in the form for an older coordinator. Only encode and send the result: its lanes aren't real
+    :class:`LaneReport` objects.
+    """
     return msgspec.structs.replace(beat, lanes=tuple(map(_flat, beat.lanes)))
 
 

@@ -1,7 +1,7 @@
 """What a container reports about each of its lanes.
 
-Offsets are by whole SSP in text form. A field has another name than those of all other parts of a report, so that
-:meth:`LaneReport.changed` and :mod:`anabranch.protocol.flat_report` find it by its name alone.
+Offsets are by whole SSP in text form. No two parts of a report have a field of the same name, so
+:meth:`LaneReport.changed` and :mod:`anabranch.protocol.flat_report` find a field by its name alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LanePhase(enum.StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     ENDED = "ended"
-    """Stopped at a batch boundary: its positions are final."""
+    """The lane has ended at a batch boundary, and its positions are final."""
     FAILED = "failed"
 
 
@@ -51,8 +51,9 @@ class BatchPhase(enum.StrEnum):
     PUBLISHING = "publishing"
     COMMITTING = "committing"
     OTHER = "other"
-    """A phase that this program doesn't know, because the container is newer. The phase is only displayed, so the
-    heartbeat isn't refused, as it would be for an unknown :class:`LanePhase`."""
+    """A phase that only newer containers have. Because the phase is merely displayed, an unknown one isn't an error,
+    unlike an unknown :class:`LanePhase`, for which a heartbeat is refused.
+    """
 
     @classmethod
     def _missing_(cls, value: object) -> BatchPhase:
@@ -60,34 +61,36 @@ class BatchPhase(enum.StrEnum):
 
 
 class BatchProgress(Document, frozen=True, kw_only=True):
-    """The progress of a lane's batch, from when it is planned until it is committed."""
+    """The progress of a lane's batch, from planning to commit."""
 
     number: int
     """The batch's number."""
     planned: int
-    """The records that the batch reads."""
+    """How many records the batch reads."""
     done: int = 0
-    """The records that have passed the operator that is furthest behind."""
+    """How many of these records have passed the operator that is furthest behind."""
     phase: BatchPhase = BatchPhase.READING
     """What the batch is waiting for at the moment."""
     seconds: float = 0.0
-    """The time since the batch was planned."""
+    """The seconds since the batch was planned."""
     rows_per_second: float = 0.0
     left: float | None = None
-    """The seconds until the batch ends, estimated from its own speed; None if it isn't known yet."""
+    """The seconds until the batch ends, estimated from its speed so far; None: not known yet."""
     spent: dict[str, float] = {}
     """The seconds since the batch was planned, by phase."""
     buckets: dict[str, int] = {}
-    """The finished records of the buckets that are furthest behind, by SSP with its bucket in text form."""
+    """How many records are finished in each of the buckets that are furthest behind, by SSP (with the bucket) in text
+    form.
+    """
 
 
 class AttemptReport(Document, frozen=True, kw_only=True):
-    """A lane's life in this container: its attempts, and what it waits for."""
+    """A lane's attempts in this container, and what the lane waits for."""
 
     begun: bool = False
     """Whether the lane's query has started in this container."""
     run: str = ""
-    """Spark's id of the query's run, which is different each time the query is started."""
+    """Spark's id of the query's run, a new one each time the query is started."""
     folder_epoch: int = 0
     """The epoch under which the lane's folder was made."""
     number: int = 1
@@ -95,21 +98,21 @@ class AttemptReport(Document, frozen=True, kw_only=True):
     trouble: str = ""
     """Why the lane was last restarted."""
     awaits: str = ""
-    """What the lane waits for in its surroundings."""
+    """What outside the job the lane is waiting for, such as a system that can't be reached."""
     awaits_since: float = 0.0
     """When that wait began, in seconds since 1970."""
     stalls: int = 0
-    """How many times it was restarted because it made no progress."""
+    """How many times the lane was restarted because it made no progress."""
     waits: str = ""
     """What keeps a closing lane from ending."""
     stopped: bool = False
-    """Whether the lane ended because its container stops. It may have more to do."""
+    """Whether the lane ended only because its container stops, so it may have more to do."""
     pending: bool = False
-    """Whether the lane ended before it finished what it had to finish."""
+    """Whether the lane ended with its work unfinished: with a pending batch, or before it began."""
 
 
 class ProgressReport(Document, frozen=True, kw_only=True):
-    """How far a lane has come in its inputs, and what it has written."""
+    """How far a lane has read its inputs, and what it has written."""
 
     batch: int = -1
     """The last committed batch; -1 for none."""
@@ -118,28 +121,30 @@ class ProgressReport(Document, frozen=True, kw_only=True):
     positions: dict[str, int] = {}
     """The next offsets to read."""
     ends: dict[str, int] = {}
-    """The known ends of the inputs, for the lag."""
+    """The end offsets of the inputs, from which the lag follows."""
     ends_known: bool = True
-    """Whether ``ends`` are current. If False, they can't be looked up at present, and are the last known ones."""
+    """Whether ``ends`` are current. False: the end offsets can't be looked up at the moment, and these are the last
+    known ones.
+    """
     wrote: dict[str, int] = {}
-    """Where the intermediate streams that the lane writes ended, once the lane has ended."""
+    """The end offsets, when the lane ended, of the intermediate streams that it writes."""
     rows: int = 0
-    """The records read since the lane started."""
+    """How many records the lane has read since it started."""
     first_output: float = 0.0
-    """When the first batch that read anything was committed, in seconds since 1970; 0.0 if there was none yet."""
+    """When the first batch that read any records was committed, in seconds since 1970; 0.0: none was yet."""
     last_output: float = 0.0
-    """When the last batch that read anything was committed, in seconds since 1970; 0.0 if there was none yet."""
+    """When the last batch that read any records was committed, in seconds since 1970; 0.0: none was yet."""
     dead_letters: int = 0
-    """All dead letters that the lane ever wrote."""
+    """How many dead letters the lane has ever written."""
     state_bytes: int = 0
     """The size of the files with the lane's state."""
 
 
 class BatchTimes(Document, frozen=True, kw_only=True):
-    """The time that a lane's batches take, in seconds, as the last ones have shown."""
+    """How long a lane's batches take, in seconds, estimated from the last ones."""
 
     fixed: float
-    """The time that doesn't depend on their records."""
+    """The part that doesn't depend on the number of records."""
     per_record: float
     """The time that the job's functions take for each record."""
 
@@ -150,75 +155,77 @@ class LoadReport(Document, frozen=True, kw_only=True):
     seconds: float = 0.0
     """The duration of the last batch."""
     batch_times: BatchTimes | None = None
-    """What takes the time of batches; None: unknown, or functions take none of it."""
+    """How long batches take, depending on their records; None: unknown, or no time is spent in functions."""
     spent: dict[str, float] = {}
-    """Where the time of the last batch was spent, in seconds by phase, if it was a long one."""
+    """The seconds that the last batch spent in each phase, if the batch was a long one."""
     rows_per_second: float = 0.0
     usual_seconds: float = 0.0
     """The median duration of batches."""
     limit: int = 0
-    """How many records the next batch may have; 0: unknown."""
+    """How many records the next batch may have at most; 0: unknown."""
     sequential: bool = False
-    """Whether the lane's functions process one key after another (``process``), so that a higher factor doesn't speed
-    them up."""
+    """Whether the lane's functions process one key after another (``process``), so a higher factor doesn't speed them
+    up.
+    """
     repeats: str = ""
-    """What would be written twice if the running batch were run again. A change waits for such a batch. Empty: the
-    batch can be broken off.
+    """What would be written or called twice if the running batch were broken off and run again. A change waits for such
+    a batch. Empty: the batch can be broken off.
     """
     span: float = 0.0
-    """The seconds, about half a minute, over which ``busy``, ``working`` and ``arriving`` are measured; 0 if there are
-    no measurements yet."""
+    """The length of the period, about half a minute, over which ``busy``, ``working`` and ``arriving`` are measured, in
+    seconds; 0: nothing has been measured yet.
+    """
     busy: float = 0.0
-    """The share of the span in which a batch ran."""
+    """The share of that period in which a batch ran."""
     working: float = 0.0
-    """The share of the span in which Python functions worked on the bucket that kept them busiest."""
+    """The share of that period in which Python functions worked on the bucket that kept them busiest."""
     arriving: float = 0.0
     """The records that arrived, per second."""
     slowest: str = ""
-    """The SSP on which Python functions spent most time in the last batches."""
+    """The SSP on which Python functions spent the most time in the last batches."""
     slowest_seconds: float = 0.0
-    """The time that they spent on it."""
+    """The seconds that they spent on ``slowest``."""
     skew: float = 0.0
-    """``slowest_seconds`` divided by the mean over all SSPs."""
+    """``slowest_seconds`` divided by the mean time over all SSPs."""
 
     @property
     def cost(self) -> BatchCost | None:
-        """How long batches take, depending on their records; None: unknown."""
+        """The duration of a batch as a function of its records; None: unknown."""
         return None if self.batch_times is None else BatchCost(self.batch_times.fixed, self.batch_times.per_record)
 
 
 class EventTimeReport(Document, frozen=True, kw_only=True):
-    """How far a lane is in event time, and which records came too late."""
+    """The lane's progress in event time, and the rows that came too late."""
 
     watermark: int | None = None
     """The watermark in Unix ms; None: it isn't known, or the lane has none."""
     held_by: str | None = None
     """The SSP that holds the watermark back."""
     idle: tuple[str, ...] = ()
-    """The SSPs that don't hold the watermark back because they have no new records."""
+    """The idle SSPs, which don't hold the watermark back."""
     dropped: int = 0
-    """The late records that were dropped since the lane started."""
+    """How many late rows were dropped since the lane started."""
     late_groups: int = 0
-    """The groups of late rows since the lane started."""
+    """How many groups of late rows there were since the lane started."""
     late: dict[str, int] = {}
-    """The late rows that became dead letters since the lane started, by SSP."""
+    """How many late rows became dead letters since the lane started, by SSP."""
 
 
 class DrainReport(Document, frozen=True, kw_only=True):
-    """How far a draining lane has come."""
+    """The progress of a lane's drain."""
 
     halted: str = ""
-    """The drain (its ``uuid``) for which the lane has read everything that it should so far; ``positions`` are then
-    final.
+    """The ``uuid`` of the drain for which the lane has read everything that it should read so far; its ``positions``
+    are then final. Empty: it hasn't yet.
     """
     drained: bool = False
     """Whether the lane has ended permanently."""
     windows: int = 0
-    """The rows of state that are still to be written at the end, for example one for each window and key."""
+    """How many rows of state are still to be emitted, for example one for each window and key."""
     stuck: str = ""
-    """The message that a function has been working on for a second or more."""
+    """A description of the message on which a function has been working for a second or more."""
     overdue: bool = False
-    """Whether the function has been working on it for longer than it may."""
+    """Whether the function has exceeded the time that it may take for a message."""
 
 
 class LaneReport(Document, frozen=True, kw_only=True):
@@ -242,7 +249,9 @@ class LaneReport(Document, frozen=True, kw_only=True):
 
     @classmethod
     def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
-        """Older containers and coordinators have the fields of all parts side by side."""
+        """A parsed report in the current form. Older containers and coordinators send the fields of all parts side by
+        side.
+        """
         flat = value.keys() & _FLAT.keys()
         if isinstance(value.get("attempt"), dict):  # the part; in the flat form, a number
             flat = flat - {"attempt"}
@@ -255,7 +264,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
         return report
 
     def changed(self, **fields: Any) -> Self:
-        """The report with other values of some fields, in whichever part they are."""
+        """A copy of the report with other values of some fields, which may be in any part."""
         changes: dict[str, Any] = {}
         parts: dict[str, dict[str, Any]] = {}
         for name, value in fields.items():
@@ -274,15 +283,15 @@ PARTS: Mapping[str, type[Document]] = {
     "event_time": EventTimeReport,
     "drain": DrainReport,
 }
-"""The parts of a report, by the field that has them."""
+"""The types of a report's parts, by the field of the report that contains the part."""
 
 PART_OF: Mapping[str, str] = {
     field: part for part, kind in PARTS.items() for field in kind.__struct_fields__ if field != "extra"
 }
-"""The part that has a field."""
+"""The part in which a field is."""
 
 FLAT_NAMES: Mapping[str, str] = {**{field: field for field in PART_OF}, "number": "attempt"}
-"""What a field of a part is called where all fields are side by side."""
+"""The name of each part's field in the flat form, in which the fields of all parts are side by side."""
 
 _FLAT: Mapping[str, tuple[str, str]] = {
     "attempt" if name == "number" else name: (LaneReport.__struct_encode_fields__[index], name)
@@ -291,4 +300,4 @@ _FLAT: Mapping[str, tuple[str, str]] = {
     for name in PARTS[part].__struct_encode_fields__
     if name != "extra"
 }
-"""A field's part and name by its flat name, all as in JSON."""
+"""For each field name of the flat form, the part and the field's name there; all names as in JSON."""

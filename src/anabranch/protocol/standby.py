@@ -13,11 +13,11 @@ class StandbyAction(enum.StrEnum):
     """What a process does with a standby."""
 
     REFRESH = "refresh"
-    """Bring it up to date repeatedly."""
+    """Keep the standby up to date."""
     HOLD = "hold"
-    """Leave it as it is."""
+    """Leave the standby as it is."""
     REMOVE = "remove"
-    """Delete it, because no process will need it."""
+    """Delete the standby, because no process will need it."""
 
 
 class StandbyReport(Document, frozen=True, kw_only=True):
@@ -29,18 +29,19 @@ class StandbyReport(Document, frozen=True, kw_only=True):
     number: int
     """Which of the folder's standbys this is."""
     batch: int = -1
-    """The last batch in it; -1: it isn't complete yet."""
+    """The last batch in the standby; -1: the standby isn't complete yet."""
     error: str = ""
-    """Why it can't be brought up to date."""
+    """Why the standby can't be brought up to date."""
 
 
 class StandbyOrder(Document, frozen=True, kw_only=True):
-    """What a process should do with a standby. If no order names a standby, it belongs to another process, and this one
-    forgets it."""
+    """What a process should do with a standby. A process forgets every standby for which it gets no order, because
+    another process maintains that standby.
+    """
 
     lane: str
     epoch: int
-    """The epoch, as in :class:`StandbyReport`; so is ``number``."""
+    """As in :class:`StandbyReport`, like ``number``."""
     number: int
     to: StandbyAction = StandbyAction.REFRESH
 
@@ -52,11 +53,11 @@ class StandbyStatus(Document, frozen=True, kw_only=True):
     number: int
     """Which of the standbys of the lane's folder this is."""
     container: str
-    """The container that maintains it; empty: a process without a seat does."""
+    """The container that maintains the standby; empty: a process without a seat maintains it."""
     rack: str | None = None
     batch: int = -1
-    """The last batch in it; -1: it isn't complete yet."""
+    """The last batch in the standby; -1: the standby isn't complete yet."""
     behind: int | None = None
-    """How many batches it is behind the lane; None: it isn't complete yet."""
+    """How many batches the standby is behind the lane; None: the standby isn't complete yet."""
     error: str = ""
-    """Why it can't be brought up to date."""
+    """Why the standby can't be brought up to date."""

@@ -33,26 +33,26 @@ class ContainerStatus(Document, frozen=True, kw_only=True):
     pid: int
     rack: str | None = None
     alive: bool | None = True
-    """Whether its lease is still valid; None: not known, as with ``lease``."""
+    """Whether the container's lease is still valid; None: unknown, because no coordinator serves the job."""
     lease: float | None = None
-    """The seconds until the lease runs out; None if no coordinator serves the job."""
+    """The seconds until the lease runs out; None: unknown, because no coordinator serves the job."""
     gone: str | None = None
-    """Why the container has lost its seat."""
+    """Why the container has lost its seat; None if it still has it."""
     deployment: int = 0
-    """The deployment whose lanes it runs."""
+    """The deployment whose lanes the container runs."""
 
 
 class LaneStatus(Document, frozen=True, kw_only=True):
     """A lane as shown by ``status``."""
 
     lane: Lane
-    """Its record in the store."""
+    """The lane as it is stored."""
     report: LaneReport | None = None
-    """The last report of the container that runs it."""
+    """The last report about the lane from the container that runs it."""
 
     @property
     def lag(self) -> int:
-        """Offsets between the lane's positions and its inputs' ends."""
+        """The number of offsets between the lane's positions and its inputs' end offsets."""
         if self.report is None:
             return 0
         positions = self.report.progress.positions
@@ -60,18 +60,18 @@ class LaneStatus(Document, frozen=True, kw_only=True):
 
 
 class LaunchStatus(Document, frozen=True, kw_only=True):
-    """The state of the coordinator's own launcher for a job's containers."""
+    """What the coordinator's launcher does for a job."""
 
     wanted: int
-    """The containers that should run."""
+    """How many containers should run."""
     running: int
-    """The containers that are running."""
+    """How many containers are running."""
     failures: int = 0
     """How many containers have failed in a row, since the last one that worked."""
     reason: str = ""
-    """Why the last one failed."""
+    """Why the last container failed."""
     gave_up: bool = False
-    """Whether the launcher has given up, and starts no more containers."""
+    """Whether the launcher has given up and starts no more containers."""
     logs: str = ""
     """The folder with the containers' logs."""
 
@@ -89,36 +89,36 @@ class JobStatus(Document, frozen=True, kw_only=True):
     served: bool = True
     """Whether a coordinator answered. If False, the status was read from the store."""
     promises: dict[str, str] = {}
-    """The delivery guarantee of each output, by operator."""
+    """The promise of each output, by operator."""
     seats: int = 1
-    """The number of containers that the job wants."""
+    """The number of containers that the job should have."""
     factor: int = 1
-    """The elasticity factor."""
+    """The job's factor: into how many buckets each partition is divided."""
     tasks: dict[str, int] = {}
     """The number of tasks, by stage."""
     consumption: dict[str, float] = {}
     """The average number of containers that read an SSP, by stage."""
     rescale_seconds: float | None = None
-    """How long the last change took, since this coordinator began to serve the job; None if there was none."""
+    """How many seconds the last change took; None if there was none since this coordinator began to serve the job."""
     standing_by: int = 0
     """The number of processes that are waiting for a seat."""
     launching: LaunchStatus | None = None
-    """The launcher's state; None if the coordinator doesn't start the job's containers."""
+    """What the launcher does for the job; None if the coordinator doesn't start the job's containers."""
     inputs: dict[str, int] = {}
     """The partition counts that the job's input streams had when they were last checked, by ``system/stream``; 0: the
     stream no longer exists.
     """
     warnings: tuple[str, ...] = ()
-    """Warnings of the coordinator; those of lanes are in their reports."""
+    """Warnings of the coordinator. Warnings of lanes are in the lanes' reports."""
     drain: DrainProgress | None = None
-    """The running drain."""
+    """The progress of the running drain, if there is one."""
     copies: tuple[StandbyStatus, ...] = ()
     """The standbys of lanes."""
 
 
 class LaneSizing(Document, frozen=True, kw_only=True):
-    """How well a lane keeps up with its load. For fields that aren't explained here, see
-    :class:`anabranch.protocol.lane_report.LaneReport`.
+    """How well a lane keeps up with its load. Fields without an explanation are explained in
+    :class:`anabranch.protocol.lane_report.LoadReport`.
     """
 
     lane: str
@@ -126,9 +126,9 @@ class LaneSizing(Document, frozen=True, kw_only=True):
     seat: str
     tasks: tuple[str, ...]
     lag: int
-    """The offsets that the lane is behind."""
+    """How many offsets the lane is behind the ends of its inputs."""
     lags: dict[str, int]
-    """The same figures by SSP."""
+    """The lag by SSP."""
     arriving: float
     rows_per_second: float
     busy: float
@@ -141,18 +141,18 @@ class LaneSizing(Document, frozen=True, kw_only=True):
     true_rate: float = 0.0
     """The records per second that the lane processes while it is busy."""
     needed_rate: float = 0.0
-    """The records per second that it must process to have no backlog after the target lag."""
+    """The records per second that the lane must process to work off its backlog within the target lag."""
     catch_up: float | None = None
-    """The seconds until there is no backlog; None if the backlog grows, or if this isn't known."""
+    """The seconds until the backlog is worked off; None: the backlog grows, or this isn't known."""
     then: float | None = None
     """``catch_up`` with the proposed factor, including the pause of the change."""
     batch_progress: BatchProgress | None = None
     spent: dict[str, float] = {}
-    """Where the time of the running batch, or of the last long one, is spent, in seconds by phase."""
+    """The seconds that the running batch, or the last long one, has spent in each phase."""
 
 
 class AutoscaleLimits(Document, frozen=True, kw_only=True):
-    """The settings in ``[job.autoscale]``, with their defaults."""
+    """The settings in ``[job.autoscale]``, including defaults."""
 
     min: int
     max: int
@@ -166,13 +166,13 @@ class AutoscaleVerdict(Document, frozen=True, kw_only=True):
     """What the coordinator's autosizer concludes."""
 
     factor: int | None
-    """The factor that the autosizer gives the job now; None if the job keeps its factor."""
+    """The factor that the autosizer gives the job now; None: the job keeps its factor."""
     why: str
     lane: str = ""
-    """The lane that needs the largest factor; empty if the figures don't tell yet."""
+    """The lane that needs the largest factor; empty: not known yet."""
     load: float = 0.0
-    """The records that this lane must process to have no backlog after the target lag, as a multiple of those that it
-    can process with the present factor; 0 if unknown.
+    """The records that this lane must process to work off its backlog within the target lag, as a multiple of what it
+    can process with the current factor; 0: unknown.
     """
 
 
@@ -188,21 +188,21 @@ class Sizing(Document, frozen=True, kw_only=True):
     """The possible factors."""
     lanes: tuple[LaneSizing, ...] = ()
     autoscale: str = ""
-    """What the coordinator's autosizer concludes, in words; empty if it is off."""
+    """The conclusion of the coordinator's autosizer in words; empty: the autosizer is off."""
     limits: AutoscaleLimits | None = None
-    """The limits of the autosizer; None if it is off."""
+    """The limits of the autosizer; None: the autosizer is off."""
     verdict: AutoscaleVerdict | None = None
-    """What the autosizer concludes; None if it is off."""
+    """The conclusion of the autosizer; None: the autosizer is off."""
     proposed: int = 0
-    """The factor that the present load requires, regardless of the autosizer's waiting times; 0 if unknown."""
+    """The factor that the current load requires, regardless of the autosizer's waiting times; 0: unknown."""
     target_lag_seconds: float = 0.0
-    """The lag that ``proposed`` aims at."""
+    """The lag at which ``proposed`` aims."""
     advice: tuple[str, ...] = ()
     """What would help if no factor does."""
 
 
 class TaskAssignment(Document, frozen=True, kw_only=True):
-    """Where a task is, and where it should be according to the present racks."""
+    """The seat that a task has, and the seat that it should have according to the current racks."""
 
     seat: str
     should: str
@@ -217,16 +217,16 @@ class Assignment(Document, frozen=True, kw_only=True):
     job: str
     strategy: str
     racks: dict[str, str | None]
-    """The rack of each seat; None if it isn't known."""
+    """The rack of each seat; None: unknown."""
     tasks: dict[str, dict[str, TaskAssignment]]
-    """The tasks by stage and name."""
+    """The tasks, by stage and name."""
     cost: float = 0.0
     """The cost of the desired assignment: see :class:`anabranch.assignment.assignor.Seating`."""
     lower_bound: float = 0.0
     """The lowest cost that an assignment can have."""
     before: Traffic | None = None
-    """The present traffic between racks."""
+    """The current traffic between racks."""
     after: Traffic | None = None
     """The traffic between racks in the desired assignment."""
     why_not: str = ""
-    """Why racks aren't taken into account although the settings ask for it."""
+    """Why racks aren't taken into account, although they should be according to the settings."""

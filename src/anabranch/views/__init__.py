@@ -1,1 +1,3 @@
-"""What a page or a verb reads about jobs: partial answers, small enough to be requested repeatedly."""
+"""What the dashboard's pages and the command line read about jobs. Each answer is one aspect of a job, small enough to
+be requested repeatedly.
+"""

@@ -1,4 +1,4 @@
-"""What a coordinator reports about itself, about deployments, and about the graph of a job."""
+"""What a coordinator reports about itself, about a job's deployments and graph, and about placement and partitions."""
 
 from __future__ import annotations
 
@@ -10,49 +10,57 @@ __all__ = ["CoordinatorInfo", "DeploymentInfo", "GraphEdge", "GraphStage", "Grap
 
 
 class CoordinatorInfo(Document, frozen=True, kw_only=True):
-    """``at``: seconds since 1970, on the coordinator's clock. ``leader``: the URL of the coordinator that leads; None:
-    none leads, or this is the only one. ``lease`` and ``grace``: how many seconds a container may be silent (``grace``
-    None: it keeps its seat). ``store``: the store's URL, without a password.
-    """
+    """A coordinator, as described by itself."""
 
     at: float
+    """Seconds since 1970, on the coordinator's clock."""
     program: str
     leads: bool
     leader: str | None
+    """The URL of the coordinator that leads; None: none leads, or this is the only one."""
     lease: float
+    """For how many seconds a container counts as alive after a heartbeat."""
     grace: float | None
+    """How many seconds after the end of its lease a silent container loses its seat; None: it keeps its seat until
+    another process takes it.
+    """
     invalid_heartbeats: int
     store: str
+    """The store's URL, without a password."""
     links: dict[str, str] = {}
-    """Links to other places for a container, by name: addresses with ``{host}``, ``{pid}`` and the like."""
+    """Links to show for each container, by name: addresses with placeholders such as ``{host}`` and ``{pid}``."""
 
 
 class DeploymentInfo(Document, frozen=True, kw_only=True):
-    """A deployment. ``version_of``: the first deployment with the same code. ``artifact``: the sha256 of the code;
-    empty: it runs in one process with its coordinator. Times are seconds since 1970.
-    """
+    """A deployment. Times are seconds since 1970."""
 
     id: int
     state: str
     generation: int
     version_of: int
+    """The first deployment of the same version."""
     created_at: float
     changed_at: float
     artifact: str = ""
+    """The SHA-256 of the code; empty: the job runs in one process with its coordinator."""
     file: str = ""
     error: str | None = None
 
 
 class GraphStage(Document, frozen=True, kw_only=True):
-    """A stage: the ids of its ``nodes``, its inputs and outputs by ``system/stream``, and its number of tasks."""
+    """A stage."""
 
     stage: str
     nodes: tuple[int, ...]
+    """The ids of its operators' nodes."""
     key: tuple[str, ...]
     stateful: bool
     inputs: tuple[str, ...]
+    """The streams that it reads, as ``system/stream``."""
     outputs: tuple[str, ...]
+    """The names of the streams that it writes."""
     tasks: int
+    """The number of its tasks."""
 
 
 class GraphEdge(Document, frozen=True, kw_only=True):
@@ -74,12 +82,7 @@ class GraphView(Document, frozen=True, kw_only=True):
 
 
 class Placement(Document, frozen=True, kw_only=True):
-    """How much of each partition of a stage each seat has.
-
-    ``partitions``: the names of tasks at factor 1, from index ``start`` on, out of ``total``. ``rows`` of ``cells``:
-    the partition's index in that list, the seat's index in ``seats``, and how many of the partition's buckets are
-    there.
-    """
+    """How many buckets of each partition of a stage each seat has."""
 
     at: float
     job: str
@@ -88,27 +91,39 @@ class Placement(Document, frozen=True, kw_only=True):
     factor: int
     stage: str
     stages: tuple[str, ...]
+    """All stages of the job."""
     start: int
+    """The index of the first of ``partitions`` among all partitions of the stage."""
     total: int
+    """The number of all partitions of the stage."""
     seats: tuple[str, ...]
     racks: tuple[str | None, ...]
+    """The rack of each of ``seats``; None: unknown."""
     partitions: tuple[str, ...]
+    """The names that the tasks have at factor 1."""
     cells: Table
+    """Rows of an index in ``partitions``, an index in ``seats``, and how many of the partition's buckets the seat
+    has.
+    """
 
 
 class Partitions(Document, frozen=True, kw_only=True):
-    """The partitions that a job reads, with their lanes: those from index ``start`` on, out of ``total``.
-
-    ``totals`` and ``quantiles``: of the lag of all partitions, in offsets. ``watermarks``: by lane, in Unix ms, with
-    the partition that holds each one back. ``served`` is False if only the store was asked, which knows no positions.
-    """
+    """The partitions that a job reads, with the lanes that read them."""
 
     at: float
     job: str
     served: bool
+    """False: no coordinator serves the job; the store was read, which doesn't know positions."""
     start: int
+    """The index of the table's first row among all partitions."""
     total: int
+    """The number of all partitions."""
     table: Table
     totals: dict[str, int] = {}
+    """``lag``: the sum of all lags, in offsets. ``idle``: how many partitions are idle. ``unknown``: how many have an
+    unknown lag.
+    """
     quantiles: dict[str, int] = {}
+    """Quantiles of the lag over all partitions with a known lag, in offsets."""
     watermarks: Table
+    """The watermark of each lane in Unix ms, and the partition that holds it back."""

@@ -14,39 +14,45 @@ Outcome = Literal["open", "done", "undone", "failed"]
 
 
 class ChangeRecord(Document, frozen=True, kw_only=True):
-    """A change to a job: ``who`` requested it, and ``why``. ``id``: the id of its event.
-
-    ``generation``: the generation that it began; 1 for the first one of a ``deployment`` that followed another; 0:
-    unknown. ``began`` and ``ended``: seconds since 1970. ``seconds``: how long it took until all lanes were running.
-    ``closing`` and ``starting``: numbers of lanes. ``predicted_pause`` and ``measured_pause``: for how many seconds
-    output paused; 0.0: nothing arrived; None: unknown, or not known yet. ``reason``: why it failed, or was undone.
-    """
+    """A change of a job: its prediction and its outcome. ``began`` and ``ended`` are seconds since 1970."""
 
     id: int
+    """The id of the change's event."""
     deployment: int
     generation: int
+    """The generation that the change began; 1 for the first generation of a ``deployment`` that followed another one;
+    0: unknown.
+    """
     kind: ChangeKind
     who: str
+    """Who requested the change."""
     why: str
+    """Why the change was requested."""
     began: float
     outcome: Outcome = "open"
     ended: float | None = None
     seconds: float | None = None
+    """How long it took until all new lanes were running."""
     closing: int | None = None
+    """How many lanes closed."""
     starting: int | None = None
+    """How many lanes started."""
     predicted_pause: float | None = None
+    """For how many seconds output was expected to pause; None: unknown."""
     measured_pause: float | None = None
+    """For how many seconds output paused; 0.0: no records arrived; None: unknown, or not known yet."""
     reason: str = ""
+    """Why the change failed, or was undone."""
 
 
 class Moves(Document, frozen=True, kw_only=True):
-    """Which buckets got another seat when a ``generation`` began. ``at``: seconds since 1970, on the coordinator's
-    clock. ``former``: the deployment and generation before it.
-    """
+    """Which buckets moved to another seat when a generation began."""
 
     at: float
+    """Seconds since 1970, on the coordinator's clock."""
     job: str
     deployment: int
     generation: int
     former: tuple[int, int]
+    """The deployment and the number of the previous generation."""
     stages: tuple[StageMoves, ...]

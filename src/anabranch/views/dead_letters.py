@@ -1,4 +1,4 @@
-"""Dead letters as shown by a page and the command line."""
+"""Dead letters, as shown by the dashboard and the command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Content(Document, frozen=True, kw_only=True):
     bytes: int
     """The number of bytes."""
     cut: bool = False
-    """Whether this is only the beginning."""
+    """Whether only the beginning of the bytes is given."""
     text: str | None = None
     base64: str | None = None
 
@@ -30,23 +30,23 @@ class DeadLetter(Document, frozen=True, kw_only=True):
     """A record that could not be processed."""
 
     partition: int
-    """Its partition in the dead-letter stream."""
+    """The dead letter's partition in the dead-letter stream."""
     offset: int
     at: int
     """The record's timestamp, in Unix ms."""
     error: str = ""
     operator: str = ""
-    """The operator that rejected it."""
+    """The operator that could not process the record."""
     origin: Origin | None = None
-    """Where the record was read; None if it was made from several records, or from state."""
+    """Where the record was read; None: it was made from several records, or from state."""
     key: Content | None = None
     value: Content | None = None
     headers: dict[str, str] = {}
-    """The headers that the record had."""
+    """The record's headers."""
 
 
 class DeadLetters(Document, frozen=True, kw_only=True):
-    """The newest dead letters of one of a job's streams, newest first."""
+    """The newest dead letters in one of a job's dead-letter streams, newest first."""
 
     at: float
     """Seconds since 1970, on the coordinator's clock."""
@@ -57,7 +57,10 @@ class DeadLetters(Document, frozen=True, kw_only=True):
     """The stream of these letters; empty if the job has none."""
     letters: tuple[DeadLetter, ...]
     before: dict[str, int] = {}
-    """By partition, the offset before which there are earlier letters; partitions without any are left out."""
+    """By partition, the offset from which to request earlier letters; partitions without earlier letters are left
+    out.
+    """
     partly: bool = False
-    """Whether reading was stopped because it took too long or because there was too much. There are then more letters
-    before ``before``."""
+    """Whether reading was stopped because it took too long or there was too much to read. There may then be more
+    letters than these before ``before``.
+    """

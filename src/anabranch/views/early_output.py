@@ -1,4 +1,4 @@
-"""Rows that were emitted before their windows were complete, as shown by a page and the command line."""
+"""Rows that were emitted before their windows were complete, as shown by the dashboard and the command line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["EarlyOutput", "EarlyRow"]
 
 
 class EarlyRow(Document, frozen=True, kw_only=True):
-    """A row of a window that a drain cut."""
+    """A row of a window that a drain emitted before the window was complete."""
 
     partition: int
     offset: int
@@ -20,13 +20,13 @@ class EarlyRow(Document, frozen=True, kw_only=True):
 
 
 class EarlyOutput(Document, frozen=True, kw_only=True):
-    """The rows of cut windows among the newest records of one of a job's output streams, newest first."""
+    """The rows of incomplete windows among the newest records of one of a job's output streams, newest first."""
 
     at: float
     """Seconds since 1970, on the coordinator's clock."""
     job: str
     streams: tuple[str, ...]
-    """All output streams of the job that it doesn't read itself."""
+    """All streams that the job writes and doesn't read itself."""
     stream: str
     """The stream of these rows; empty if the job has none."""
     rows: tuple[EarlyRow, ...]
@@ -35,4 +35,4 @@ class EarlyOutput(Document, frozen=True, kw_only=True):
     looked_at: int
     """How many records were examined: the newest ones of each partition."""
     partly: bool = False
-    """Whether there are older records that weren't examined."""
+    """Whether older records exist that weren't examined."""

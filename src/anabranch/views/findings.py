@@ -1,4 +1,4 @@
-"""What holds a job back, in the form in which it is shown."""
+"""Findings: what holds a job back, as shown by the dashboard and the command line."""
 
 from __future__ import annotations
 
@@ -12,22 +12,26 @@ __all__ = ["SEVERITIES", "Finding", "Severity"]
 
 Severity = Literal["failed", "attention", "notice"]
 SEVERITIES: tuple[Severity, ...] = ("failed", "attention", "notice")
-"""The severities, the worst first."""
+"""All severities, the worst first."""
 
 
 class Finding(Document, frozen=True, kw_only=True):
-    """Something that needs attention.
-
-    ``rule``: the rule that found it. ``subject``: what it is about, by kind (``lane``, ``ssp``, ``container``,
-    ``seat``, ``stream`` or ``job``). ``summary``: the problem in one sentence; ``why``: its cause. ``figures``: the
-    evidence. ``cure``: what to do. ``since``: seconds since 1970; None: unknown.
-    """
+    """A problem of a job that needs attention."""
 
     severity: Severity
     rule: str
+    """The rule that found the problem."""
     subject: dict[str, str]
+    """The names of what the problem concerns, by kind: ``lane``, ``ssp``, ``container``, ``seat``, ``stream`` or
+    ``job``.
+    """
     summary: str = msgspec.field(name="what")
+    """The problem in one sentence; ``what`` in JSON."""
     why: str = ""
+    """The cause."""
     figures: dict[str, float] = {}
+    """The figures from which the problem is concluded."""
     cure: str = ""
+    """What to do about it."""
     since: float | None = None
+    """Since when the problem exists, in seconds since 1970; None: unknown."""

@@ -12,21 +12,26 @@ MARKS = ("lane", "at", "kind", "summary", "why")
 
 
 class LaneTimes(Document, frozen=True, kw_only=True):
-    """The lanes that were open at some time from ``since`` on, in the order in which they were planned, and what
-    happened to them. Times are seconds since 1970.
+    """The lanes that were open at some time between ``since`` and ``until``, in the order in which they were planned,
+    and what happened to them. Times are seconds since 1970.
     """
 
     at: float
-    """The present time, on the coordinator's clock."""
+    """The current time, on the coordinator's clock."""
     job: str
     since: float
     until: float
     known_since: float | None
-    """Nothing is known about the time before this moment, from which the oldest existing event comes that was examined.
-    None: the job's first event still exists."""
+    """The time of the oldest event that was examined: nothing is known about the time before it. None: all events up to
+    the job's first one were examined.
+    """
     lanes: Table
-    """``runs``: pairs [from, to], one for each process's run of the lane; "to" is null while it is running."""
+    """The lanes, with the columns ``LANES``. ``runs`` has a pair [from, to] for each process that ran the lane; "to" is
+    null while the lane is running.
+    """
     marks: Table
-    """``kind`` is ``started``, ``ended``, ``failed``, ``retried``, ``fenced`` or ``other``."""
+    """What happened to the lanes, with the columns ``MARKS``. ``kind`` is ``started``, ``ended``, ``failed``,
+    ``retried``, ``fenced`` or ``other``.
+    """
     omitted: int = 0
-    """How many closed lanes are left out because there are too many."""
+    """How many closed lanes are left out, because there are too many."""

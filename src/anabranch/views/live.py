@@ -1,4 +1,4 @@
-"""The present figures of a job, in rows."""
+"""The current figures of a job, as tables."""
 
 from __future__ import annotations
 
@@ -56,35 +56,36 @@ COPIES = ("lane", "number", "container", "rack", "batch", "behind", "error")
 
 
 class ChangeProgress(Document, frozen=True, kw_only=True):
-    """A change that is under way. ``began``: seconds since 1970. ``predicted``: the predicted pause of output, in
-    seconds. ``closed``: how many of the closing lanes have closed; ``running``: how many of the new lanes are running.
-    """
+    """A change that is under way."""
 
     generation: int
     began: float
+    """Seconds since 1970."""
     predicted: float
+    """For how many seconds output is expected to pause."""
     closing: tuple[str, ...] = ()
+    """The lanes that close."""
     starting: tuple[str, ...] = ()
+    """The lanes that follow them."""
     closed: int = 0
+    """How many of ``closing`` have closed."""
     running: int = 0
+    """How many of ``starting`` are running."""
 
 
 class Live(Document, frozen=True, kw_only=True):
-    """Open lanes, the containers and their work. All times except event times are seconds since 1970.
-
-    ``rev`` changes whenever the job has another generation or other orders. ``served`` is False if this coordinator
-    doesn't serve the job. Facts that only its leader knows are then None, and it isn't known which containers are
-    alive.
-
-    Of lanes: ``phase`` is None if there was no report; ``watermark`` is in Unix ms; ``lag`` is in offsets; ``progress``
-    is the finished share of its batch, from 0 to 1. Of containers: ``lease``: seconds left; ``gone``: why it lost its
-    seat, for the last few.
+    """A job's open lanes, its containers, and what they are doing. All times except event times are seconds since
+    1970.
     """
 
     at: float
     rev: str
+    """Changes whenever the job gets another generation, or its containers get other orders."""
     job: str
     served: bool
+    """False: this coordinator doesn't serve the job. What only the serving coordinator knows is then None, including
+    which containers are alive.
+    """
     state: str
     since: float
     deployment: int
@@ -93,9 +94,17 @@ class Live(Document, frozen=True, kw_only=True):
     seats: int
     error: str | None = None
     lanes: Table
+    """The open lanes, with the columns ``LANES``. ``phase`` is None if there was no report; ``watermark`` is in Unix
+    ms, ``lag`` in offsets; ``progress`` is the finished share of the running batch, from 0 to 1.
+    """
     containers: Table
+    """The containers, with the columns ``CONTAINERS``: ``lease`` is the seconds left, ``gone`` why the container lost
+    its seat. Of the containers that have lost their seats, only the last few are shown.
+    """
     resting: Table
+    """The processes that stand by for a seat, with the columns ``RESTING``."""
     copies: Table
+    """The standbys of lanes, with the columns ``COPIES``."""
     drain: DrainProgress | None = None
     change: ChangeProgress | None = None
     rescale_seconds: float | None = None

@@ -1,4 +1,4 @@
-"""All jobs at a glance: which of them need attention?"""
+"""All jobs at a glance, to see which of them need attention."""
 
 from __future__ import annotations
 
@@ -9,13 +9,7 @@ __all__ = ["JobOverview", "Overview"]
 
 
 class JobOverview(Document, frozen=True, kw_only=True):
-    """A job in one line.
-
-    ``seats``: how many containers the job needs; ``containers``: how many are alive (None: unknown here). ``lag`` is in
-    offsets, and ``lag_trend`` is its change per second over the last minute; ``rows`` and ``arriving`` are records per
-    second; None: unknown. ``changed_at``: since when the job has been in its state. ``worst``: the finding that most
-    needs attention.
-    """
+    """The most important figures of a job. Figures are None if they are unknown."""
 
     job: str
     state: str
@@ -24,23 +18,32 @@ class JobOverview(Document, frozen=True, kw_only=True):
     generation: int
     factor: int
     seats: int
+    """How many containers the job should have."""
     lanes: int
     failed_lanes: int
     changed_at: float
+    """Since when the job has been in its state, in seconds since 1970."""
     containers: int | None = None
+    """How many containers are alive."""
     lag: int | None = None
+    """The lag in offsets."""
     lag_trend: float | None = None
+    """The change of the lag per second over the last minute."""
     rows: float | None = None
+    """The records processed per second."""
     arriving: float | None = None
+    """The records that arrive per second."""
     error: str | None = None
     worst: Finding | None = None
+    """The most severe finding."""
 
 
 class Overview(Document, frozen=True, kw_only=True):
-    """``at``: seconds since 1970, on the coordinator's clock. ``leader``: the URL of the coordinator that leads; None:
-    there is none, or only this one."""
+    """All jobs, and which coordinator leads."""
 
     at: float
+    """Seconds since 1970, on the coordinator's clock."""
     leads: bool
     leader: str | None
+    """The URL of the coordinator that leads; None: none leads, or this is the only one."""
     jobs: tuple[JobOverview, ...] = ()

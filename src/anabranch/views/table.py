@@ -1,4 +1,4 @@
-"""Many records of one kind: the column names once, and then a row for each record."""
+"""Tables in a response: the column names appear once, followed by a row of values for each item."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Table"]
 
 
 class Table(Document, frozen=True, kw_only=True):
-    """Each of ``rows`` has a value for each of ``columns``. More columns may be added at the end."""
+    """Each of ``rows`` has a value for each of ``columns``. Later versions may add columns at the end."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...] = ()
@@ -21,5 +21,5 @@ class Table(Document, frozen=True, kw_only=True):
         return cls(columns=tuple(columns), rows=tuple(rows))
 
     def records(self) -> list[dict[str, Any]]:
-        """The rows as dicts, by the names of the columns."""
+        """The rows as dicts, with the column names as keys."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]

@@ -1,6 +1,7 @@
-"""The audit trail: who changed something or was refused, from where, and with what result.
+"""The audit trail: requests that changed something, returned something private, or were refused. It records who sent
+each request, from where, and with what result.
 
-Each request is a line of JSON in a file of bounded size and, if it names a job, an event of that job.
+Each request becomes a line of JSON in a file of bounded size and, if its path names a job, an event of that job.
 """
 
 from __future__ import annotations
@@ -30,19 +31,22 @@ log = logs.get_logger()
 
 
 class AuditedRequest(msgspec.Struct, frozen=True):
-    """A request. ``who``: the role of its token. ``client_name``: the client's own, unverified name. ``left_out``: how
-    many refused requests from this address were not recorded before this one.
-    """
+    """A request in the audit trail."""
 
     at: float
+    """Seconds since 1970."""
     who: str
+    """The role of the request's token."""
     client_name: str
+    """The name that the client states, which isn't verified."""
     address: str
     method: str
     path: str
     status: int
     why: str = ""
+    """Why the request was refused."""
     left_out: int = 0
+    """How many refused requests from this address weren't recorded just before this one."""
 
     @property
     def job(self) -> str | None:
@@ -62,11 +66,12 @@ class AuditTrail(Protocol):
 
 
 class Audit:
-    """A trail in a file that only its owner can read, with the previous file next to it: ``.1``.
+    """An audit trail in a file that only its owner can read. A full file gets the suffix ``.1``, and replaces the one
+    before it.
 
     Args:
         path: the file.
-        note: adds to the events of a job; raises AnabranchError if the job doesn't exist, or if that isn't possible at
+        note: adds an event to a job; raises AnabranchError if the job doesn't exist, or if the event can't be added at
             the moment.
     """
 
@@ -95,7 +100,9 @@ class Audit:
         self._thread.join(10)
 
     def _counted(self, requested: AuditedRequest) -> AuditedRequest | None:
-        """Limits how many refused requests from an address are recorded in a minute; further ones are only counted."""
+        """The refused request as it should be recorded. None: the address has reached its limit for a minute, so the
+        request is only counted.
+        """
         times = self._refused.setdefault(requested.address, [requested.at, 0, 0])
         self._refused.move_to_end(requested.address)
         while len(self._refused) > _ADDRESSES:

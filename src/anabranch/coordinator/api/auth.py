@@ -1,4 +1,4 @@
-"""Which requests to a coordinator are allowed. That is decided from the head of a request, before its body is read."""
+"""Decides which requests to a coordinator are allowed, from the head of each request, before its body is read."""
 
 from __future__ import annotations
 
@@ -45,22 +45,25 @@ class Role(StrEnum):
     """What a token allows its bearer."""
 
     READ = "read"
-    """Read the condition of jobs, but neither their settings, nor their code, nor the records that they read. These are
-    the answers of operations with ``private=False``."""
+    """Allows reading the state of jobs, but neither their settings, nor their code, nor the records that they process:
+    the answers of operations with ``private=False``.
+    """
 
     OPERATE = "operate"
-    """Everything."""
+    """Allows everything."""
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """The ``Authorization: Bearer`` tokens for each role. If ``operate`` isn't set, everyone may do everything."""
+    """The ``Authorization: Bearer`` token of each role. If ``operate`` isn't set, everyone may do everything."""
 
     operate: str | None = None
     read: str | None = None
 
     def role_of(self, authorization: bytes) -> Role | None:
-        """The role of a request; None if it has none. A wrong token takes as long to check as a right one."""
+        """The role of a request, from its ``Authorization`` header; None if no token matches. A wrong token takes as
+        long to check as a right one.
+        """
         operates, reads = (_is(authorization, token) for token in (self.operate, self.read))
         if operates or self.operate is None:
             return Role.OPERATE
@@ -68,13 +71,13 @@ class Tokens:
 
 
 class Access:
-    """Admits the requests that a coordinator should answer: none that a page of another site sends, and only those with
-    a token whose role allows them. Two requests need no token: the health check, and the one for the coordinator's own
-    page, which contains no data.
+    """Passes on only the requests that a coordinator should answer. Requests of other sites' pages are refused, and so
+    are requests without a token whose role allows them. Only the health check and the files of the dashboard, which
+    contain no data, need no token.
 
     Args:
-        operations: all operations of the coordinator. Users who may only read get the answers that aren't private, and
-            no path that belongs to no operation.
+        operations: all operations of the coordinator. Users who may only read get the answers of those that aren't
+            private, and can't request any other path.
         trail: records requests that change something, return something private, or are refused.
     """
 
@@ -143,7 +146,7 @@ class Access:
         if self._trail is not None:
             self._trail.take(_requested(scope, headers, role, refusal.status, why))
         body = {"error": refusal.message, "cure": refusal.cure, "kind": "AnabranchError"}
-        # The body isn't read, so the connection can't be used for another request.
+        # Because the body isn't read, the connection can't be used for another request.
         more = {"Connection": "close"} | ({"WWW-Authenticate": "Bearer"} if refusal.status == 401 else {})
         response = JSONResponse(body, refusal.status, more)
         await send({"type": "http.response.start", "status": refusal.status, "headers": response.raw_headers})
@@ -166,7 +169,7 @@ class Access:
 
     def _is_noted(self, method: str, path: str) -> bool:
         """Whether a request is recorded. Requests for seats and heartbeats aren't, because containers send them all the
-        time; events record what follows from them.
+        time; their effects are recorded as events.
         """
         if method in _READING:
             asked = self._asked(path)
@@ -175,7 +178,9 @@ class Access:
 
 
 def _saying(role: Role | None, send: Send) -> Send:
-    """Send a header that says what the client's token allows, so that a page doesn't offer what would be refused."""
+    """Adds a response header with the role of the client's token. From it, the dashboard knows which actions would be
+    refused, and doesn't offer them.
+    """
 
     async def saying(message: Message) -> None:
         if message["type"] == "http.response.start" and role is not None:

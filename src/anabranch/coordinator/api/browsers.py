@@ -1,10 +1,10 @@
-"""Which requests a browser may send to a coordinator: only those of the coordinator's own page.
+"""Decides which requests of browsers a coordinator answers: only those of its own page.
 
-A page of any origin can make the browser of anyone who opens it send requests to an address that only this browser can
-reach. The page can't read the answers, but by then a request that changes something has been carried out; and by
-rebinding its own host name to the coordinator's address it could even read them. So, on every route and before a body
-is read, a request is refused if its ``Host`` isn't a name of this coordinator, if its ``Origin`` or ``Sec-Fetch-Site``
-belongs to another page, or if its body is of a kind that a page may send without asking first.
+A page from anywhere can make a visitor's browser send requests to addresses that only this browser can reach. The page
+can't read the answers, but a request that changes something is carried out all the same. By rebinding its own host name
+to the coordinator's address, the page could even read the answers. So a request for any path is refused, before its
+body is read, if its ``Host`` isn't a name of this coordinator, if its ``Origin`` or ``Sec-Fetch-Site`` belongs to
+another page, or if its ``Content-Type`` is one that a page may send without a preflight request.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Names", "Refusal", "foreign", "wrong_kind"]
 
 _PORTS = {"http": 80, "https": 443}
 _SAFE = {"GET", "HEAD"}
-_OWN_SITE = {"same-origin", "none"}  # none: the user has typed it, or took it from a bookmark
+_OWN_SITE = {"same-origin", "none"}  # none: the user typed the address or opened a bookmark
 _BYTES = {"", "application/zip", "application/octet-stream"}
 _SHORT = 100
 
@@ -27,7 +27,7 @@ Headers = dict[bytes, list[bytes]]
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a request is refused: an HTTP status, what is wrong, and what to do."""
+    """The refusal of a request: an HTTP status, what is wrong, and what to do about it."""
 
     status: int
     message: str
@@ -36,10 +36,12 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Names:
-    """The names by which requests may address a coordinator in ``Host``, and in ``Origin`` where that differs from
-    ``Host``.
+    """The names by which requests may address a coordinator.
 
-    ``hosts``: names without ports. ``origins``: names with ports, for a proxy that passes on its own ``Origin``.
+    Args:
+        hosts: the names that may be in ``Host``, without ports.
+        origins: the names, with ports, that may be in ``Origin`` although they differ from ``Host``, as behind a proxy
+            that passes the browser's ``Origin`` on.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -47,7 +49,7 @@ class Names:
 
     @classmethod
     def of(cls, given: Iterable[str]) -> Names:
-        """Names from ``HOST``, ``HOST:PORT`` or URLs. Unreadable ones are left out."""
+        """Names from ``HOST``, ``HOST:PORT`` or URLs. Whatever has another form is left out."""
         found = [_split(each if "://" in each else f"//{each}") for each in given]
         known = [(host, None if port in _PORTS.values() else port) for _, host, port in filter(None, found)]
         return cls(frozenset(host for host, _ in known), frozenset(_netloc(*each) for each in known))
@@ -62,8 +64,9 @@ class Names:
 def foreign(
     method: str, path: str, headers: Headers, names: Names, own_address: str | None, scheme: str = "http"
 ) -> Refusal | None:
-    """Why a request from a foreign page is refused; None if the request isn't from one. ``headers``: by name, in lower
-    case."""
+    """The refusal of a request that comes from a foreign page, or addresses the coordinator by a foreign name; None for
+    any other request. ``headers``: by name, in lower case.
+    """
     hosts = _texts(headers, b"host")
     host = _split(f"//{hosts[0]}") if len(hosts) == 1 else None
     if host is None or not names.has_host(host[1], own_address):
@@ -83,8 +86,8 @@ def foreign(
 
 
 def _is_own(origin: str, host: tuple[str, str, int | None], scheme: str, names: Names) -> bool:
-    """Whether an origin is the coordinator itself. (A proxy in front of it may speak TLS although the coordinator
-    doesn't.)
+    """Whether an origin is the coordinator itself. The origin may be ``https`` although the coordinator itself speaks
+    ``http``, because a proxy may handle TLS.
     """
     page = _split(origin)
     if page is None or page[0] not in _PORTS:
@@ -98,15 +101,18 @@ def _is_own(origin: str, host: tuple[str, str, int | None], scheme: str, names: 
 
 
 def _is_link(method: str, path: str, headers: Headers) -> bool:
-    """Whether the request comes from a user who follows a link from another site to the coordinator's page, in a tab
-    and not in a frame."""
+    """Whether a user has followed a link on another site to the coordinator's page, which opens in a tab and not in a
+    frame.
+    """
     opened = _texts(headers, b"sec-fetch-mode"), _texts(headers, b"sec-fetch-dest")
     is_page = path == "/" or path.startswith("/ui/") or path == "/ui"
     return method in _SAFE and is_page and opened == (["navigate"], ["document"])
 
 
 def wrong_kind(method: str, path: str, headers: Headers) -> Refusal | None:
-    """Why a request whose body isn't declared as JSON is refused; None if it is declared so, or if there is no body."""
+    """The refusal of a request whose body isn't declared as JSON; None if it is, or if there is no body. For an
+    artifact, a ZIP file or bytes are expected instead of JSON.
+    """
     if method in _SAFE:
         return None
     kinds = [each.partition(";")[0].strip().lower() for each in _texts(headers, b"content-type")]
@@ -132,8 +138,8 @@ def _texts(headers: Headers, name: bytes) -> list[str]:
 
 
 def _split(url: str) -> tuple[str, str, int | None] | None:
-    """Scheme, host and port of a URL, in the form in which they are compared; None if the URL has other parts, or lacks
-    one of these.
+    """Scheme, host and port of a URL, in the form in which they are compared; None if the URL has no host, has other
+    parts such as a path, or can't be parsed.
     """
     try:
         found = urlsplit(url)

@@ -1,4 +1,6 @@
-"""A coordinator at a URL, with the same methods as one in this process: the operations of the table."""
+"""A client for a coordinator at a URL. It has the same methods as a coordinator in this process: the table's
+operations.
+"""
 
 from __future__ import annotations
 
@@ -32,30 +34,31 @@ from anabranch.protocol.errors import error_of
 __all__ = ["AWAY", "Client"]
 
 AWAY = (UnreachableError, OutOfTimeError, NotLeadingError, StoreUnavailableError)
-"""Raised when the coordinator can't be reached at the moment; it is worth trying again."""
+"""The errors that are raised if the coordinator can't answer at the moment; a later attempt can succeed."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 _ASKING_SYSTEMS = 60.0
-"""How many more seconds the coordinator may take if it asks systems first."""
+"""How many seconds more than ``timeout`` an operation may take for which the coordinator asks systems."""
 _JSON = {"Content-Type": "application/json"}
 _ZIP = {"Content-Type": "application/zip"}
 
 
 class Client(Operations):
-    """Raises the errors that the coordinator raised; also NotFoundError if nothing listens, and OutOfTimeError if there
-    is no answer.
+    """A coordinator at a URL. Its methods raise the errors that the coordinator raised, UnreachableError if nothing
+    listens at the URL, and OutOfTimeError if there is no answer.
+
+    Args:
+        url: the coordinator's URL. Or the URLs, separated by commas, of several coordinators with the same store; the
+            client finds the one that leads.
+        timeout: seconds to wait for an answer, in addition to the time that a call asks the coordinator to wait.
+        token: the coordinator's token, or a function that looks it up. The function is called again if the token is
+            refused, because the token may have been made or replaced meanwhile.
+        trust: which certificates to accept and present, from :func:`anabranch.coordinator.api.tls.of_client` (default:
+            accept those that this machine trusts).
 
     Raises:
         UsageError: ``url`` isn't a coordinator URL, or its port is above 65535.
-
-    Args:
-        url: the coordinator's URL. Several, separated by commas, belong to coordinators on one store; the client finds
-            the one that leads.
-        timeout: seconds to wait for an answer, in addition to the time that a call asks the coordinator to wait.
-        token: the coordinator's token, or a function that looks it up, because it may be made or replaced later.
-        trust: which certificates to accept and present, from :func:`anabranch.coordinator.api.tls.of_client` (default:
-            accept those that this machine trusts).
     """
 
     def __init__(
@@ -72,7 +75,7 @@ class Client(Operations):
         self._urls = [each.strip().rstrip("/") for each in url.split(",")]
         self._timeout = timeout
         bearer = _Bearer(token if callable(token) else lambda: token)
-        # Certificates take 0.05 s to load.
+        # Loading certificates takes 0.05 s, so they are loaded only if a URL isn't http.
         secured = any(not url.startswith("http://") for url in self._urls)
         self._http = httpx.Client(
             timeout=timeout, trust_env=False, auth=bearer, headers=_client_name(), verify=trust or secured
@@ -80,7 +83,7 @@ class Client(Operations):
 
     @property
     def url(self) -> str:
-        """The coordinator that is asked first."""
+        """The URL of the coordinator that is asked first."""
         return self._urls[0]
 
     def close(self) -> None:
@@ -118,7 +121,7 @@ class Client(Operations):
             except (NotLeadingError, _AwayError) as error:
                 if not left:
                     raise error.reason if isinstance(error, _AwayError) else error from error
-                if self._urls[0] == url:  # no other thread has turned to the next one
+                if self._urls[0] == url:  # no other thread has moved on to the next URL
                     self._urls = [*self._urls[1:], url]
         raise AssertionError("there is at least one URL")
 
@@ -139,7 +142,7 @@ class Client(Operations):
 
 
 def _why(url: str, error: httpx.HTTPError) -> Exception:
-    """The error for a coordinator that hasn't answered."""
+    """The error to raise for a coordinator that hasn't answered."""
     if (untrusted := tls.refusal(error)) is not None:
         return UsageError(
             f"{url} can't be asked: one end doesn't take the other's certificate: {untrusted}",
@@ -156,16 +159,18 @@ def _why(url: str, error: httpx.HTTPError) -> Exception:
 
 
 def _client_name() -> dict[str, str]:
-    """The caller's name, as this process states it. The coordinator records the name, but doesn't rely on it."""
+    """A request header with the user's name and host. The coordinator records the name, but doesn't rely on it."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # one without a name
+    except (KeyError, OSError):  # a user without a name
         user = str(os.getuid())
     return {"X-Anabranch-Who": f"{user}@{socket.gethostname()}".encode("ascii", "replace").decode()}
 
 
 class _Bearer(httpx.Auth):
-    """Sends the token. If it is refused, looks it up again."""
+    """Sends the token with each request. If the token is refused, looks it up again, and tries once more with the new
+    token.
+    """
 
     def __init__(self, look_up: Callable[[], str | None]) -> None:
         self._look_up = look_up
@@ -185,7 +190,7 @@ class _Bearer(httpx.Auth):
 
 
 class _AwayError(Exception):
-    """A coordinator couldn't be asked. ``reason`` is raised if no other one can be asked either."""
+    """A coordinator can't be reached. ``reason`` is the error to raise if no other coordinator can be reached."""
 
     def __init__(self, reason: AnabranchError) -> None:
         super().__init__(str(reason))
@@ -193,7 +198,7 @@ class _AwayError(Exception):
 
 
 def _path(operation: Operation[..., Any], given: Mapping[str, Any], body: object) -> str:
-    """The path with its parameters, which are arguments of the call or fields of the request."""
+    """The path of a request. Its parameters are arguments of the call, or fields of the body."""
     path = operation.path
     for each in operation.parameters:
         if each.in_path:
@@ -217,7 +222,7 @@ def _query(operation: Operation[..., Any], given: Mapping[str, Any]) -> dict[str
 
 
 def _result(operation: Operation[..., Any], answer: bytes) -> Any:
-    """The result in an answer. Several documents arrive as a list, even if the operation returns another collection."""
+    """The result in an answer. Several documents arrive as a list, even if the operation returns a dict."""
     kind, several = operation.result, get_origin(operation.result)
     if kind is bytes:
         return answer

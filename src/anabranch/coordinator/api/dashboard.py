@@ -1,7 +1,7 @@
-"""The dashboard's page at ``/ui/``: static files from the package, with headers that allow the page no more than it
-needs.
+"""Serves the dashboard at ``/ui/``: static files from the package, with security headers that allow the page only what
+it needs.
 
-``dashboard/`` in the repository has the sources; ``dashboard/build.py`` builds them into the package.
+The sources are in ``dashboard/`` in the repository; ``dashboard/build.py`` builds them into the package.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class _Asset:
 
 
 class Dashboard:
-    """Answers requests for the page, and passes on all others. The page contains no data, so it needs no token; to get
-    data, it sends requests like any other client.
+    """Answers requests for the dashboard's files, and passes on all others. The files contain no data, so no token is
+    needed to get them; the page requests data like any other client.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -88,13 +88,13 @@ class Dashboard:
 
 
 def forget() -> None:
-    """Read the files again at the next request."""
+    """Make the next request read the files again."""
     _assets.cache_clear()
 
 
 def _response(path: str, asked: Headers) -> Response:
     if path in _ENTERED_BY:
-        # Relative: whatever prefix a proxy has taken off is still before it. (From /ui it leads to /ui/, too.)
+        # The target is relative, so it keeps a path prefix that a proxy has removed. It leads from /ui to /ui/, too.
         return RedirectResponse(PATH.lstrip("/"), 303, headers=_HEADERS)
     assets = _assets()
     if _PAGE not in assets:
@@ -112,7 +112,7 @@ def _response(path: str, asked: Headers) -> Response:
 
 @functools.cache
 def _assets() -> dict[str, _Asset]:
-    """The files in the package, by name."""
+    """The dashboard's files in the package, by name."""
     folder = resources.files("anabranch.coordinator").joinpath("static")
     if not folder.is_dir():
         return {}
@@ -126,7 +126,7 @@ def _asset(name: str, content: bytes) -> _Asset:
         zipped=gzip.compress(content, 9, mtime=0),
         type=_type(name),
         etag=f'"{hashlib.sha256(content).hexdigest()[:16]}"',
-        # Names of scripts and styles change with what is in them.
+        # The names of scripts and styles change with their content.
         cached="public, max-age=31536000, immutable" if name.endswith((".js", ".css")) else "no-cache",
     )
 

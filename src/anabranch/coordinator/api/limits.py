@@ -1,5 +1,5 @@
-"""How slow a client may be, and how many of its requests may be refused, so that no client occupies connections or
-memory for nothing.
+"""Limits for clients: how slowly they may send requests, and how many of their requests may be refused. They keep a
+client from occupying connections or memory needlessly.
 """
 
 from __future__ import annotations
@@ -17,19 +17,23 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 __all__ = ["PromptHeads", "Refusals", "prompt"]
 
 HEAD_WITHIN = 15.0
-"""Seconds from a connection, or a request's first byte, to the end of the request's head."""
+"""Within how many seconds after the connection is made, or after a request's first byte, the request's head must have
+arrived.
+"""
 BODY_WITHIN = 30.0
-"""Seconds for a body. A long one may take longer, at the rate below."""
+"""Within how many seconds a request's body must arrive, in addition to the time that it takes at the rate
+:data:`SLOWEST`.
+"""
 SLOWEST = 10_000
-"""Bytes per second."""
+"""The rate at which a body must arrive at least, in bytes per second."""
 MOST_REFUSED = 1_000
-"""Refused requests per minute."""
+"""How many requests per minute may be refused for an address before the coordinator answers 429."""
 _WINDOW = 60.0
 _ADDRESSES = 1_000
 
 
 def prompt(receive: Receive, clock: Callable[[], float] = time.monotonic) -> Receive:
-    """A ``receive`` for a request whose body must arrive in time. Raises HTTPException 408 if it doesn't."""
+    """Wraps a request's ``receive`` such that it raises HTTPException 408 if the body doesn't arrive in time."""
     began, read, whole = clock(), 0, False
 
     async def received() -> Message:
@@ -50,14 +54,14 @@ def prompt(receive: Receive, clock: Callable[[], float] = time.monotonic) -> Rec
 
 
 class Refusals:
-    """How many requests of each address were refused recently."""
+    """Counts how many requests of each address were refused recently."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._counts: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def are_too_many(self, address: str) -> bool:
-        """Count one more refusal. Returns whether that exceeds the limit for a minute."""
+        """Count another refusal. Returns whether the address has exceeded the limit for a minute."""
         now = self._clock()
         since, count = self._counts.get(address, (now, 0))
         if now - since > _WINDOW:

@@ -1,4 +1,4 @@
-"""Listening for HTTP: a socket, and uvicorn in its own thread."""
+"""Listens for HTTP requests: makes a socket, and runs uvicorn in a thread."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ __all__ = ["HEARD_WITHIN", "Server", "listen", "serve"]
 
 _LOOPBACK = "127.0.0.1"
 _STARTED_WITHIN = 10.0
-HEARD_WITHIN = 0.08  # seconds; verbs that wait ask every 0.05
-_KEPT_ALIVE = 60  # seconds; longer than containers are silent
+HEARD_WITHIN = 0.08  # seconds; longer than the 0.05 s after which waiting commands ask again
+_KEPT_ALIVE = 60  # seconds; longer than a container's pauses between requests
 
 
 class Server:
-    """A coordinator that listens. ``end`` makes it refuse new requests soon, so that polling clients still learn how a
-    job ended, and gives running requests a second to finish; ``close`` waits until both are done.
-    """
+    """A coordinator that listens for requests."""
 
     def __init__(self, routes: Starlette, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
         host, self.port = listener.getsockname()[:2]
@@ -44,10 +42,10 @@ class Server:
                 ssl_context_factory=None if tls is None else lambda *_: tls,
                 timeout_graceful_shutdown=1,
                 timeout_keep_alive=_KEPT_ALIVE,
-                proxy_headers=False,  # whoever is on this machine could say that it is somebody else
+                proxy_headers=False,  # otherwise clients on this machine could pretend to have other addresses
             )
         )
-        # uvicorn takes signals in a main thread only.
+        # In a thread other than the main one, uvicorn doesn't handle signals.
         self._thread = threading.Thread(target=self._server.run, args=([listener],), name="anabranch-http", daemon=True)
         self._thread.start()
         wait_until(self._started, _STARTED_WITHIN, self._unstarted, 0.005)
@@ -62,11 +60,15 @@ class Server:
         return AnabranchError(f"the coordinator can't listen on {self.url}", "see its log")
 
     def end(self) -> None:
+        """Refuse new requests after a short time in which polling clients can still learn how a job ended. Running
+        requests get a second to finish. Returns at once.
+        """
         ending = threading.Timer(HEARD_WITHIN, self._refuse)
         ending.daemon = True
         ending.start()
 
     def close(self) -> None:
+        """Refuse new requests, and wait until running requests have finished, or their time is over."""
         self._refuse()
         self._thread.join(_STARTED_WITHIN)
         self._listener.close()
@@ -76,8 +78,8 @@ class Server:
 
 
 def listen(host: str = _LOOPBACK, port: int = 0) -> socket.socket:
-    """A listening socket. Port 0 means any free port. Raises ConflictError if it can't listen."""
-    # asyncio looks for this protocol before it lets small answers go without waiting for others.
+    """A listening socket. Port 0 means any free port. Raises ConflictError if the port can't be listened on."""
+    # asyncio sets TCP_NODELAY, which sends small answers at once, only if the socket's protocol is given as TCP.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -92,7 +94,7 @@ def listen(host: str = _LOOPBACK, port: int = 0) -> socket.socket:
 
 
 def serve(coordinator: Coordinator, port: int = 0, token: str | None = None, trail: AuditTrail | None = None) -> Server:
-    """Serve the only coordinator of a store on 127.0.0.1. Port 0 means any free port. Raises ConflictError if the port
-    is taken.
+    """Make the only coordinator of a store listen on 127.0.0.1. Port 0 means any free port. Raises ConflictError if the
+    port is taken.
     """
     return Server(app(coordinator, token=token, trail=trail), listen(port=port))

@@ -1,4 +1,4 @@
-"""Describes the table of operations as OpenAPI 3.1, with the documents that the operations take and return."""
+"""Describes the table of operations as OpenAPI 3.1, including the documents that the operations take and return."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _ERROR = {
 }
 _REFUSED = {"description": "Refused, or failed: what, and what to do", "content": {"application/json": {}}}
 _BYTES = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
-_KINDS = {str: "string", float: "number", int: "integer", bool: "integer"}  # of parameters: now=1
+_KINDS = {str: "string", float: "number", int: "integer", bool: "integer"}  # a bool is sent as 0 or 1
 
 
 def described(operations: Sequence[Operation[..., Any]], version: str) -> dict[str, Any]:
-    """The description of these operations."""
+    """The OpenAPI description of these operations."""
     kinds = {kind for each in operations for kind in (each.request, _document(each.result))}
     documents = sorted(
         (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Document)),
@@ -33,7 +33,8 @@ def described(operations: Sequence[Operation[..., Any]], version: str) -> dict[s
     _, schemas = msgspec.json.schema_components(
         documents, ref_template=template, schema_hook=lambda _: {"type": "object"}
     )
-    for schema in schemas.values():  # what isn't known is kept
+    # Unknown fields are allowed: ``extra`` keeps them, and isn't a field in JSON itself.
+    for schema in schemas.values():
         schema.pop("additionalProperties", None)
         schema.get("properties", {}).pop("extra", None)
     paths: dict[str, Any] = {}
@@ -68,7 +69,7 @@ def _operation(each: Operation[..., Any]) -> dict[str, Any]:
 
 
 def _security(each: Operation[..., Any]) -> list[dict[str, list[str]]]:
-    """The token that an operation needs: the one of the lowest role that may have the answer."""
+    """The token that an operation needs: that of the lowest role that may get the answer."""
     if each.path == "/healthz":
         return []
     return [{"token": ["operate" if each.private else "read"]}]
@@ -82,7 +83,7 @@ def _parameter(each: Parameter) -> dict[str, Any]:
 
 
 def _document(kind: Any) -> Any:
-    """The document's type, or the type of the elements if there are several."""
+    """The type of a result, or the type of its elements if it is a collection."""
     return kind if get_origin(kind) is None else get_args(kind)[-1]
 
 

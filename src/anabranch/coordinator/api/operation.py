@@ -1,4 +1,4 @@
-"""One operation of the HTTP API: everything that the server, the client and OpenAPI need to know about it."""
+"""One operation of the HTTP API: everything that the server, the client and the OpenAPI description need to know."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ R = TypeVar("R")
 Method = Literal["GET", "POST", "PUT"]
 
 MAX_BYTES = 16_000_000
-"""The largest body of most requests. (A heartbeat with 1,000 positions has several hundred thousand bytes.)"""
+"""The largest body of most requests, in bytes. (A heartbeat with 1,000 positions has several hundred thousand.)"""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Query:
     """How a parameter appears in the query of the URL.
 
     Args:
-        name: if it differs from the parameter's own name.
-        longest: longer text is cut to this many characters.
-        example: a value to show to a client that omits it.
+        name: the name in the URL, if it differs from the parameter's name in Python.
+        longest: the number of characters to which a longer value is cut.
+        example: a value to show to a client that omits the parameter.
     """
 
     name: str = ""
@@ -48,7 +48,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter in the path or in the query. ``name`` is its name in Python, ``sent_as`` the one in the URL."""
+    """A parameter in the path or in the query. ``name`` is its name in Python, ``sent_as`` its name in the URL."""
 
     name: str
     sent_as: str
@@ -64,13 +64,11 @@ class Parameter:
 
 
 class Caller(ABC):
-    """Something that has the operations as methods: a client, which sends them to a coordinator over HTTP, or a
-    coordinator, which carries them out.
-    """
+    """Has the operations as methods. A client sends them to a coordinator over HTTP; a coordinator carries them out."""
 
     @abstractmethod
     def call(self, operation: Operation[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Carry out an operation."""
+        """Carry out an operation, or have it carried out."""
 
 
 @dataclass(frozen=True)
@@ -78,22 +76,22 @@ class Operation(Generic[P, R]):
     """An HTTP method on a path. As an attribute of a :class:`Caller` it is a method with the operation's signature.
 
     Attributes:
-        name: the method's name, and the name of the command's module, if there is one.
+        name: the name of the method, and of the command's module, if there is a command.
         summary: the description in OpenAPI.
-        signature: the parameters in the order in which the method that carries it out takes them.
+        signature: the method's signature.
         parameters: the parameters in the path and in the query. A path parameter that isn't in the signature is a field
             of the request; for example, a heartbeat names its container.
         request: the type of the body; None if there is none.
         result: the type of the result: a document, bytes, a number, or several documents.
-        field: the field of the response that has the result, unless that is a document.
-        changes: whether it changes anything.
-        private: whether only operators may have its answer, but not users who may only read.
-        by_leader: whether only the coordinator that leads may carry it out.
-        asks_systems: whether it may wait for answers from the systems that a job reads.
+        field: the field of the response that contains the result; empty if the response is the result itself.
+        changes: whether the operation changes anything.
+        private: whether only operators get the answer, and not users who may only read.
+        by_leader: whether only the coordinator that leads may carry out the operation.
+        asks_systems: whether the operation may wait for answers from the systems that a job reads.
         max_bytes: the largest body that is read.
         waits: the parameter that says how many seconds the coordinator may wait before it answers.
         by_generation: whether the answer stays the same as long as the job has the same generation.
-        fresh_for: for this many seconds, all clients get the same answer.
+        fresh_for: for how many seconds an answer is reused for all clients.
     """
 
     name: str
@@ -134,7 +132,9 @@ class Operation(Generic[P, R]):
         return next((name for name in self.signature.parameters if name not in elsewhere), None)
 
     def bound(self, *args: P.args, **kwargs: P.kwargs) -> Mapping[str, Any]:
-        """The arguments of a call, by parameter names. Raises TypeError if they don't match."""
+        """The arguments of a call, including defaults, by parameter name. Raises TypeError if they don't match the
+        signature.
+        """
         found = self.signature.bind(*args, **kwargs)
         found.apply_defaults()
         return found.arguments
@@ -154,14 +154,15 @@ def operation(
     by_generation: bool = False,
     fresh_for: float = 0.0,
 ) -> Callable[[Callable[Concatenate[Any, P], R]], Operation[P, R]]:
-    """Makes an operation from a method's signature: its name, parameters, request and result, with the docstring as the
-    summary. Names in the path are path parameters, a document or bytes is the body, and all other parameters are in the
-    query.
+    """Makes an operation from a method: its name, parameters, request and result come from the method's signature, its
+    summary from the docstring. Parameters that the path names are path parameters, a document or bytes is the body, and
+    all other parameters are in the query.
 
     Args:
-        private: ``False``: users who may only read get the answer, too, so it must not contain settings, code or
-            records of users. The default admits operators only, as does every operation that isn't a GET.
-        by_leader: default: whether the operation changes anything.
+        private: False: users who may only read get the answer, too, so it must not contain settings, code or records of
+            users. True is the default, and required for every method but GET.
+        by_leader: whether only the coordinator that leads may carry out the operation. By default, this is so if the
+            operation changes anything.
 
     Raises:
         ValueError: ``private=False`` on a method that isn't GET.

@@ -1,9 +1,9 @@
-"""The table of operations that a coordinator offers over HTTP. The server's routes, the client and OpenAPI are derived
-from it.
+"""The table of operations that a coordinator offers over HTTP. The server's routes, the client and the OpenAPI
+description are derived from it.
 
-A new operation is a method here, with its types. If it changes a job, it is carried out by the command of the same
-name, in :mod:`anabranch.coordinator.commands`. Answers are for operators only, unless an operation says
-``private=False``.
+To add an operation, add a method with type annotations here. If the operation changes a job, also add a command of the
+same name in :mod:`anabranch.coordinator.commands`, which carries it out. Only operators get an operation's answer,
+unless the operation has ``private=False``.
 """
 
 # mypy: disable-error-code="empty-body"
@@ -41,10 +41,11 @@ from anabranch.views.overview import Overview
 __all__ = ["MAX_PLAN_BYTES", "OPERATIONS", "Operations", "Pages"]
 
 MAX_ARTIFACT_BYTES = 50_000_000
-"""The largest body with the code of a job, as packed by :mod:`anabranch.job_code.artifact`, which clients don't
-import."""
+"""The largest body with the code of a job, in bytes. It is the limit of :mod:`anabranch.job_code.artifact`, repeated
+here because clients don't import that module.
+"""
 MAX_PLAN_BYTES = 100_000_000
-"""The largest body with the plan of a job: for 1,000 containers a plan has some thirty million bytes."""
+"""The largest body with the plan of a job, in bytes. (A plan for 1,000 containers has some thirty million.)"""
 
 
 class Operations(Caller):
@@ -60,23 +61,23 @@ class Operations(Caller):
 
     @operation("GET", "/jobs/{job}", private=False)
     def status(self, job: str) -> JobStatus:
-        """A job's present status"""
+        """A job's current status"""
 
     @operation("GET", "/overview", fresh_for=1.0, private=False)
     def overview(self) -> Overview:
-        """All jobs, in a line each: which of them need attention?"""
+        """All jobs, with their most important figures: which of them need attention?"""
 
     @operation("GET", "/coordinator", private=False)
     def info(self) -> CoordinatorInfo:
-        """What this coordinator is, and which one leads"""
+        """Information about this coordinator, and which coordinator leads"""
 
     @operation("GET", "/jobs/{job}/live", fresh_for=1.0, private=False)
     def live(self, job: str) -> Live:
-        """The present figures of the job's open lanes and containers, as rows"""
+        """The current figures of the job's open lanes and containers, as tables"""
 
     @operation("GET", "/jobs/{job}/findings", field="findings", fresh_for=1.0, private=False)
     def findings(self, job: str) -> list[Finding]:
-        """What holds the job back, the worst first"""
+        """What holds the job back; the most severe finding comes first"""
 
     @operation("GET", "/jobs/{job}/partitions", fresh_for=1.0, private=False)
     def partitions(
@@ -98,15 +99,15 @@ class Operations(Caller):
         start: Annotated[int, Query("from")] = 0,
         limit: int = 10_000,
     ) -> Placement:
-        """How much of each partition of a stage each container has"""
+        """How many buckets of each partition of a stage each container has"""
 
     @operation("GET", "/jobs/{job}/changes", field="changes", fresh_for=1.0, private=False)
     def changes(self, job: str, limit: int = 50, before: int = 0) -> list[ChangeRecord]:
-        """The job's latest changes, newest first: predictions and measurements"""
+        """The job's latest changes, newest first, with predictions and measurements"""
 
     @operation("GET", "/jobs/{job}/moves", private=False)
     def moves(self, job: str, deployment: int = 0, generation: int = 0) -> Moves:
-        """Which buckets got another container when a generation began; by default the last one"""
+        """Which buckets moved to another container when a generation began; by default the last generation"""
 
     @operation("GET", "/jobs/{job}/history", fresh_for=1.0, private=False)
     def history(
@@ -117,12 +118,11 @@ class Operations(Caller):
         since: Annotated[float, Query("from")] = 0.0,
         until: Annotated[float, Query("to")] = 0.0,
     ) -> History:
-        """The job's figures over the last hours, as far as the leading coordinator has recorded them"""
+        """The job's figures over the last hours that the leading coordinator has recorded"""
 
     @operation("GET", "/jobs/{job}/graph", private=False)
     def graph(self, job: str, deployment: int = 0) -> GraphView:
-        """The job's operators, and the stages into which they are divided; of the latest deployment, or of the given
-        one"""
+        """The job's operators, and the stages into which they are divided, in the given deployment or the latest one"""
 
     @operation("GET", "/jobs/{job}/deployments", field="deployments", private=False)
     def deployments(self, job: str) -> list[DeploymentInfo]:
@@ -163,7 +163,7 @@ class Operations(Caller):
         wait: float = 0.0,
     ) -> list[LoggedEvent]:
         """What happened to the job, oldest first: the latest events, or those before or after an id. wait=20: if there
-        are none, wait up to 20 seconds for some
+        are no such events, wait up to 20 seconds for one
         """
 
     @operation("GET", "/jobs/{job}/dead-letters", asks_systems=True)
@@ -175,14 +175,15 @@ class Operations(Caller):
         before: int = 0,
         limit: int = 100,
     ) -> DeadLetters:
-        """The newest records that the job could not process, newest first: from one of its dead-letter streams,
-        optionally from one partition and before an offset
+        """The newest dead letters in one of the job's dead-letter streams, newest first, optionally only those in one
+        partition and before an offset
         """
 
     @operation("GET", "/jobs/{job}/early-output", asks_systems=True)
     def early_output(self, job: str, stream: Annotated[str, Query(longest=300)] = "", limit: int = 100) -> EarlyOutput:
-        """The rows of windows that a drain cut, newest first: from the newest records of one of the job's output
-        streams"""
+        """The rows of windows that a drain emitted before they were complete, newest first, among the newest records of
+        one of the job's output streams
+        """
 
     @operation("POST", "/jobs/{job}/start", field="deployment", changes=True)
     def resume(self, job: str) -> int:
@@ -194,19 +195,19 @@ class Operations(Caller):
 
     @operation("POST", "/jobs/{job}/scale", changes=True, asks_systems=True)
     def scale(self, job: str, request: ScaleRequest) -> ScaleResult:
-        """Give the job another factor or number of containers; 409 while it is being changed"""
+        """Give the job another factor or number of containers; 409 while the job is being changed"""
 
     @operation("POST", "/jobs/{job}/rewind", changes=True, asks_systems=True)
     def rewind(self, job: str, request: RewindRequest) -> RewindResult:
-        """Make the job read its source streams again; 409 while it is being changed"""
+        """Make the job read its source streams again; 409 while the job is being changed"""
 
     @operation("POST", "/jobs/{job}/expand", changes=True, asks_systems=True)
     def expand(self, job: str, request: ExpandRequest) -> ScaleResult:
-        """Adapt the job to partitions that were added to its inputs; 409 while it is being changed"""
+        """Adapt the job to partitions that were added to its inputs; 409 while the job is being changed"""
 
     @operation("POST", "/jobs/{job}/assign", changes=True, asks_systems=True)
     def assign(self, job: str, request: AssignRequest) -> ScaleResult:
-        """Move the job's tasks to where they should be according to racks; 409 while it is being changed"""
+        """Move the job's tasks to the seats that suit the racks best; 409 while the job is being changed"""
 
     @operation("GET", "/jobs/{job}/assignment", asks_systems=True, by_leader=True, private=False)
     def assignment(self, job: str) -> Assignment:
@@ -214,8 +215,8 @@ class Operations(Caller):
 
     @operation("POST", "/jobs/{job}/deploy", changes=True, max_bytes=MAX_PLAN_BYTES)
     def deploy(self, job: str, request: DeployRequest) -> DeployResult:
-        """Replace the job by another version that continues from its state and positions; 409 if that isn't possible,
-        or while the job is being changed
+        """Replace the job by another version that continues from the job's state and positions; 409 if that isn't
+        possible, or while the job is being changed
         """
 
     @operation("POST", "/jobs/{job}/rollback", changes=True)
@@ -224,7 +225,9 @@ class Operations(Caller):
 
     @operation("POST", "/jobs/{job}/drain", changes=True, asks_systems=True)
     def drain(self, job: str, request: DrainNotification) -> DrainAccepted:
-        """Let the job finish everything that it has read, emit all windows, and end; 409 while it is being changed"""
+        """Let the job finish everything that it has read, emit all windows, and end; 409 while the job is being
+        changed
+        """
 
     @operation("GET", "/jobs/{job}/sizing", by_leader=True, private=False)
     def sizing(self, job: str) -> Sizing:
@@ -232,7 +235,7 @@ class Operations(Caller):
 
     @operation("POST", "/jobs/{job}/cancel", changes=True)
     def cancel(self, job: str) -> None:
-        """Undo the change or the drain of the job that is under way"""
+        """Undo the job's change or drain that is under way"""
 
     @operation("GET", "/artifacts/{sha256}")
     def artifact(self, sha256: str) -> bytes:
@@ -248,7 +251,7 @@ class Operations(Caller):
 
     @operation("POST", "/containers/{container}/heartbeat", changes=True, waits="wait")
     def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> HeartbeatResponse:
-        """Report the condition of lanes, and learn what should run; waits up to this many seconds for news"""
+        """Report the state of lanes, and learn what should run. wait=20: wait up to 20 seconds for changes"""
 
     @operation("POST", "/containers/{container}/fence", changes=True)
     def fence(self, container: str, why: Annotated[str, Query(longest=200)] = "") -> None:
@@ -259,7 +262,7 @@ class Operations(Caller):
         self,
         execution: Annotated[str, Query("executionContainerId", example="$EXECUTION_ENV_CONTAINER_ID")],
     ) -> bool:
-        """Whether a process has a seat, by its EXECUTION_ENV_CONTAINER_ID"""
+        """Whether the process with this EXECUTION_ENV_CONTAINER_ID has a seat"""
 
 
 class Pages(Caller):

@@ -1,4 +1,4 @@
-"""HTTP responses: with an ETag, compressed if the client accepts that, and reused while they stay the same."""
+"""HTTP responses that have an ETag, are compressed if the client accepts that, and are reused while they stay valid."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from starlette.responses import Response
 __all__ = ["Representation", "ResponseCache", "knows", "respond", "tagged"]
 
 _SMALL = 1_000
-"""In bytes. Smaller answers aren't compressed."""
+"""The number of bytes up to which answers aren't compressed."""
 _LEVEL = 1
 _MOST_KEPT = 64
 _CLOCK = re.compile(rb'"at":[0-9.e+-]+,?')
@@ -29,7 +29,9 @@ _MARK = re.compile(r'-+(gzip|br|zstd|deflate)"$')
 
 @dataclass(frozen=True)
 class Representation:
-    """``etag`` changes whenever the content changes; the time at which the content was made doesn't count."""
+    """The content of a response. ``etag`` changes whenever the content changes, not counting the time at which the
+    content was made.
+    """
 
     content: bytes
     media_type: str
@@ -41,9 +43,9 @@ class Representation:
 
 
 def tagged(content: bytes, media_type: str, etag: str = "") -> Representation:
-    """The response for some content. ``etag``: the ETag, if it is known without hashing the content."""
+    """A representation of some content. ``etag``: the ETag, if it is known without hashing the content."""
     if not etag:
-        # When it was said, which comes first, is none of what is said.
+        # The time at which the content was made, which is near its beginning, isn't part of the hash.
         head = _CLOCK.sub(b"", content[:_HEAD], count=1)
         digest = hashlib.blake2b(head, digest_size=12)
         digest.update(memoryview(content)[_HEAD:])
@@ -53,7 +55,7 @@ def tagged(content: bytes, media_type: str, etag: str = "") -> Representation:
 
 async def respond(request: Request, found: Representation) -> Response:
     """The response to a GET."""
-    # Weak: the same stands for what is compressed and for what isn't.
+    # The ETag is weak, because compressed and uncompressed content have the same one.
     headers = {"ETag": f"W/{found.etag}", "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
     if knows(request, found.etag):
         return Response(status_code=304, headers=headers)
@@ -67,7 +69,7 @@ async def respond(request: Request, found: Representation) -> Response:
 def knows(request: Request, etag: str) -> bool:
     """Whether the client already has the content that an ETag identifies."""
     known = request.headers.get("if-none-match", "")
-    # A proxy that compresses may have marked an ETag, and doesn't take the mark off again.
+    # A proxy that compresses may have appended a mark to the ETag, and doesn't remove it from later requests.
     tags = (_MARK.sub('"', each.strip().removeprefix("W/")) for each in known.split(","))
     return any(tag in (etag, "*") for tag in tags)
 
@@ -82,7 +84,7 @@ class _Entry:
 
 class ResponseCache:
     """The last answers, by request. While an answer is valid, all clients get the same bytes, which are made only once.
-    For use on one event loop.
+    Use it only on one event loop.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

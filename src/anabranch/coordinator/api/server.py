@@ -1,4 +1,4 @@
-"""The coordinator's routes, made from the table of operations."""
+"""The coordinator's HTTP server: routes that are made from the table of operations."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ from anabranch.protocol.errors import SERVICE, payload_of, status_of
 __all__ = ["AlwaysLeads", "Leader", "app"]
 
 _HEARTBEATS = 8
-"""How many heartbeats with news are processed at the same time; the others take no thread."""
+"""How many heartbeats may be processed in threads at the same time. Most heartbeats need no thread."""
 _SHORT = 200
 _KEPT_EVENTS = 1_000
-"""Answers with more events than this aren't reused for other clients."""
+"""Answers to requests for more events than this aren't reused for other clients."""
 _LOOK_AGAIN = 2.0
-"""How often, in seconds, new events of other processes are looked for while a client waits for events."""
+"""After how many seconds a request that waits for events looks again for events that other processes wrote."""
 
 T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]
 log = logs.get_logger()
-_CLOSE = {"Connection": "close"}  # uvicorn does so when a route breaks, without saying it
+_CLOSE = {"Connection": "close"}  # if a route raises an error, uvicorn closes the connection without announcing it
 
 
 class Leader(Protocol):
-    """Says whether a coordinator leads, and starts jobs while it leads."""
+    """Knows whether a coordinator leads, and starts jobs if it does."""
 
     @property
     def leads(self) -> bool:
@@ -70,7 +70,7 @@ class Leader(Protocol):
 
 
 class AlwaysLeads:
-    """The leader of a store on which there is only one coordinator."""
+    """The leader for a store that has only one coordinator."""
 
     leads = True
 
@@ -92,17 +92,18 @@ def app(
     trail: AuditTrail | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Starlette:
-    """The routes of a coordinator. Errors are ``{"error", "cure", "kind"}``, status 400, 401, 403, 404, 408, 409, 413,
-    415, 429, 500 or 503.
+    """The routes of a coordinator. An error is answered with ``{"error", "cure", "kind"}`` and status 400, 401, 403,
+    404, 408, 409, 413, 415, 429, 500 or 503.
 
     Args:
-        leader: default: :class:`AlwaysLeads`.
-        token: the ``Authorization: Bearer`` that every request except ``/healthz`` must carry; None: none is needed.
+        leader: by default, :class:`AlwaysLeads`.
+        token: the ``Authorization: Bearer`` token that every request except those for ``/healthz`` and for the
+            dashboard's files must carry; None: no token is needed.
         read_token: a token that suffices for operations with ``private=False``.
-        hosts: names by which requests may address the coordinator, besides the address at which they arrive and
-            loopback's.
+        hosts: names by which requests may address the coordinator, in addition to loopback names and the address at
+            which a request arrives.
         trail: records requests that change something, return something private, or are refused.
-        clock: seconds, to decide how long answers are reused.
+        clock: a clock in seconds, for how long answers are reused.
     """
     endpoints = _Endpoints(coordinator, AlwaysLeads(coordinator) if leader is None else leader, ResponseCache(clock))
     tokens, names = Tokens(token, read_token), Names.of(hosts)
@@ -121,7 +122,7 @@ class _Endpoints:
         self._coordinator = coordinator
         self._leader = leader
         self._heartbeats = ThreadPoolExecutor(_HEARTBEATS, "anabranch-beat")
-        # many that come at once must not keep the others from beating
+        # a pool of their own, so that many registrations at once don't delay heartbeats
         self._registrations = ThreadPoolExecutor(1, "anabranch-seat")
         self._own: Mapping[str, Endpoint] = {
             "healthz": self._healthz,
@@ -132,7 +133,7 @@ class _Endpoints:
             "events": self._events,
         }
         self._kept = kept
-        # An ETag of a generation is made without its content, so it holds only as long as this process.
+        # The ETag of a generation is made without the content, so it must differ between coordinator processes.
         self._instance = secrets.token_hex(4)
 
     def of(self, operation: Operation[..., Any]) -> Endpoint:
@@ -160,8 +161,8 @@ class _Endpoints:
         return self._cached(operation, carry_out) if operation.by_generation or operation.fresh_for else endpoint
 
     def _cached(self, operation: Operation[..., Any], carry_out: Callable[..., Any]) -> Endpoint:
-        """An operation whose answer is reused for all identical requests: as long as the job has the same generation,
-        or for some time.
+        """The endpoint of an operation whose answer is reused for identical requests, either as long as the job has the
+        same generation, or for some time.
         """
 
         async def endpoint(request: Request) -> Response:
@@ -192,7 +193,9 @@ class _Endpoints:
         return method
 
     async def _led(self, pool: Executor | None, act: Callable[..., T], *args: Any) -> T:
-        """Carry out an operation that only the leader may carry out: the coordinator must lead before and after it."""
+        """Carry out an operation that only the leader may carry out: check before and after it that the coordinator
+        leads.
+        """
 
         def acted() -> T:
             self._leader.check()
@@ -222,12 +225,12 @@ class _Endpoints:
         return Response(_content(operation, number), media_type="application/json")
 
     async def _events(self, request: Request) -> Response:
-        """Answers a request for events. If it waits for events, it waits on the event loop, and takes no thread."""
+        """Answer a request for events. While it waits for events, the request occupies no thread."""
         operation = Operations.events
         arguments = dict(zip(operation.signature.parameters, await _arguments(operation, request), strict=True))
         wait = min(arguments.pop("wait"), MOST_WAIT)
         if not wait and arguments["limit"] <= _KEPT_EVENTS:
-            # Pages ask for the same again and again: it is looked up anew when there is another event.
+            # Pages repeat the same request again and again, so the answer is reused until there is a new event.
             last = await run_in_threadpool(self._coordinator.reads.last_event, arguments["job"])
 
             async def build() -> Representation:
@@ -240,13 +243,15 @@ class _Endpoints:
         with self._coordinator.reads.listening(news.come):
             found = await run_in_threadpool(lambda: self._coordinator.events(**arguments))
             while not found and (left := end - clock()) > 0:
-                await news.within(min(left, _LOOK_AGAIN))  # another coordinator may be the one that writes
+                await news.within(min(left, _LOOK_AGAIN))  # events of other coordinators' processes bring no news
                 news.forget()
                 found = await run_in_threadpool(lambda: self._coordinator.events(**arguments))
         return await respond(request, tagged(_content(operation, found), "application/json"))
 
     async def _heartbeat(self, request: Request) -> Response:
-        """A long poll waits on the event loop and takes no thread; most heartbeats are processed there, too."""
+        """Answer a heartbeat. Most heartbeats are processed on the event loop; a long poll waits there, too, and so
+        occupies no thread.
+        """
         beat, wait = await _arguments(Operations.heartbeat, request)
         if beat.container != request.path_params["container"]:
             raise UsageError("the beat is of another container than its path", "send it to its own path")
@@ -263,22 +268,22 @@ class _Endpoints:
 
 
 class _News:
-    """News for which a request on the event loop waits, and which any thread may announce."""
+    """Lets a request on the event loop wait for news, which any thread may announce with :meth:`come`."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._come = asyncio.Event()
 
     def come(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop has ended, so no request is waiting
             self._loop.call_soon_threadsafe(self._come.set)
 
     def forget(self) -> None:
-        """Wait only for later news from now on."""
+        """Ignore the news that have come, and wait for later ones."""
         self._come.clear()
 
     async def within(self, seconds: float) -> bool:
-        """Wait for news for at most this many seconds. Returns whether there is any."""
+        """Wait for news for at most ``seconds``. Returns whether any have come."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._come.wait()
@@ -287,7 +292,7 @@ class _News:
 
 
 async def _arguments(operation: Operation[..., Any], request: Request) -> list[Any]:
-    """The arguments of an operation from a request, in the order of its signature."""
+    """The arguments in a request for an operation, in the order of the operation's signature."""
     found = {each.name: _argument(each, request) for each in operation.parameters if each.in_path}
     if operation.body is not None:
         content = await _body(request, operation.max_bytes)

@@ -1,4 +1,4 @@
-"""TLS between a coordinator and its clients: which certificates each end presents, and which it accepts."""
+"""TLS between a coordinator and its clients: which certificates the two ends present, and which they accept."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ __all__ = ["of_client", "of_server", "refusal"]
 
 
 def of_server(certificate: Path, key: Path | None = None, client_ca: Path | None = None) -> ssl.SSLContext:
-    """The TLS context of a coordinator. ``key``: None if it is in the certificate's file. With ``client_ca``, clients
-    must present a certificate that this authority has signed.
+    """The TLS context of a coordinator.
+
+    Args:
+        key: the file with the private key; None: the key is in the certificate's file.
+        client_ca: the authority that must have signed the certificates of clients; None: clients need no certificate.
 
     Raises:
-        ConfigError: a file can't be read, or isn't what it should be. The message names it.
+        ConfigError: a file can't be read, or has the wrong content. The message names the file.
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     _show(context, certificate, key, "certificate", "key")
@@ -26,8 +29,13 @@ def of_server(certificate: Path, key: Path | None = None, client_ca: Path | None
 
 
 def of_client(ca: Path | None = None, certificate: Path | None = None, key: Path | None = None) -> ssl.SSLContext:
-    """The TLS context of a client. ``ca``: the authority that must have signed the coordinator's certificate; None: any
-    authority that this machine trusts.
+    """The TLS context of a client.
+
+    Args:
+        ca: the authority that must have signed the coordinator's certificate; None: any authority that this machine
+            trusts.
+        certificate: the file with the certificate that the client presents; None: the client presents none.
+        key: the file with the private key; None: the key is in the certificate's file.
 
     Raises:
         ConfigError: as for :func:`of_server`.
@@ -42,7 +50,7 @@ def of_client(ca: Path | None = None, certificate: Path | None = None, key: Path
 
 
 def refusal(error: BaseException | None) -> str | None:
-    """Why one end refused the other's certificate, if that caused the error."""
+    """Why one end refused the other's certificate; None if something else caused the error."""
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
             return error.verify_message
@@ -57,7 +65,7 @@ def _show(context: ssl.SSLContext, certificate: Path, key: Path | None, *setting
         if path is not None:
             _check(path, setting)
     try:
-        # No password can be given, and OpenSSL would ask for one at the terminal.
+        # Without a password argument, OpenSSL would ask for the password at the terminal.
         context.load_cert_chain(certificate, key, password="")
     except (ssl.SSLError, OSError) as error:
         named = certificate if key is None else f"{certificate} with {key}"

@@ -1,5 +1,5 @@
-"""The token that a coordinator creates for itself, in a file that only its user can read. Anyone who can read the file
-may operate the coordinator.
+"""The token that a coordinator creates, in a file that only the coordinator's user can read. Anyone who can read the
+file may operate the coordinator.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _CURE = "set [coordinator] token_file to a path that this user can write, or [co
 
 
 def of(settings: CoordinatorSettings) -> Path:
-    """Where a coordinator with these settings stores the token that it creates. Raises ConfigError if the settings
-    don't say.
+    """The file in which a coordinator with these settings stores the token that it creates. Raises ConfigError if the
+    settings name no file.
     """
     if settings.token_file is None:
         raise ConfigError("no file is named for the token of the coordinator", _CURE)
@@ -33,12 +33,12 @@ def of(settings: CoordinatorSettings) -> Path:
 
 
 def sibling(token_file: Path, suffix: str) -> Path:
-    """Another file that only the coordinator's user can read, with this suffix in place of ``.token``."""
+    """The path of another private file of the coordinator, with ``suffix`` in place of ``.token``."""
     return token_file.with_name(token_file.name.removesuffix(".token") + suffix)
 
 
 def read(path: Path) -> str | None:
-    """The token in a file; None if there is none yet, or if this user may not read it."""
+    """The token in a file; None if there is no token yet, or if this user can't read the file."""
     try:
         with _opened(path) as descriptor:
             return os.read(descriptor, _LONGEST).decode(errors="replace").strip() or None
@@ -47,7 +47,8 @@ def read(path: Path) -> str | None:
 
 
 def made(path: Path) -> str:
-    """The token in a file that only this user can read. It is created if there is none, or if others may have seen it.
+    """The token in a file that only this user can read. A new token is created if there is none, or if other users can
+    read the file.
 
     Raises:
         ConfigError: the file belongs to another user, or can't be created.
@@ -67,7 +68,9 @@ def made(path: Path) -> str:
 
 
 def _write(path: Path) -> str:
-    """Write a new token and return it. If another process creates the file at the same time, the first one wins."""
+    """Write a new token. If another process has created the file at the same time, the file keeps the token of the
+    process that was first. Returns the token in the file.
+    """
     temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

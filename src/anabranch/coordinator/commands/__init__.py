@@ -1,12 +1,14 @@
-"""The changes that users and clients request for a job: a file for each verb, with ``check``, ``plan`` and ``apply``.
+"""The commands that change a job at a user's request: a module for each, with ``check``, ``plan``, ``apply`` and
+``run``.
 
-``check`` raises an error if something prevents the change, ``plan`` says what it would do and changes nothing, and
-``apply`` does it, in steps that are stored first. ``run`` takes these steps while it holds the job.
+``check`` raises an error if something prevents the command. ``plan`` determines the command's effects and changes
+nothing. ``apply`` carries the plan out, and stores each step before the step takes effect. ``run`` calls the other
+three, and holds the job's lock while it applies the plan.
 
-A new verb is a module here, a row of the same name in :mod:`anabranch.coordinator.api.operations`, the documents that
-it takes and returns in :mod:`anabranch.protocol`, and a module of the same name in :mod:`anabranch.cli`. Nothing needs
-to be changed in the server, the client, OpenAPI, the coordinator or the command line. (A call that only reads is a
-method of :class:`anabranch.coordinator.coordinator.Coordinator`.)
+To add a command, add a module here, an operation of the same name in :mod:`anabranch.coordinator.api.operations`, the
+documents that the operation takes and returns in :mod:`anabranch.protocol`, and a module of the same name in
+:mod:`anabranch.cli`. The server, the client, the OpenAPI description, the coordinator and the command line need no
+change. (An operation that only reads is a method of :class:`anabranch.coordinator.coordinator.Coordinator`.)
 """
 
 from __future__ import annotations
@@ -20,11 +22,11 @@ __all__ = ["Command", "Context", "named"]
 
 
 class Command(Protocol):
-    """A module of this package. ``run`` takes the arguments of the operation that has the command's name."""
+    """The interface of a command's module. ``run`` takes the arguments of the operation that has the command's name."""
 
     def run(self, context: Context, /, *arguments: Any, **named: Any) -> Any: ...
 
 
 def named(name: str) -> Command:
-    """The command of an operation. Raises ModuleNotFoundError if there is none."""
+    """The command that carries out an operation. Raises ModuleNotFoundError if there is none."""
     return cast(Command, importlib.import_module(f"{__name__}.{name}"))

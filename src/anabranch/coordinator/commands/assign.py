@@ -1,6 +1,4 @@
-"""Moves the tasks of a running job to where they should be according to the present racks, and explains the
-placement.
-"""
+"""Moves the tasks of a running job to the seats that suit the current racks best, and explains the placement."""
 
 from __future__ import annotations
 
@@ -26,11 +24,11 @@ __all__ = ["apply", "check", "explain", "plan", "run"]
 
 def run(context: Context, job: str, request: AssignRequest) -> ScaleResult:
     """Move the tasks. The racks are those of the job's containers and of its inputs' replicas. The job is changing
-    until all of its lanes run. If the request is repeated, or all tasks are in place, nothing happens.
+    until all of its lanes are running. If the request is repeated, or all tasks are already in place, nothing happens.
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: it doesn't run, is being changed, or doesn't allow this change while it runs.
+        ConflictError: the job doesn't run, is being changed, or doesn't allow this change while it runs.
         AnabranchError: a system doesn't answer.
     """
     context.locate(job)
@@ -57,7 +55,9 @@ def check(running_job: RunningJob) -> None:
 
 
 def plan(running_job: RunningJob, present: Generation, request: str) -> NextGeneration:
-    """The next generation of a job, with its tasks where they should be; without lanes, if they are already there."""
+    """The next generation of a job, in which tasks have the seats that they should have. It has no new lanes if no task
+    moves.
+    """
     check(running_job)
     its = {lane.id: lane for lane in running_job.lanes}
     seats = racks.placing(running_job, present.containers)
@@ -77,8 +77,8 @@ def apply(
     planned: NextGeneration | None,
     request: AssignRequest,
 ) -> ScaleResult:
-    """Enter the planned generation if it gives seats other tasks or other racks. Even if nothing moves, it records for
-    which racks the seats were placed.
+    """Enter the planned generation if tasks move, or if the seats' racks have changed; in the latter case, the new
+    generation records the racks. Otherwise, nothing changes.
     """
     if planned is not None and planned.model.containers == present.model.containers:
         assert isinstance(planned.result, ScaleResult)
@@ -96,7 +96,7 @@ def explain(context: Context, job: str) -> Assignment:
 
 
 def _explained(running_job: RunningJob, present: Generation) -> Assignment:
-    """Where tasks are, where they should be, and why."""
+    """The explanation for a snapshot of a job."""
     where, rules = (
         racks.where(running_job, present.containers),
         assignment_settings.rules(running_job.settings.assignment),

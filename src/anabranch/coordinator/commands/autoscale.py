@@ -1,4 +1,4 @@
-"""Gives a job the factor that the coordinator's own autosizer chooses, and explains what determines it."""
+"""Gives a job the factor that the coordinator's autosizer chooses, and explains what determines the factor."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["autoscale", "explain"]
 
 _SIZE_EVERY = 1.0
 _ADVISED_AFTER = 30.0
-"""Advice becomes an event once it has been valid for this many seconds."""
+"""For how many seconds advice must have been valid before an event reports it."""
 
 
 def autoscale(registry: JobRegistry, job: str) -> None:
-    """Give a running job the factor that the autosizer chooses. A factor that is refused is tried once per generation.
-    If no factor helps, advice is given once per generation, too.
+    """Give a running job the factor that the autosizer chooses. If the factor is refused, no factor is tried again in
+    the same generation. If no factor helps, an event gives advice, once per generation.
     """
     with registry.locked_all() as jobs:
         verdict = _wanted(registry, jobs[job]) if job in jobs else None
@@ -54,7 +54,7 @@ def autoscale(registry: JobRegistry, job: str) -> None:
 
 
 def _wanted(registry: JobRegistry, running_job: RunningJob) -> Verdict | None:
-    """The autosizer's verdict, if it wants another factor for a job; also None while the next look isn't due."""
+    """The autosizer's verdict, if it is due and another factor should be tried; otherwise None."""
     limits = running_job.settings.autoscale
     if limits is None or registry.clock() < running_job.scaling.looked_at + _SIZE_EVERY:
         return None
@@ -73,7 +73,7 @@ def explain(context: Context, job: str) -> Sizing:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: this coordinator doesn't serve it.
+        ConflictError: this coordinator doesn't serve the job.
     """
     registry = context.registry
     with registry.locked(job) as running_job:
@@ -89,7 +89,7 @@ def explain(context: Context, job: str) -> Sizing:
 
 
 def _is_scalable(registry: JobRegistry, snapshot: JobSnapshot) -> bool:
-    """Whether a job can have factors other than 1. This is determined once per generation."""
+    """Whether a job can have factors other than 1. The answer is determined once per generation."""
     seen = snapshot.running_job
     key = (seen.deployment, seen.generation)
     if key not in seen.scaling.scalable:
@@ -114,7 +114,7 @@ def _advise(registry: JobRegistry, running_job: RunningJob, verdict: Verdict) ->
 def _look(
     registry: JobRegistry, running_job: RunningJob, limits: AutoscaleSettings, status: JobStatus
 ) -> tuple[Assessment, Findings]:
-    """What the autosizer sees in the figures of a job, and what it has found so far."""
+    """The autosizer's assessment of a job's current figures, and its findings so far."""
     pause = pause_estimate.expected(
         (each.lane for each in status.lanes), running_job.reports, Kind.FACTOR, running_job.progress.shown
     )

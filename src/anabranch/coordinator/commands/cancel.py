@@ -12,7 +12,7 @@ __all__ = ["apply", "check", "run"]
 
 
 def run(context: Context, job: str) -> None:
-    """Return a job that is being changed to its former generation; let one that drains run again.
+    """If the job is being changed, return it to its former generation. If it is draining, let it run again.
 
     Raises:
         NotFoundError: there is no such job.
@@ -26,9 +26,9 @@ def run(context: Context, job: str) -> None:
 
 
 def check(running_job: RunningJob, present: Generation) -> None:
-    """Raises ConflictError if the job isn't being changed, or is already returning; if a new lane has failed after it
-    had begun; if the job is being rewound, and records are already being processed again; or if it is draining, and
-    time has ended.
+    """Raises ConflictError if the job is neither being changed nor draining, or if the change or drain can't be undone
+    any more: the job is already returning to its former generation, a new lane that had begun has failed, a rewound job
+    is already processing records again, or a draining job's event time has ended.
     """
     if running_job.progress.drain is not None:
         draining.check_cancellable(running_job.job, running_job.progress.drain)

@@ -1,4 +1,4 @@
-"""What commands work with: the jobs, and functions that ask the systems that jobs read."""
+"""The context in which commands run: the jobs, and functions that ask the systems that jobs read."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ __all__ = ["Context", "enter"]
 
 @dataclass(frozen=True)
 class Context:
-    """``systems``, ``counting`` and ``locating`` are as in :class:`anabranch.coordinator.coordinator.Coordinator`.
-
-    Asking systems takes time, so no job is locked while they are asked.
+    """The context of a command. For ``systems``, ``counting`` and ``locating``, see
+    :class:`anabranch.coordinator.coordinator.Coordinator`. Asking systems takes time; don't lock jobs meanwhile.
     """
 
     registry: JobRegistry
@@ -42,12 +41,12 @@ class Context:
         )
 
     def inputs(self, present: Generation) -> tuple[list[str], list[Matched]]:
-        """The streams that a job reads but doesn't write, and its patterns for streams that may be created."""
+        """The streams that a job reads but doesn't write, and its patterns for streams that may be created later."""
         counted = list(expand.partitions(present.graph, present.model))
         return counted, list(patterns.of_model(present.model).values())
 
     def locate(self, job: str, counts: Iterable[str] = ()) -> None:
-        """Look up the racks of a job's inputs, and of the counted streams, if any of the job's seats is in a rack."""
+        """Look up the racks of a job's inputs and of the streams ``counts``, if any of the job's seats is in a rack."""
         with self.registry.locked(job) as running_job:
             streams = sorted({*counts, *(name for stage in running_job.model.stages for name in stage.inputs)})
             if not any(racks.where(running_job, len(running_job.model.containers)).seats.values()):
@@ -57,7 +56,7 @@ class Context:
         except AnabranchError:
             if running_job.settings.assignment.strategy != "none":
                 raise
-            replicas = {}  # they would only be shown
+            replicas = {}  # without a strategy that needs them, replicas are merely displayed
         with self.registry.locked_as_seen():
             running_job.inputs.replicas = replicas
 
@@ -69,8 +68,9 @@ def enter(
     planned: NextGeneration | None,
     request: TaskMoveRequest,
 ) -> ScaleResult:
-    """Enter a generation, unless only the plan is requested, and return the result. With ``planned`` None, everything
-    stays as it is."""
+    """Enter the planned generation, unless the request is a dry run, and return the result. If ``planned`` is None,
+    nothing changes.
+    """
     if planned is None:
         return ScaleResult(generation=present.generation, factor=present.factor, containers=present.containers)
     assert isinstance(planned.result, ScaleResult)

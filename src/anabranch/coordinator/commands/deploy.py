@@ -1,4 +1,4 @@
-"""Replaces the present version of a job by another one, which takes over its state and positions."""
+"""Replaces a job's version by another one, which takes over the job's state and positions."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = ["already", "apply", "change", "check", "plan", "present", "run"]
 
 
 def run(context: Context, job: str, request: DeployRequest) -> DeployResult:
-    """Deploy the version. The job is changing until all of its lanes run; a job at rest is started. If the request is
-    repeated, nothing more happens.
+    """Deploy the version. A running job is changing until all of its lanes are running; a job that doesn't run is
+    started. If the request is repeated, nothing more happens.
 
     Raises:
         NotFoundError: there is no such job.
@@ -46,8 +46,8 @@ def change(
     request: DeployRequest | RollbackRequest,
     planned: Callable[[CurrentDeployment], NextDeployment],
 ) -> DeployResult:
-    """Plan without locking the job, and apply the plan if the job is still the same; otherwise plan again. Raises the
-    same errors as :func:`run`.
+    """Make a plan without locking the job, and apply the plan if it is still valid; otherwise make a new plan. Raises
+    the same errors as :func:`run`.
     """
     registry = context.registry
     for _ in range(off_lock.TRIES):
@@ -69,7 +69,7 @@ def change(
 
 
 def present(registry: JobRegistry, job: str) -> CurrentDeployment:
-    """The present deployment, which another one should follow; a running job is included as a snapshot."""
+    """The current deployment, which another one should follow. If the job runs, a snapshot of it is included."""
     store, snapshot = registry.store, None
     with registry.locked_all() as jobs:
         running_job = jobs.get(check_name("job", job))
@@ -88,7 +88,7 @@ def present(registry: JobRegistry, job: str) -> CurrentDeployment:
 
 
 def _is_still(registry: JobRegistry, found: CurrentDeployment) -> bool:
-    """Whether a plan is still valid for the job's present condition. The caller holds the job's lock."""
+    """Whether a plan for ``found`` is still valid for the job. The caller holds the job's lock."""
     job = found.stored.job
     running_job = registry.jobs.get(job)
     if found.running_job is not None:
@@ -98,7 +98,7 @@ def _is_still(registry: JobRegistry, found: CurrentDeployment) -> bool:
 
 
 def already(registry: JobRegistry, found: CurrentDeployment) -> DeployResult:
-    """The answer to a request that was carried out before."""
+    """The answer to a repeated request, which has already been carried out."""
     number = found.stored.id
     return DeployResult(
         deployment=number, version_of=next_deployment.version_of(registry.store, found.stored.job, number)
@@ -106,7 +106,7 @@ def already(registry: JobRegistry, found: CurrentDeployment) -> DeployResult:
 
 
 def check(found: CurrentDeployment) -> None:
-    """Raises ConflictError if no deployment can follow now."""
+    """Raises ConflictError if no deployment can follow the current one at the moment."""
     job = found.stored.job
     if found.stored.state == DeploymentState.DRAINED:
         raise ConflictError(
@@ -137,7 +137,9 @@ def plan(found: CurrentDeployment, request: DeployRequest) -> NextDeployment:
 def apply(
     registry: JobRegistry, found: CurrentDeployment, planned: NextDeployment, request: DeployRequest | RollbackRequest
 ) -> DeployResult:
-    """Enter the planned deployment; a job at rest is started with it. The caller holds the job's lock."""
+    """Enter the planned deployment, or start the job with it if the job doesn't run. The caller holds the job's
+    lock.
+    """
     if found.running_job is not None:
         registry.replace(registry.jobs[found.stored.job], planned, request.now)
         return planned.result

@@ -16,11 +16,11 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, job: str, request: DrainNotification) -> DrainAccepted:
-    """Drain a job. Draining twice has the same effect as draining once.
+    """Drain a job. If the job is already draining, nothing more happens.
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: it doesn't run, is being changed, or has a failed lane.
+        ConflictError: the job doesn't run, is being changed, or has a failed lane.
         UsageError: the notification isn't valid.
         AnabranchError: a system doesn't answer.
     """
@@ -36,7 +36,7 @@ def run(context: Context, job: str, request: DrainNotification) -> DrainAccepted
             return planned
         read = draining.sources(running_job.lanes) if request.mode == DrainMode.LATEST else []
         systems = context.systems_of(running_job) if read else None
-    ends = {} if systems is None else start_offsets.ends(read, systems)  # which may take long
+    ends = {} if systems is None else start_offsets.ends(read, systems)  # not under the lock, because it may take long
     with registry.locked(job) as running_job:
         registry.up_to_date(running_job)
         planned = plan(running_job, request)
@@ -46,14 +46,14 @@ def run(context: Context, job: str, request: DrainNotification) -> DrainAccepted
 
 
 def check(running_job: RunningJob, request: DrainNotification) -> str:
-    """Why a notification is ignored; empty if it isn't. Raises the same errors as
+    """Why a notification is ignored; empty if it isn't ignored. Raises the same errors as
     :func:`anabranch.coordinator.jobs.draining.check`.
     """
     return draining.check(running_job.job, running_job.state, running_job.deployment, running_job.lanes, request)
 
 
 def plan(running_job: RunningJob, request: DrainNotification) -> DrainAccepted:
-    """The plan of a drain: which lanes drain, in which order, and how long it will take. Raises the same errors as
+    """The plan of a drain: which lanes drain, in which order, and the expected duration. Raises the same errors as
     :func:`check`.
     """
     ignored = check(running_job, request)
@@ -70,7 +70,9 @@ def plan(running_job: RunningJob, request: DrainNotification) -> DrainAccepted:
 
 
 def _ends(running_job: RunningJob, request: DrainNotification) -> dict[str, int] | None:
-    """The ends of the inputs as lanes last saw them, if everything up to there should be read."""
+    """The end offsets of the inputs in the lanes' last reports, if the inputs should be read up to their ends;
+    otherwise None.
+    """
     if request.mode == "planned":
         return None
     return {ssp: end for report in running_job.reports.values() for ssp, end in report.progress.ends.items()}
@@ -83,7 +85,7 @@ def apply(
     request: DrainNotification,
     ends: Mapping[str, int],
 ) -> DrainAccepted:
-    """Begin the drain. ``ends``: where partitions end, if everything up to there should be read."""
+    """Begin the drain. ``ends``: the end offsets of the partitions, if they should be read up to their ends."""
     what, why = f"drain, up to {request.mode}", f"{planned.seconds:.1f} s is foretold"
     registry.put_drain(running_job, DrainProgress(notification=request, ends=dict(ends)), "user", what, why)
     running_job.progress.drains_since, running_job.progress.drains_for = registry.clock(), planned.seconds

@@ -1,4 +1,6 @@
-"""Adapts a running job to partitions added to its inputs: when a user asks for it, and whenever inputs are counted."""
+"""Adapts a running job to partitions added to its inputs, at a user's request or whenever the coordinator finds
+some.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,13 @@ __all__ = ["apply", "check", "follow_inputs", "look", "plan", "run"]
 
 
 def run(context: Context, job: str, request: ExpandRequest) -> ScaleResult:
-    """Adapt the job. It is changing until all of its lanes run. If the request is repeated, or there are no more
-    partitions, nothing happens.
+    """Adapt the job. The job is changing until all of its lanes are running. If the request is repeated, or no
+    partitions were added, nothing happens.
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: it doesn't run, is being changed, or can't be adapted; the message says because of which stream,
-            and why.
+        ConflictError: the job doesn't run, is being changed, or can't be adapted. The message names the stream and the
+            reason.
         AnabranchError: a system doesn't answer.
     """
     registry = context.registry
@@ -51,9 +53,9 @@ def run(context: Context, job: str, request: ExpandRequest) -> ScaleResult:
 
 
 def check(running_job: RunningJob) -> None:
-    """Raises ConflictError if a job can't be given more partitions now."""
+    """Raises ConflictError if a job can't get more partitions now."""
     transitions.check_changeable(running_job)
-    if running_job.settings.runs_in_real_time:  # a partition without a task slot is never read, and nobody says so
+    if running_job.settings.runs_in_real_time:  # without a Spark task slot, a partition would silently never be read
         raise ConflictError(
             f"job {running_job.job!r} runs in real time: whether its containers have a task slot for each new "
             "partition can't be seen from here",
@@ -69,11 +71,11 @@ def plan(
     request: str = "",
     begins: bool = False,
 ) -> NextGeneration | None:
-    """The next generation of a job whose inputs have these partition counts, by ``system/stream``; None if it already
-    has them.
+    """The next generation of a job, with the current partition counts of its inputs; None if no count has changed.
 
     Args:
-        begins: whether the job has just been started again.
+        counts: the partition counts, by ``system/stream``.
+        begins: whether the job has just been started again, and its lanes haven't started yet.
 
     Raises:
         ConflictError: as for :func:`anabranch.planning.transition.expand.expanded`; or the job can't be changed now.
@@ -108,8 +110,8 @@ def apply(
 
 
 def look(context: Context) -> None:
-    """Check the inputs of the running jobs that are due, and adapt these jobs. Must be called about every second; takes
-    as long as systems take to answer.
+    """Count the partitions of the inputs of running jobs for which a check is due, and adapt these jobs. Call this
+    about every second; it takes as long as systems take to answer.
     """
     registry = context.registry
     with registry.locked_all() as jobs:
@@ -139,8 +141,9 @@ def look(context: Context) -> None:
 
 
 def _follow(registry: JobRegistry, running_job: RunningJob, snapshot: JobSnapshot, counts: Mapping[str, int]) -> None:
-    """Like :func:`follow_inputs`, but planned without locking the job. If the job changes meanwhile, it is left to the
-    next check."""
+    """Like :func:`follow_inputs`, but plans without locking the job. If the job changes meanwhile, nothing is done, and
+    the next check is due at once.
+    """
     planned, refused = None, None
     try:
         planned = plan(snapshot.running_job, snapshot.present, counts, "coordinator")
@@ -160,8 +163,9 @@ def _follow(registry: JobRegistry, running_job: RunningJob, snapshot: JobSnapsho
 def follow_inputs(
     registry: JobRegistry, running_job: RunningJob, counts: Mapping[str, int], begins: bool = False
 ) -> None:
-    """Adapt a job to the partitions of its inputs, or say once why that isn't possible. The caller holds the job's
-    lock."""
+    """Adapt a job to the partition counts of its inputs, or warn once that this isn't possible. The caller holds the
+    job's lock.
+    """
     planned, refused = None, None
     try:
         planned = plan(running_job, registry.present(running_job), counts, "coordinator", begins=begins)
@@ -173,7 +177,7 @@ def follow_inputs(
 
 
 def _warn(registry: JobRegistry, running_job: RunningJob, refused: ConflictError | None) -> None:
-    """Say once why a job can't adapt to its inputs; ``refused`` None: it can."""
+    """Warn once why a job can't be adapted to its inputs. ``refused``: the reason; None: the job can be adapted."""
     before, running_job.inputs.warning = running_job.inputs.warning, "" if refused is None else str(refused)
     if refused is not None and running_job.inputs.warning != before:
         what = "the job doesn't go along with its inputs"

@@ -14,11 +14,11 @@ __all__ = ["apply", "check", "run"]
 
 def run(context: Context, container: str, why: str = "") -> None:
     """Take the seat away. The container's lanes are fenced (see
-    :meth:`anabranch.coordinator.coordinator.Coordinator.fences`); then other containers get them.
+    :meth:`anabranch.coordinator.coordinator.Coordinator.fences`); then other containers get the lanes.
 
     Raises:
         NotFoundError: there is no such container.
-        ConflictError: it has no seat, or this coordinator never expels processes.
+        ConflictError: the container has no seat, or this coordinator never expels processes.
     """
     check_container(container)
     registry = context.registry
@@ -28,7 +28,7 @@ def run(context: Context, container: str, why: str = "") -> None:
 
 
 def check(registry: JobRegistry, container: str) -> tuple[RunningJob, Process]:
-    """The process that must lose its seat, and its job. Raises the same errors as :func:`run`."""
+    """The job of a container, and the process that should lose its seat. Raises the same errors as :func:`run`."""
     running_job, process = registry.holder(container)
     if running_job is None or process is None:
         record = registry.store.container(container)

@@ -1,5 +1,5 @@
-"""Makes plans on a copy of a job, without locking the job. A plan is applied only if the job is still as it was when
-the plan was made; otherwise it is made again.
+"""Makes plans for a snapshot of a job, without locking the job. If the plan isn't valid for the job any more when it is
+ready, a new plan is made.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ __all__ = [
 ]
 
 TRIES = 10
-"""How many times a change is planned again because the job changed while it was being planned."""
+"""How many times a change is planned. Each attempt but the last is repeated if the job has changed meanwhile."""
 
 
 class Planned(Protocol):
-    """The fields that all plans have."""
+    """What all plans have."""
 
     @property
     def result(self) -> ScaleResult | RewindResult | DeployResult: ...
@@ -47,14 +47,13 @@ R = TypeVar("R", ScaleResult, RewindResult, DeployResult)
 
 @dataclass(frozen=True)
 class JobSnapshot:
-    """A job at some moment. Planning with ``running_job`` needs no lock and has no effect on the job."""
+    """A copy of a job as it was at some moment. Planning with this copy needs no lock and has no effect on the job."""
 
     running_job: RunningJob
     present: Generation
 
     def is_still(self, running_job: RunningJob) -> bool:
-        """Whether a plan for the snapshot is also valid for the job's present condition. The caller holds the job's
-        lock."""
+        """Whether a plan for the snapshot is still valid for the job. The caller holds the job's lock."""
         return self.running_job.plans_alike(running_job)
 
     @property
@@ -63,7 +62,7 @@ class JobSnapshot:
 
 
 def take(registry: JobRegistry, running_job: RunningJob) -> JobSnapshot:
-    """A snapshot of a job whose lock the caller holds. It costs next to nothing, however many tasks there are."""
+    """A snapshot of a job whose lock the caller holds. Taking one is cheap even if the job has many tasks."""
     return JobSnapshot(running_job.snapshot(), registry.present(running_job))
 
 
@@ -74,17 +73,17 @@ def change(
     plan: Callable[[RunningJob, Generation], P | None],
     apply: Callable[[RunningJob, Generation, P | None], R],
 ) -> R:
-    """Make a plan for a job's present condition, and apply it. If the same request has been applied before, nothing is
-    planned again.
+    """Plan a change of a job, and apply the plan. If the request has already been carried out, no plan is made, and
+    ``apply`` gets None.
 
     Args:
-        plan: only reads its arguments, and may take long. If it returns None, there is nothing to do.
-        apply: called while the job is locked, except for a dry run, which gets the snapshot.
+        plan: makes the plan. It may take long, and must only read its arguments. None means that nothing needs to be
+            done.
+        apply: applies the plan. It is called with the job, which is then locked, or for a dry run with the snapshot.
 
     Raises:
-        The same as :meth:`JobRegistry.locked`, ``plan``, ``apply`` and :func:`check_expected`; ConflictError if the job
-            changes
-        faster than plans are made.
+        ConflictError: each time that a plan was ready, the job had changed. Also raises the errors of
+            :meth:`JobRegistry.locked`, ``plan``, ``apply`` and :func:`check_expected`.
     """
     for _ in range(TRIES):
         with registry.locked(job) as running_job:
@@ -110,7 +109,7 @@ def change(
 
 
 def always_changes(job: str) -> ConflictError:
-    """The error for a job that had changed every time a plan for it was ready."""
+    """The error for a job that had changed each time that a plan was ready."""
     return ConflictError(
         f"job {job!r} has changed each time that it was planned: {TRIES} times in a row",
         f"nothing was done; see anabranch status {job}, and try again",
@@ -120,10 +119,10 @@ def always_changes(job: str) -> ConflictError:
 def check_expected(
     job: str, request: ChangeRequest, basis: Basis, result: ScaleResult | RewindResult | DeployResult | None
 ) -> None:
-    """Raises ConflictError if the change was requested on a condition that doesn't hold.
+    """Raises ConflictError if the request expects another state of the job, or another result.
 
     Args:
-        basis: identifies the job's present state.
+        basis: identifies the job's current state.
         result: the planned result; None: only the job's state is compared.
     """
     expected = request.expect
@@ -145,10 +144,11 @@ def check_expected(
 
 
 def response(result: R, basis: Basis, request: ChangeRequest, heads: int) -> R:
-    """The answer for a plan: with its basis, and without the records of lanes if it should be brief.
+    """The answer with a plan's result: includes the basis, and an outline instead of the lanes if the request is
+    ``brief``.
 
     Args:
-        heads: how many lanes the present generation has.
+        heads: how many lanes the current generation has.
     """
     basis = msgspec.structs.replace(basis, digest=_digest(result))
     if not request.brief:
@@ -158,7 +158,7 @@ def response(result: R, basis: Basis, request: ChangeRequest, heads: int) -> R:
 
 
 def _digest(result: ScaleResult | RewindResult | DeployResult) -> str:
-    """A digest of a change's result without the predicted pause, which differs each time."""
+    """A digest of a change's result. It leaves out the predicted pause, which differs each time."""
     if isinstance(result, ScaleResult):
         rest = [result.factor, result.containers, result.partitions, result.free]
     elif isinstance(result, RewindResult):

@@ -14,12 +14,13 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, job: str) -> int:
-    """Continue the deployment, and return its number. If the job runs but its launcher has given up, containers are
-    started again.
+    """Continue the deployment, and return its number. If the job was drained, start the deployment after it. If the job
+    runs but its launcher has given up, let the launcher start containers again.
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job is already running, or only the process that ran it has its code.
+        ConflictError: the job is already running, was reset, or ran in one process with its coordinator, so its code
+            isn't stored.
     """
     registry = context.registry
     with registry.locked_all() as jobs:
@@ -44,7 +45,7 @@ def check(registry: JobRegistry, stored: DeploymentRecord) -> None:
 
 
 def plan(registry: JobRegistry, stored: DeploymentRecord) -> StartRequest | None:
-    """The deployment to store, if the last one was drained; None: the last one continues."""
+    """The new deployment to store, if the last one was drained; None: the last deployment continues."""
     if stored.state != DeploymentState.DRAINED:
         return None
     store, job = registry.store, stored.job

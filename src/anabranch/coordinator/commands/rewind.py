@@ -1,4 +1,4 @@
-"""Makes a running job read its source streams again from given offsets."""
+"""Makes a running job read its source streams again, from given offsets."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, job: str, request: RewindRequest) -> RewindResult:
-    """Close lanes, whose successors begin at these offsets. The job is changing until all of them run.
+    """Rewind the job: lanes close, and their successors begin at the given offsets. The job is changing until all of
+    its lanes are running.
 
-    If the request is repeated, nothing more happens. A partition that hasn't been read up to its offset continues where
-    it is.
+    If the request is repeated, nothing more happens. A partition that hasn't been read up to its offset yet continues
+    from its current position.
 
     Raises:
         NotFoundError: the job doesn't exist, or doesn't read one of the partitions.
-        ConflictError: it doesn't run, or is being changed.
+        ConflictError: the job doesn't run, or is being changed.
         UsageError: the offsets don't exist, or the request doesn't say what happens to the job's state.
         AnabranchError: a system doesn't answer.
     """
@@ -61,8 +62,8 @@ def check(running_job: RunningJob) -> None:
 
 
 def plan(running_job: RunningJob, present: Generation, request: RewindRequest, to: Mapping[str, int]) -> NextGeneration:
-    """The next generation of a job that reads some partitions again, beginning at the offsets ``to``. Raises the same
-    errors as :func:`run`.
+    """The next generation of a job, which reads partitions again from the offsets ``to``. Raises the same errors as
+    :func:`run`.
     """
     check(running_job)
     its = {lane.id: lane for lane in running_job.lanes}
@@ -87,7 +88,7 @@ def plan(running_job: RunningJob, present: Generation, request: RewindRequest, t
 def apply(
     registry: JobRegistry, running_job: RunningJob, planned: NextGeneration, request: RewindRequest
 ) -> RewindResult:
-    """Enter the planned generation, unless only the plan is requested."""
+    """Enter the planned generation, unless the request is a dry run."""
     if not request.dry:
         registry.change(running_job, planned, request.now)
     assert isinstance(planned.result, RewindResult)

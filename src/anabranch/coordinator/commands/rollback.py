@@ -1,4 +1,4 @@
-"""Returns to the version before the present one, with the present state."""
+"""Returns a job to its previous version, which takes over the job's state and positions."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, job: str, request: RollbackRequest) -> DeployResult:
-    """Deploy the previous version, like :func:`anabranch.coordinator.commands.deploy.run`.
+    """Deploy the previous version. Also raises the errors of :func:`anabranch.coordinator.commands.deploy.run`.
 
     Raises:
-        The same; also ConflictError if there was no previous version.
+        ConflictError: there was no previous version.
     """
     return deploy.change(context, job, request, lambda found: plan(context.registry, found, request))
 
 
 def plan(registry: JobRegistry, found: CurrentDeployment, request: RollbackRequest) -> NextDeployment:
-    """The next deployment. Raises ConflictError if there was no previous version."""
+    """The next deployment, with the previous version. Raises ConflictError if there was no previous version."""
     store, job = registry.store, found.stored.job
     again = next_deployment.former_version(store, job, found.stored.id)
     start = next_deployment.again(store, job, again)

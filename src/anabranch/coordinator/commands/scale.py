@@ -17,16 +17,17 @@ __all__ = ["apply", "check", "is_scalable", "plan", "run"]
 
 
 def run(context: Context, job: str, request: ScaleRequest) -> ScaleResult:
-    """Close some lanes; others continue from them. The job is changing until all of them run.
+    """Change the factor or the number of containers: lanes close, and others continue from them. The job is changing
+    until all of its lanes are running.
 
-    If the request is repeated, or has no effect, nothing happens; but a request with ``now`` makes a change that is
-    under way stop waiting for batches.
+    If the request is repeated, or the job already has the requested factor and containers, nothing happens. However, if
+    the request has ``now``, a change that is under way stops waiting for batches.
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: it doesn't run, is being changed, or doesn't allow this change while it runs.
+        ConflictError: the job doesn't run, is being changed, or doesn't allow this change while it runs.
         ConfigError: the factor or the number of containers isn't allowed.
-        AnabranchError: racks count, and a system doesn't answer.
+        AnabranchError: racks must be taken into account, and a system doesn't answer.
     """
     context.locate(job)
     registry = context.registry
@@ -75,7 +76,8 @@ def plan(
 
     Args:
         alone: see :func:`check`.
-        who: who requested the change, and for what ``reason``.
+        who: who requested the change.
+        reason: why the change was requested.
     """
     factor = present.factor if request.factor is None else request.factor
     containers = present.containers if request.containers is None else request.containers
@@ -95,7 +97,9 @@ def apply(
     planned: NextGeneration | None,
     request: ScaleRequest,
 ) -> ScaleResult:
-    """Enter the planned generation. If there is none (None), a present change may still be told not to wait."""
+    """Enter the planned generation. If there is none, but the request has ``now``, let a change that is under way stop
+    waiting for batches.
+    """
     if planned is None and request.now and not request.dry:
         registry.hasten(running_job)
     return enter(registry, running_job, present, planned, request)

@@ -1,4 +1,4 @@
-"""Starts a planned job, or continues its last deployment if that is the same."""
+"""Starts a planned job, or continues its last deployment if the plan is the same."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, start: StartRequest) -> int:
-    """Start the job, and return the deployment's number. A deployment that continues keeps its own lanes, whatever
-    state it was left in, and not those of ``start``. After a deployment that was drained or reset, a new one begins.
+    """Start the job, and return the deployment's number. If the last deployment was drained or reset, a new one begins.
+    Otherwise the last deployment continues with its own lanes, not with those of ``start``.
 
     Raises:
-        ConflictError: the job is already running, or isn't the one that was started before; the message names the
-            difference.
+        ConflictError: the job is already running, or differs from the last deployment, which it should continue. The
+            message names the difference.
     """
     job, registry = check_name("job", start.graph.job), context.registry
     with registry.locked_all():
@@ -42,7 +42,9 @@ def check(registry: JobRegistry, job: str) -> None:
 
 
 def plan(registry: JobRegistry, start: StartRequest, stored: DeploymentRecord | None) -> StartRequest | None:
-    """The deployment to store; None: the last one, ``stored``, continues. Raises the same errors as :func:`run`."""
+    """The new deployment to store; None: the last deployment, ``stored``, continues. Raises the same errors as
+    :func:`run`.
+    """
     if stored is None:
         return plans.numbered(start, 1)
     if stored.state.is_over:

@@ -12,13 +12,17 @@ __all__ = ["apply", "check", "run"]
 
 
 def run(context: Context, job: str, at_once: bool = False) -> None:
-    """Stop a job. Lanes end at a batch boundary, or ``at_once``; in that case, a batch that has begun is finished at
-    the next start. Stopping twice has the same effect as stopping once, and the second time may be with ``at_once``. If
-    another coordinator takes over, it doesn't know about ``at_once``.
+    """Stop a job.
+
+    If the job is already stopping, nothing more happens, except that ``at_once`` takes effect.
+
+    Args:
+        at_once: whether lanes break off a running batch, which is then finished at the next start, instead of ending at
+            a batch boundary. Not stored: another coordinator that takes over doesn't know about it.
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: it doesn't run.
+        ConflictError: the job doesn't run.
     """
     registry = context.registry
     with registry.locked(job) as running_job:

@@ -1,1 +1,3 @@
-"""What a job's events say: their kinds, the changes of the job, and when its lanes ran. Pure."""
+"""What follows from a job's events: their kinds, the job's changes, and when its lanes ran. These are pure
+functions.
+"""

@@ -1,6 +1,6 @@
-"""The changes of a job, reconstructed from its events: predictions and measurements. Pure.
+"""The changes of a job, reconstructed from its events, with predictions and measurements. These are pure functions.
 
-Events of older stores are also understood, whichever coordinator was leading at the time.
+Because the changes are in the events, they are known for older stores, too, and no matter which coordinator led.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["PATTERNS", "expectation", "measurement", "records"]
 
 _NOTHING_CAME = "nothing came to be read in the change"
 PATTERNS = ("% → changing, %", "changing → %", "output % stand still for %", "output stood still for %", _NOTHING_CAME)
-"""SQL LIKE patterns of the events that describe changes."""
+"""SQL LIKE patterns that match the events about changes."""
 
 _BEGAN = re.compile(r" → changing, (?:generation (?P<generation>\d+)|deployment (?P<deployment>\d+)(?P<again>, of )?)")
 _ENDED = re.compile(r"^changing → (?P<state>\w+)$")
@@ -29,17 +29,17 @@ _FORETOLD = re.compile(r"^(\d+\.\d) s was foretold$")
 
 
 def expectation(pause: float, closing: int, starting: int) -> tuple[str, str]:
-    """The event text and reason that are logged when a change begins."""
+    """What and why for the event about the prediction, when a change begins."""
     return f"output should stand still for {pause:.1f} s", f"{closing} lane(s) close, {starting} follow"
 
 
 def measurement(pause: float, foretold: float) -> tuple[str, str]:
-    """The event text and reason that are logged once it is known how long output paused (0.0: there was no output)."""
+    """What and why for the event about the measured pause. ``pause``: 0.0 if no records arrived."""
     return (f"output stood still for {pause:.1f} s" if pause else _NOTHING_CAME), f"{foretold:.1f} s was foretold"
 
 
 def records(events: Iterable[Event], deployment: int = 0) -> list[ChangeRecord]:
-    """The changes that events describe, in their order.
+    """The changes that events describe, in the order of the events.
 
     Args:
         events: oldest first.
@@ -68,7 +68,7 @@ def records(events: Iterable[Event], deployment: int = 0) -> list[ChangeRecord]:
 
 
 def _supersede(found: list[ChangeRecord], event: Event) -> None:
-    """If another change begins while one is under way, mark the first as undone by it."""
+    """Mark the change that is under way, if there is one, as undone by the change that begins with ``event``."""
     if found and found[-1].outcome == "open":
         reason = event.why.removeprefix("cancelled: ")
         found[-1] = msgspec.structs.replace(found[-1], outcome="undone", ended=event.at, reason=reason)
@@ -87,7 +87,7 @@ def _kind(event: Event, begins: re.Match[str]) -> ChangeKind:
 
 
 def _after(change: ChangeRecord, event: Event) -> ChangeRecord:
-    """A change, updated with a further event."""
+    """A change, updated from an event that follows its first one."""
     ended = _ENDED.search(event.what)
     if ended is not None and change.outcome == "open":
         outcome: Outcome = "failed" if ended["state"] == "failed" else "done"

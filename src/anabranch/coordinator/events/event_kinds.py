@@ -1,5 +1,5 @@
-"""Derives the kind of an event and its subject from its text, so that they are known for events of older stores, too.
-Pure.
+"""Derives the kind and the subject of an event from its text, which also works for events of older stores. These are
+pure functions.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ KINDS: tuple[str, ...] = get_args(EventKind)
 
 
 class LoggedEvent(Event, frozen=True, kw_only=True):
-    """An event with its kind. ``lane`` and ``container``: its subject, or empty. ``generation``: the generation that a
-    change began, or 0.
-    """
+    """An event with its kind and its subject."""
 
     kind: EventKind = "other"
     lane: str = ""
+    """The lane that the event is about; empty if it isn't about a lane."""
     container: str = ""
+    """The container that the event is about, or that reported it; empty if there is none."""
     generation: int = 0
+    """The generation that began with the event; 0 if none began."""
 
 
 _LANE = re.compile(r"^lane (\S+) ")
@@ -45,11 +46,11 @@ _RULES: Sequence[tuple[EventKind, re.Pattern[str]]] = [
     ("input", re.compile(r"^the job doesn't go along with its inputs$")),
     ("state", re.compile(r" → |^planned deployment |^the stop is hastened$")),
 ]
-"""The first rule that matches determines the kind."""
+"""The rules for the kinds of events. The first one that matches counts."""
 
 
 def kind_of(event: Event) -> EventKind:
-    """The kind of an event. For some events, the author says more than the text."""
+    """The kind of an event. It is usually derived from the text, but for some events from who caused them."""
     if event.who == "launcher":
         return "launcher"
     if event.who == "autoscale":
@@ -58,7 +59,7 @@ def kind_of(event: Event) -> EventKind:
 
 
 def logged(event: Event) -> LoggedEvent:
-    """An event with its kind."""
+    """An event with its kind and its subject."""
     lane, lost = _LANE.search(event.what), _CONTAINER.search(event.what)
     by_container = event.who if _OWN_NAME.search(event.who) else ""
     generation = _GENERATION.search(event.what)

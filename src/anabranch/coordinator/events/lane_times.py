@@ -1,6 +1,6 @@
-"""When lanes ran, reconstructed from a job's events. Pure.
+"""When lanes ran, reconstructed from a job's events. These are pure functions.
 
-Events of older stores are also understood, whichever coordinator was leading at the time.
+Because the times are in the events, they are known for older stores, too, and no matter which coordinator led.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["MOST_CLOSED", "MOST_EVENTS", "PATTERNS", "Span", "lane_times"]
 MOST_EVENTS = 10_000
 MOST_CLOSED = 2_000
 _SHOWN = 300
-"""How many characters of a reason are shown, because an error may have many."""
+"""How many characters of a reason are shown, because an error can be long."""
 PATTERNS = ("lane %",)
-"""SQL LIKE patterns of the events about lanes."""
+"""SQL LIKE patterns that match the events about lanes."""
 
 MarkKind = Literal["started", "ended", "failed", "retried", "fenced", "other"]
 _EVENT = re.compile(r"^lane (?P<lane>\S+) (?P<summary>.*)$", re.DOTALL)
@@ -38,8 +38,12 @@ _ENDS = frozenset({"ended", "failed", "fenced"})
 
 @dataclass(frozen=True)
 class Span:
-    """From ``since`` to ``until``, in seconds since 1970. ``stopped``: when the job stopped running; None if it is
-    running."""
+    """The span of time from ``since`` to ``until``. All times are seconds since 1970.
+
+    Args:
+        now: the current time.
+        stopped: when the job stopped running; None if it is running.
+    """
 
     now: float
     since: float
@@ -49,7 +53,7 @@ class Span:
 
 @dataclass
 class _Runs:
-    """The runs of a lane: pairs [from, to], with "to" None while it is running."""
+    """The runs of a lane: pairs [from, to], in which "to" is None while the lane is running."""
 
     runs: list[list[float | None]] = field(default_factory=list)
 
@@ -70,12 +74,12 @@ class _Runs:
 def lane_times(
     job: str, lanes: Mapping[str, Lane], events: Iterable[Event], span: Span, most_closed: int = MOST_CLOSED
 ) -> LaneTimes:
-    """The lanes that were open in a span of time.
+    """The lanes that were open in a span of time, and what happened to them.
 
     Args:
-        lanes: all lanes that the job ever had, by id, in the order in which they were planned.
-        events: about lanes, oldest first, up to now.
-        most_closed: how many closed lanes are shown, the last ones.
+        lanes: all lanes that the job has ever had, by id, in the order in which they were planned.
+        events: the events about lanes up to now, oldest first.
+        most_closed: how many closed lanes are shown at most. The latest ones are shown.
     """
     known_since: float | None = None
     runs: dict[str, _Runs] = {}

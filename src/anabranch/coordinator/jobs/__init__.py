@@ -1,10 +1,12 @@
 """The jobs that a coordinator serves: their data, their processes, and the durable steps that advance them.
 
-- The data: ``running_job`` with its ``parts``; ``loading`` makes one, ``snapshots`` and ``status_view`` show it.
-- The steps: ``registry``, with the ``states`` of a deployment and the progress of a drain (``draining``).
-- The processes: ``membership`` hears them, ``reports`` applies what they say to lanes, ``offers`` says what they should
-  run; ``seats``, ``racks``, ``standbys`` and ``standby_plan``, ``long_polls``, ``long_batches``, ``fencing``.
-- The next generation or deployment: ``transitions``, ``next_deployment``, ``plans``; how long output pauses for it:
-  ``pause_estimate``, ``pauses``.
-- ``reader_positions`` keeps the inputs' retention from what a job has still to read.
+- Data: ``running_job`` represents a job, and consists of ``parts``. ``loading`` makes it from the store, and
+  ``snapshots`` and ``status_view`` show it.
+- Steps: ``registry`` takes the steps that ``states`` and ``draining`` decide.
+- Processes: ``membership`` handles registrations and heartbeats, ``reports`` applies reports to lanes, and ``offers``
+  determines what processes should run. See also ``seats``, ``racks``, ``standbys``, ``standby_plan``, ``long_polls``,
+  ``long_batches`` and ``fencing``.
+- The next generation or deployment: ``transitions``, ``next_deployment`` and ``plans``. ``pause_estimate`` predicts how
+  long output pauses for it, and ``pauses`` measures that.
+- ``reader_positions`` protects records that a job has still to read from the retention of the job's inputs.
 """

@@ -1,4 +1,6 @@
-"""The progress of a drain, and the order that follows from it for each lane. Pure: nothing is stored here."""
+"""The progress of a drain, and the order that follows from it for each lane. These are pure functions, which store
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,10 @@ _MAY_DRAIN = frozenset({DeploymentState.STARTING, DeploymentState.RUNNING, Deplo
 
 
 def check(job: str, state: DeploymentState, deployment: int, lanes: Iterable[Lane], said: DrainNotification) -> str:
-    """Why a notification is ignored; empty if it isn't.
+    """Why a notification is ignored; empty if it isn't ignored.
 
     Raises:
-        UsageError: its uuid isn't valid.
+        UsageError: the notification's uuid isn't valid.
         ConflictError: the job can't drain now.
     """
     try:
@@ -67,7 +69,7 @@ def sources(lanes: Iterable[Lane]) -> list[SSP]:
 
 
 def stages(lanes: Iterable[Lane]) -> dict[str, tuple[str, ...]]:
-    """The lanes that aren't closed, by stage, in the order of the plan."""
+    """The lanes that aren't closed, by stage, in the order in which they were planned."""
     found: dict[str, list[str]] = {}
     for lane in lanes:
         if lane.state is not LaneState.CLOSED:
@@ -76,11 +78,11 @@ def stages(lanes: Iterable[Lane]) -> dict[str, tuple[str, ...]]:
 
 
 def following(drain: DrainProgress, lanes: Iterable[Lane], reports: Mapping[str, LaneReport]) -> DrainProgress | None:
-    """The next step of a drain, if one is due; None while lanes have yet to report.
+    """The progress of a drain after its next step; None while lanes have yet to report.
 
     First, all lanes that read streams from outside the job report where they stopped. Each partition is then read up to
-    the most advanced lane's position, or up to its end when the drain was accepted. When all lanes have read up to
-    there, time may end.
+    the most advanced lane's position and, in the mode "latest", at least up to its end offset when the drain was
+    accepted. When all lanes have read up to there, event time ends.
     """
     known = list(lanes)
     mine = {str(ssp) for ssp in sources(known)}

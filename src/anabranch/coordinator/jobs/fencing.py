@@ -1,4 +1,4 @@
-"""Fences a lane at all its outputs. After that, nothing that its former process writes can become visible there."""
+"""Fences a lane at all of its outputs. After that, nothing that the lane's former process writes becomes visible."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ __all__ = ["Fence", "fence"]
 
 @dataclass(frozen=True)
 class Fence:
-    """A lane whose former process must be stopped permanently at the outputs, under the lane's epoch."""
+    """A lane that must be fenced at its outputs under its epoch, to shut out its former process. ``settings`` are those
+    of the job.
+    """
 
     lane: Lane
     settings: Mapping[str, Any]
@@ -24,8 +26,8 @@ class Fence:
 def fence(lane: Lane, settings: Mapping[str, Any]) -> None:
     """Fence a lane under its epoch. Idempotent; after an error, call it again.
 
-    Outputs that can't be fenced are skipped: their writer stops within its lease. Tables with a user's class are
-    skipped, too, because their code isn't available here: the lane's next owner fences them first.
+    Outputs that can't be fenced are skipped, because their writer stops within its lease. Tables of a user's class are
+    skipped, too, because the class isn't available here: the process that gets the lane fences them before it writes.
 
     Raises:
         AnabranchError: a system doesn't answer, or a process with a higher epoch owns the lane.

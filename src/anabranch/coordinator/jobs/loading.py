@@ -1,4 +1,4 @@
-"""Turns a stored deployment into a job that is served."""
+"""Makes a running job from a stored deployment."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ __all__ = ["Surroundings", "loaded"]
 
 
 class Surroundings(Protocol):
-    """What a job gets from the coordinator that serves it: see
-    :class:`anabranch.coordinator.coordinator.Coordinator`."""
+    """What a running job needs from its coordinator; see :class:`anabranch.coordinator.coordinator.Coordinator`."""
 
     clock: Callable[[], float]
     now: Callable[[], float]
@@ -34,7 +33,7 @@ def loaded(
     lanes: dict[str, Lane],
     settings: Mapping[str, Any] | None = None,
 ) -> RunningJob:
-    """The running job. ``settings``: the settings for a deployment without a program."""
+    """The running job. ``settings``: the job's settings, if the deployment has no program that contains them."""
     given = (settings or {}) if stored.program is None else stored.program.settings
     revision, changed_at = surroundings.first(), stored.changed_at
     since = surroundings.clock() - max(0.0, surroundings.now() - changed_at)

@@ -1,4 +1,4 @@
-"""Which batches take so long that an event is written: after half a minute, and then each time the duration has
+"""Decides when an event reports that a batch takes long: after half a minute, and then each time the duration has
 doubled.
 """
 
@@ -27,7 +27,7 @@ class LongBatches:
         return progress.seconds >= (seconds if number == progress.number else _FIRST)
 
     def take(self, report: LaneReport) -> str:
-        """The text of an event that is due for a lane's batch, once; empty if none is due."""
+        """The text of the event that is due for a lane's batch; empty if none is due. Returns each event only once."""
         progress = report.progress.batch_progress
         if progress is None or not self.is_due(report):
             return ""

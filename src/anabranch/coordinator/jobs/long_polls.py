@@ -1,4 +1,4 @@
-"""The clients that wait for news of a container."""
+"""The clients that wait for new orders for a container."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ class _Poll:
 
 
 class LongPolls:
-    """Thread-safe. A poll costs only memory: the waiting client provides the function that wakes it."""
+    """The waiting clients. A waiting client occupies no thread, only memory: it provides a function that wakes it.
+    Thread-safe.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -29,8 +31,9 @@ class LongPolls:
 
     @contextmanager
     def waiting(self, container: str, seen: int, wake: Callable[[], object]) -> Iterator[None]:
-        """Inside ``with``, ``wake`` is called when there is news for a container that has seen that revision. It may be
-        called more than once, by any thread, and must not block."""
+        """A context in which ``wake`` is called when the container's orders are newer than the revision ``seen``, maybe
+        repeatedly and by any thread. It must not block.
+        """
         poll = _Poll(container, seen, wake)
         with self._lock:
             self._waiting.add(poll)
@@ -41,8 +44,8 @@ class LongPolls:
                 self._waiting.discard(poll)
 
     def wake(self, has_news: Callable[[str, int], bool]) -> None:
-        """Wake the clients for which ``has_news``, called with the container and the revision that it has seen, is
-        true.
+        """Wake the clients for which ``has_news`` returns True. It is called with a container and the revision that the
+        container has seen.
         """
         with self._lock:
             waiting = list(self._waiting)

@@ -1,4 +1,4 @@
-"""Which processes hold the seats of jobs: they register, send heartbeats, and lose their seats when they are silent."""
+"""The processes that hold the seats of jobs: they register, send heartbeats, and are expelled if they are silent."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ __all__ = ["Membership"]
 
 
 class Membership:
-    """Thread-safe, except for methods whose caller must hold the job's lock.
+    """Gives seats to processes, processes their heartbeats, and expels silent ones. Thread-safe, except for methods
+    whose caller must hold the job's lock.
 
     Args:
-        autoscale: gives a job the factor that its autosizer chooses. Called after each heartbeat of the job, unless
-            processes can be expelled: then something else calls it periodically.
+        autoscale: gives a job the factor that its autosizer chooses. If processes are never expelled, it is called
+            after each heartbeat of the job; otherwise the coordinator calls it periodically.
     """
 
     def __init__(self, registry: JobRegistry, autoscale: Callable[[str], object]) -> None:
@@ -43,12 +44,13 @@ class Membership:
     def register(self, registration: Registration) -> RegistrationResponse:
         """Give a process a seat, under an epoch above all others of the job.
 
-        If processes are never expelled, a former one is replaced; otherwise only a free seat can be taken.
+        If processes are never expelled, the process replaces the one that has the seat; otherwise it can only take a
+        free seat.
 
         Raises:
             NotFoundError: there is no such job, or it has no such seat.
             ConflictError: this coordinator doesn't serve the job.
-            NotLeadingError: the job will be served, here or elsewhere.
+            NotLeadingError: the job should run, but isn't served here at the moment.
             FencedError: the process had a seat, and lost it.
         """
         if registration.seat is not None:
@@ -60,13 +62,11 @@ class Membership:
                 return self._register(running_job, registration)
 
     def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> HeartbeatResponse:
-        """Process a heartbeat like :meth:`hear`; if there is no news, wait for some.
+        """Process a heartbeat like :meth:`hear`. If there are no new orders for the container, wait for some. Raises
+        the same errors as :meth:`hear`.
 
         Args:
-            wait: seconds; at most half a lease counts.
-
-        Raises:
-            The same as :meth:`hear`.
+            wait: for how many seconds to wait, at most half a lease.
         """
         woken = threading.Event()
         with self.listening(beat, woken.set):
@@ -75,32 +75,33 @@ class Membership:
         return self.answer(beat) if news else answer
 
     def hear(self, beat: Heartbeat) -> HeartbeatResponse:
-        """Process what a container reports, and return what it should run.
+        """Process what a container reports, and return what the container should run.
 
-        A container that reports lanes that don't belong to it, or that it can't have, must stop.
+        A container that reports lanes that it can't have is told to stop.
 
         Raises:
-            UsageError: the report isn't valid.
-            NotLeadingError: the job isn't served here now; it isn't known whether the process may continue.
-            StoreUnavailableError: the same.
+            UsageError: the container's id or its report isn't valid.
+            NotLeadingError: the job isn't served here at the moment, so it isn't known whether the container may
+                continue.
+            StoreUnavailableError: the store isn't available, so it isn't known whether the container may continue.
         """
         check_container(beat.container)
         with self._registry.locked_all():
             answer = self._routine(beat) or self._heard(beat)
-        if self._grace is None:  # nobody else looks: time passes with beats
+        if self._grace is None:  # then nothing else calls it
             self._autoscale(beat.container.partition(":")[0])
         return answer
 
     def hear_at_once(self, beat: Heartbeat) -> HeartbeatResponse | None:
-        """Process a heartbeat that has nothing but figures, like :meth:`hear`; None if :meth:`hear` must process it,
-        because it may take longer.
+        """Like :meth:`hear`, but only for a heartbeat that contains nothing but figures. Returns None for any other;
+        pass that one to :meth:`hear`, which may take longer.
 
-        This doesn't wait for any other request, nor for the store.
+        This method waits neither for other requests nor for the store.
         """
         return None if self._registry.unsure else self._routine(beat)
 
     def answer(self, beat: Heartbeat) -> HeartbeatResponse:
-        """The present answer to a heartbeat that was processed. Raises the same errors as :meth:`hear`."""
+        """The current answer to a heartbeat that has already been processed. Raises the same errors as :meth:`hear`."""
         with self._registry.locked_all():
             running_job, process = self._registry.holder(beat.container)
             if running_job is None or process is None:
@@ -109,16 +110,17 @@ class Membership:
             return offers.answer(running_job, process, beat.seen)
 
     def listening(self, beat: Heartbeat, wake: Callable[[], object]) -> AbstractContextManager[None]:
-        """Inside ``with``, ``wake`` is called when :meth:`answer` has news; see
-        :meth:`anabranch.coordinator.jobs.long_polls.LongPolls.waiting`."""
+        """A context in which ``wake`` is called when :meth:`answer` has new orders for the container; see
+        :meth:`anabranch.coordinator.jobs.long_polls.LongPolls.waiting`.
+        """
         return self._registry.polls.waiting(beat.container, beat.seen, wake)
 
     def patience(self, wait: float) -> float:
-        """How many seconds a poll waits if it asks to wait for this many seconds."""
+        """For how many seconds a client that asks for ``wait`` seconds really waits: at most half a lease."""
         return max(0.0, min(wait, self._lease / 2))
 
     def holds_seat(self, execution: str) -> bool:
-        """Whether the process with this EXECUTION_ENV_CONTAINER_ID holds a seat of a job served here."""
+        """Whether the process with this EXECUTION_ENV_CONTAINER_ID holds a seat of a job that is served here."""
         with self._registry.locked_all():
             holds = any(
                 process.record.execution == execution
@@ -163,8 +165,8 @@ class Membership:
         return self._registered(process)
 
     def _free_seat(self, running_job: RunningJob, registration: Registration) -> str | None:
-        """The seat that a process can take; None if there is none. Raises NotFoundError if the job has no seat of that
-        name.
+        """The seat that a process can take; None if there is none. Raises NotFoundError if the job doesn't have the
+        requested seat.
         """
         seat = registration.seat
         if seat is not None and seat not in running_job.busy_seats:
@@ -190,7 +192,7 @@ class Membership:
             )
         running_job.seats.stand_by(registration, self._clock())
         if running_job.follows:
-            self._registry.advance(running_job)  # the lanes before it may end
+            self._registry.advance(running_job)  # the former deployment's lanes may end, now that the process is there
         return RegistrationResponse(
             lease=self._lease, copies=running_job.standbys.wanted.get(registration.execution, ())
         )
@@ -203,8 +205,8 @@ class Membership:
         )
 
     def expel_silent(self, running_job: RunningJob) -> bool:
-        """Expel processes that have been silent for too long. Returns whether there were any. The caller holds the
-        job's lock.
+        """Expel the processes of a job that have been silent for too long. Returns whether there were any. The caller
+        holds the job's lock.
         """
         if self._grace is None:
             return False
@@ -216,15 +218,17 @@ class Membership:
         return len(running_job.seats.processes) < before
 
     def is_doomed(self, process: Process, end: float) -> bool:
-        """Whether a process loses its seat because its lease ended before ``end``. From then on, no heartbeat can
-        prevent that.
+        """Whether a process loses its seat because its lease ended at ``end`` or earlier. Once this is so, no heartbeat
+        can prevent it.
         """
         with self._registry.leases:
             process.doomed = process.doomed or process.lease_ends <= end
             return process.doomed
 
     def is_over(self, job: str) -> bool:
-        """Whether a job that isn't served has come to its end. Raises NotLeadingError if it should be served."""
+        """Whether a job has ended, and therefore isn't served. Raises NotLeadingError if it should be served, but isn't
+        served here.
+        """
         if job in self._registry.jobs:
             return False
         its = queries.deployment(self._store, job)
@@ -233,12 +237,12 @@ class Membership:
         return not its.state.active
 
     def _routine(self, beat: Heartbeat) -> HeartbeatResponse | None:
-        """Process a heartbeat that requires no decision, no change to the store and no new orders. Otherwise return
-        None and only renew the lease, which counts from when the heartbeat arrived, however long it waits to be
-        processed.
+        """Process a heartbeat that requires no decision, no change to the store and no new orders. For any other
+        heartbeat, only renew the lease, and return None. The lease then counts from the heartbeat's arrival, even if
+        the heartbeat is processed later.
         """
         running_job, process = self._registry.holder(beat.container)
-        if self._grace is None:  # time alone may have changed something
+        if self._grace is None:  # a step may have become due, and only heartbeats advance the job
             return None
         if running_job is None or process is None or process.record.epoch != beat.epoch:
             return None
@@ -267,7 +271,7 @@ class Membership:
                 return HeartbeatResponse(alive=False, revision=-1, reason=str(error))
             news = self._take_in(running_job, process, beat, its)
             process.heard = max(process.heard, beat.number)
-            if news or self._grace is None:  # without expulsion, time alone may have changed something
+            if news or self._grace is None:  # without news, too, if only heartbeats advance the job
                 self._registry.advance(running_job)
             if beat.leaving and all(lane.state is LaneState.FAILED for lane in seats.may_write(running_job, process)):
                 self._registry.write(self._store.leave, process.record, self._now())
@@ -291,7 +295,7 @@ class Membership:
         return HeartbeatResponse(alive=False, revision=-1, reason=reason)
 
     def _take_in(self, running_job: RunningJob, process: Process, beat: Heartbeat, its: dict[str, Lane]) -> bool:
-        """Process the contents of a heartbeat. Returns whether there was anything to decide on."""
+        """Process the contents of a heartbeat. Returns whether they may require a decision."""
         changed: dict[str, Lane] = {}
         happened: list[Event] = []
         news = [report for report in beat.lanes if running_job.is_news(report)]

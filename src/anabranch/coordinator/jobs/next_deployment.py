@@ -1,4 +1,4 @@
-"""The next deployment of a job, which continues from the lanes of the present one. Nothing is stored here."""
+"""The next deployment of a job, which continues from the lanes of the current one. Nothing is stored here."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["CurrentDeployment", "NextDeployment", "again", "deployed", "former_v
 
 @dataclass(frozen=True)
 class CurrentDeployment:
-    """The deployment that another one should follow. ``running_job`` is None if the job is at rest."""
+    """The deployment that another one should follow. ``running_job`` is None if the job doesn't run."""
 
     stored: DeploymentRecord
     generation: Generation
@@ -40,9 +40,10 @@ class NextDeployment:
 
     Attributes:
         result: the answer for the client.
-        ending: the lanes of the present deployment that end, in their final form.
-        who: the user who requested it.
-        why: the reason that the user gave.
+        ending: the lanes of the current deployment that end, as they should be stored.
+        who: who requested the deployment, for the event.
+        what: what happens, for the event.
+        why: the reason, for the event.
     """
 
     start: StartRequest
@@ -56,10 +57,13 @@ class NextDeployment:
 def deployed(
     present: CurrentDeployment, start: StartRequest, again: int, drop_state: Collection[str], request: str
 ) -> NextDeployment:
-    """The result of replacing a job's version by another one, or by a former one (``again``; 0: a new one).
+    """The deployment that replaces a job's version by another one.
+
+    Args:
+        again: the first deployment of the version, if the job has had this version before; 0: the version is new.
 
     Raises:
-        ConflictError: the version can't continue from the present state; the message names all reasons.
+        ConflictError: the version can't continue from the current state; the message names all reasons.
         UsageError: the state to be dropped doesn't exist.
     """
     program = present.stored.program
@@ -85,7 +89,7 @@ def deployed(
 
 
 def undone(store: Store, running_job: RunningJob, generation: Generation, who: str, why: str) -> NextDeployment:
-    """A deployment of the previous version, which undoes a deployment whose lanes haven't begun yet."""
+    """A deployment of the previous version, to undo a deployment whose lanes haven't begun yet."""
     job, replaced = running_job.job, generation.model.replaces
     present = CurrentDeployment(
         queries.deployment(store, job), generation, tuple(running_job.known.values()), running_job
@@ -121,12 +125,12 @@ def again(store: Store, job: str, deployment: int) -> StartRequest:
 
 
 def version_of(store: Store, job: str, deployment: int) -> int:
-    """The first deployment that had the same version as this one."""
+    """The first deployment that had the same version as ``deployment``."""
     return store.model(job, deployment, 1).again or deployment
 
 
 def former_version(store: Store, job: str, deployment: int) -> int:
-    """The deployment with the version before this one's. Raises ConflictError if there was none."""
+    """The first deployment of the version before that of ``deployment``. Raises ConflictError if there was none."""
     first = version_of(store, job, deployment)
     if first == 1:
         raise ConflictError(f"job {job!r} has no version before this one", "deploy one: anabranch deploy JOB.py")

@@ -1,4 +1,4 @@
-"""What the process in each seat of a job should run, and what it is already running."""
+"""Offers: what the process in each seat of a job should run. Also keeps track of what the process already has."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["answer", "coming", "hear", "hear_figures", "is_told", "of", "renew",
 
 
 def wanted(job: RunningJob) -> tuple[WantedLane, ...]:
-    """What should run now, in all containers."""
+    """The lanes that should run now, in all containers."""
     if not job.state.runs:
         return ()
     drains = draining.of_lane(job.progress.drain, job.state)
@@ -46,12 +46,12 @@ def wanted(job: RunningJob) -> tuple[WantedLane, ...]:
 
 
 def coming(job: RunningJob) -> tuple[Lane, ...]:
-    """The lanes that will be wanted, in all containers, once others are closed."""
+    """The lanes that should run, in all containers, once their predecessors are closed."""
     return tuple(job.as_held(lane) for lane in job.lanes if lane.state is LaneState.PLANNED and not lane.start_is_known)
 
 
 def renew(job: RunningJob) -> bool:
-    """Determine what each seat is offered now. Returns whether that has changed for any seat."""
+    """Determine the offer for each seat. Returns whether any seat's offer has changed."""
     holders = {process.record.seat: process.record.deployment for process in job.seats.processes.values()}
     running: dict[str, list[WantedLane]] = {}
     for one in wanted(job):
@@ -90,7 +90,9 @@ def of(job: RunningJob, process: Process) -> Offer:
 
 
 def hear_figures(job: RunningJob, process: Process, beat: Heartbeat) -> bool:
-    """Store the reports of a heartbeat that has only figures. Returns whether it was one; if not, nothing was done."""
+    """Keep the reports of a heartbeat if they contain nothing but new figures. Otherwise do nothing. Returns whether
+    they were kept.
+    """
     news = []
     if standbys.is_news(job, process, beat.copies):
         return False
@@ -112,8 +114,8 @@ def hear_figures(job: RunningJob, process: Process, beat: Heartbeat) -> bool:
 
 
 def hear(job: RunningJob, process: Process, news: Sequence[LaneReport], beat: Heartbeat) -> bool:
-    """Store the reports, and determine which lanes and standbys the process still has. Returns whether these have
-    changed.
+    """Keep the reports of a heartbeat, and determine which lanes and standbys the process has now. Returns whether the
+    lanes or standbys have changed.
     """
     before, process.offered = process.offered, _offered(job, process, news, beat.seen)
     job.reports.update({report.lane: report for report in news})
@@ -123,9 +125,10 @@ def hear(job: RunningJob, process: Process, news: Sequence[LaneReport], beat: He
 
 
 def _offered(job: RunningJob, process: Process, news: Sequence[LaneReport], seen: int) -> set[str]:
-    """The lanes that a process has after its reports.
+    """The lanes that a process has, according to its reports.
 
-    If a process has seen the present revision and doesn't report an unwanted lane, it never started that lane.
+    If a process has seen the current revision and doesn't report a lane that isn't wanted any more, it never started
+    that lane.
     """
     live = {report.lane for report in news if report.phase in LIVE_PHASES}
     offered = (process.offered | live) - {report.lane for report in news if report.phase in LAST_PHASES}
@@ -134,13 +137,13 @@ def _offered(job: RunningJob, process: Process, news: Sequence[LaneReport], seen
 
 
 def is_told(job: RunningJob, process: Process, seen: int) -> bool:
-    """Whether a process that has seen a revision knows everything that it should."""
+    """Whether a process that has seen the revision ``seen`` knows all of its orders."""
     offer = of(job, process)
     return offer.revision == seen and offer.lanes <= process.offered
 
 
 def answer(job: RunningJob, process: Process, seen: int) -> HeartbeatResponse:
-    """The answer to a process that has seen a revision."""
+    """The answer to a process that has seen the revision ``seen``."""
     offer = of(job, process)
     process.offered |= offer.lanes
     if seen == offer.revision:
@@ -158,14 +161,14 @@ def answer(job: RunningJob, process: Process, seen: int) -> HeartbeatResponse:
 
 
 def _have_caught_up(job: RunningJob, lanes: Iterable[str], followers: Mapping[str, Sequence[str]]) -> bool:
-    """Whether lanes, and all lanes that continue from them, have ended because they had caught up."""
+    """Whether lanes, or the lanes that continue from them, have ended because they had caught up."""
     return all(
         _have_caught_up(job, followers[lane], followers) if lane in followers else job.caught_up(lane) for lane in lanes
     )
 
 
 def _have_closed(job: RunningJob, lanes: Iterable[str], followers: Mapping[str, Sequence[str]]) -> bool:
-    """Whether lanes, and all lanes that continue from them, are closed."""
+    """Whether lanes and all lanes that continue from them are closed."""
     return all(
         job.known[lane].state is LaneState.CLOSED and _have_closed(job, followers.get(lane, ()), followers)
         for lane in lanes
@@ -173,8 +176,9 @@ def _have_closed(job: RunningJob, lanes: Iterable[str], followers: Mapping[str, 
 
 
 def _are_same(before: tuple[WantedLane, ...], after: tuple[WantedLane, ...]) -> bool:
-    """Whether both hold the very same lane objects. This is a fast check, because nearly all of thousands are
-    unchanged."""
+    """Whether both contain the very same lane objects with the same orders. This check is fast: there may be thousands
+    of lanes, nearly all of them unchanged.
+    """
     if len(before) != len(after):
         return False
     for one, other in zip(before, after, strict=True):

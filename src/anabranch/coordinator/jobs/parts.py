@@ -1,4 +1,4 @@
-"""The data of a running job, in parts: plain records, and decisions that depend on only one record."""
+"""The parts of a running job: plain data, and decisions that depend on one part only."""
 
 from __future__ import annotations
 
@@ -42,10 +42,12 @@ class Process:
     """A process that holds a seat.
 
     Attributes:
-        offered: the lanes that it was told to run and hasn't returned.
-        heard: the number of its last heartbeat.
-        doomed: whether the store may already have recorded that it lost its seat.
-        copies: the standbys that it maintains.
+        record: the process as it is stored.
+        lease_ends: when the process's lease ends, on this coordinator's clock.
+        offered: the lanes that the process was told to run and hasn't reported as ended.
+        heard: the number of the process's last heartbeat.
+        doomed: whether the store may already have recorded that the process lost its seat.
+        copies: the standbys that the process maintains.
     """
 
     record: ContainerRecord
@@ -58,7 +60,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Offer:
-    """What the process in a seat should run. ``revision`` changes whenever the offer does."""
+    """What the process in a seat should run. ``revision`` changes whenever the offer changes."""
 
     revision: int
     wanted: tuple[WantedLane, ...] = ()
@@ -88,7 +90,7 @@ class Offer:
 
 
 def _without_reports(lane: Lane) -> Lane:
-    """A lane without the fields that only its container reports."""
+    """A lane without the fields that come only from its container's reports."""
     return msgspec.structs.replace(lane, state=LaneState.PLANNED, ran=False, begun=False)
 
 
@@ -98,11 +100,12 @@ class RunSettings:
 
     Attributes:
         given: all settings, as they are stored, for code that builds systems from them.
-        runs_in_real_time: whether a task slot is needed for each task.
-        expansion_check: how often its inputs are checked, in seconds.
+        runs_in_real_time: whether the job runs in real time, and so needs a Spark task slot for each Spark task.
+        expansion_check: after how many seconds the partitions of the job's inputs are counted again.
         warm_containers: how many additional processes the launcher keeps standing by.
-        autoscale: how the coordinator scales the job; None: it doesn't.
-        threads: how many buckets of a partition functions work on at once.
+        assignment: how tasks get seats.
+        autoscale: the limits within which the coordinator scales the job; None: it doesn't scale the job.
+        threads: on how many buckets of a partition functions work at once.
     """
 
     given: Mapping[str, Any]
@@ -132,8 +135,9 @@ class DeploymentTerms:
     """The conditions under which a deployment was started.
 
     Attributes:
-        until_caught_up: whether it ends on its own once it has read all existing records.
-        promises: what each output promises, by operator.
+        settings: the settings that the coordinator uses.
+        until_caught_up: whether the job ends by itself once it has read all records that existed at the start.
+        promises: the promise of each output, by operator.
     """
 
     settings: RunSettings
@@ -143,21 +147,22 @@ class DeploymentTerms:
 
 @dataclass
 class Seats:
-    """The processes that hold seats, those that want one, and what each seat is offered.
+    """The processes that hold seats, those that stand by for a seat, and the offer for each seat. Times are on this
+    coordinator's clock; "by execution" means by EXECUTION_ENV_CONTAINER_ID.
 
     Attributes:
-        expels: whether a process that is silent for too long loses its seat; its lanes are fenced before other
+        expels: whether a process that is silent for too long loses its seat. Its lanes are then fenced before other
             processes get them.
         processes: the processes that hold seats, by container id.
         asked: when each process that stands by last asked for a seat, by execution.
-        resting: what these processes reported when they asked.
-        returning: when processes that replace themselves by new ones returned their seats, by execution, until they
-            ask for one.
-        offers: what should run in each seat, as last determined.
+        resting: the last registration of each process that stands by, by execution.
+        returning: when each process that is replacing itself by a new one returned its seat, by execution, until the
+            new process asks for a seat.
+        offers: the latest offer for each seat.
         revision: the latest revision of any offer.
-        begun: when the job was started, or its launcher restarted, on this coordinator's clock.
-        sure_from: before this time, some live processes may not have reported yet.
-        launching: the state of the coordinator's own launcher; None: containers are started externally.
+        begun: when the job was started, or when its launcher was told to try again.
+        sure_from: the time until which live processes may not have reported yet.
+        launching: the state of the coordinator's launcher for the job; None: something else starts the containers.
     """
 
     expels: bool = False
@@ -180,27 +185,30 @@ class Seats:
         return {process.record.seat for process in self.processes.values()}
 
     def leave(self, process: Process, returns_from: float | None) -> None:
-        """Record that a process has returned its seat. ``returns_from``: when it began to replace itself by a new one;
-        None: it doesn't.
+        """Record that a process has returned its seat. ``returns_from``: when the process began to replace itself by a
+        new one; None: it doesn't replace itself.
         """
         del self.processes[process.record.id]
         if returns_from is not None:
             self.returning[process.record.execution] = returns_from
 
     def stand_by(self, registration: Registration, now: float) -> None:
-        """Record that a process has asked for a seat and there is none."""
+        """Record that a process has asked for a seat when none was free."""
         self.returning.pop(registration.execution, None)
         self.asked[registration.execution] = now
         self.resting[registration.execution] = registration
 
     def returning_since(self, since: float) -> dict[str, float]:
-        """The processes that have begun to replace themselves since ``since``; all others are forgotten."""
+        """The processes that returned their seats after ``since`` to replace themselves, by execution, with the time.
+        All others are forgotten.
+        """
         self.returning = {execution: at for execution, at in self.returning.items() if at > since}
         return dict(self.returning)
 
     def standing_by(self, since: float) -> frozenset[str]:
-        """The executions of processes without a seat that have asked for one since ``since``; all others are
-        forgotten."""
+        """The executions of the processes without a seat that have asked for a seat since ``since``. All others are
+        forgotten.
+        """
         self.asked = {execution: at for execution, at in self.asked.items() if at >= since}
         self.resting = {execution: its for execution, its in self.resting.items() if execution in self.asked}
         return frozenset(self.asked)
@@ -208,8 +216,11 @@ class Seats:
 
 @dataclass
 class Standbys:
-    """``wanted``: what processes should do with standbys, as last determined. ``patient``: whether lanes that are about
-    to end wait until their successors have standbys.
+    """The standbys of a job's lanes.
+
+    Attributes:
+        wanted: what processes should do with standbys.
+        patient: whether lanes that are about to close wait until there are standbys where their successors will run.
     """
 
     wanted: StandbyOrders = field(default_factory=dict)
@@ -221,11 +232,11 @@ class AutoscaleState:
     """What the autosizer remembers about a job.
 
     Attributes:
-        looked_at: when it last looked at the job.
-        findings: its findings so far.
-        advised: the generation in which it gave advice.
-        refused: the generation that can't have the factor that the autosizer wants.
-        scalable: whether the job can have factors other than 1, by deployment and generation, for the last one that was
+        looked_at: when the autosizer last examined the job.
+        findings: the autosizer's findings so far.
+        advised: the last generation in which the autosizer gave advice.
+        refused: the last generation for which the autosizer's factor was refused.
+        scalable: whether the job can have factors other than 1, for the deployment and generation that were last
             examined.
     """
 
@@ -241,18 +252,19 @@ class Progress:
     """The progress of a job's change, stop or drain.
 
     Attributes:
-        changed_at: when its state was last stored, in seconds since 1970; for display only, because that clock may be
-            set.
+        changed_at: when the job's state was last stored, in seconds since 1970. Use it only for display, because that
+            clock may be set.
         unchanged_since: the same moment on this coordinator's clock.
-        changing_since: when its change began, on this coordinator's clock.
-        rescale_seconds: how long the last change took; None if there was none.
+        changing_since: when the last change began, on this coordinator's clock.
+        rescale_seconds: how many seconds the last change took; None if there was none.
         pause: the change whose pause is being measured.
-        shown: the measurements of changes so far.
+        shown: what has been measured of the job's changes so far.
         hasty: whether the change that is under way doesn't wait for batches that write at least once.
         at_once: whether the job is stopped without waiting for batch boundaries.
         drain: the requested drain.
-        drains_since: when it was requested, on this coordinator's clock; None: only another coordinator knows.
-        drains_for: the seconds that it was expected to take.
+        drains_since: when the drain was requested, on this coordinator's clock; None: it was requested from another
+            coordinator.
+        drains_for: how many seconds the drain was expected to take.
     """
 
     changed_at: float = 0.0
@@ -268,8 +280,8 @@ class Progress:
     drains_for: float = 0.0
 
     def has_changed(self, at: float, now: float) -> None:
-        """Record that the job's state has changed, at ``at`` in seconds since 1970 and ``now`` on this coordinator's
-        clock.
+        """Record that the job's state has changed. The time is ``at`` in seconds since 1970, and ``now`` on this
+        coordinator's clock.
         """
         self.changed_at, self.unchanged_since = at, now
 
@@ -281,7 +293,9 @@ class Progress:
         reports: Mapping[str, LaneReport],
         accepted_at: float,
     ) -> None:
-        """Measure the pause of a change that was accepted at ``accepted_at``, in seconds since 1970."""
+        """Begin to measure the pause of a change that was accepted at ``accepted_at``, in seconds since 1970.
+        ``foretold``: the predicted pause in seconds.
+        """
         self.shown = self.shown.closed(closing, reports)
         names = frozenset(lane.id for lane in closing)
         its = [reports[name] for name in names if name in reports]
@@ -296,20 +310,20 @@ class Progress:
         )
 
     def finished(self, now: float) -> float:
-        """Record that all lanes of the generation are running. Returns how long that took, in seconds."""
+        """Record that all lanes of the new generation are running. Returns how many seconds the change took."""
         self.rescale_seconds = now - self.changing_since
         return self.rescale_seconds
 
 
 @dataclass
 class Inputs:
-    """The observed inputs of a job.
+    """The inputs of a job, as they were when they were last checked.
 
     Attributes:
-        look_from: when they should be checked again.
-        counts: their partition counts when they were last checked.
-        replicas: the racks of their partitions when they were last checked.
-        warning: why the job isn't adapted to them.
+        look_from: when the inputs should be checked again, on this coordinator's clock.
+        counts: the inputs' partition counts, by ``system/stream``.
+        replicas: the racks of the inputs' partitions.
+        warning: why the job can't be adapted to its inputs; empty if it can.
     """
 
     look_from: float = 0.0

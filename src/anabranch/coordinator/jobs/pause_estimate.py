@@ -1,4 +1,4 @@
-"""How long the output of lanes pauses while others take over from them: predicted from earlier changes, and measured
+"""How long the output of lanes pauses while their successors take over: predicted from earlier changes, and measured
 afterwards.
 """
 
@@ -20,61 +20,64 @@ from anabranch.protocol.lane_report import LaneReport
 __all__ = ["Experience", "Kind", "MeasuredChange", "expected", "kind_of", "without_output"]
 
 _SHORT, _LONG = 1.0, 10.0
-"""In seconds. A batch that takes less than the first is never broken off. If batches take less than the second, the
-progress of the present one doesn't predict that of the batch during which a plan is carried out.
+"""In seconds. A batch that takes less than ``_SHORT`` is never broken off. If batches take less than ``_LONG``, another
+batch may be running by the time a plan is carried out, so the current batch's progress isn't used for the prediction.
 """
 _NOTICED = 0.2
 """The seconds from a change until lanes notice it."""
 _REPORTED_EVERY = 1.0
-"""The age, in seconds, that the report of a lane with a running batch has at most."""
+"""The maximum age, in seconds, of the report of a lane with a running batch."""
 _BETWEEN = 1.0
-"""The seconds that pass between two batches at most, while records wait."""
+"""The maximum time, in seconds, between two batches while records wait."""
 _UNSURE = 0.2
-"""By how many seconds the age of a batch may be wrong when its lane notices a change."""
+"""The uncertainty, in seconds, of a batch's age at the time when its lane notices a change."""
 _STATE_SPEED = 100e6
-"""The bytes of state per second that are copied and opened, until a change has been measured."""
+"""The assumed bytes of state per second that are copied and opened, until a change has been measured."""
 _CONTAINER = 15.0
-"""The seconds until a container is ready, until a change has been measured."""
+"""The assumed seconds until a container is ready, until a change has been measured."""
 _IN_STEP = 1.0
-"""By how many seconds clocks may differ."""
+"""By how many seconds the clocks of machines may differ."""
 _PATIENCE = 60.0
-"""The seconds after a change during which the first output of all lanes is awaited."""
+"""For how many seconds after a change the first output of all lanes is awaited."""
 _NEW = 0.5
-"""The weight of the newest measurement, compared with earlier ones."""
+"""The weight of the newest measurement; earlier ones together have the rest."""
 _AT_MOST = 2.0
-"""The factor by which a single change can lengthen or shorten the prediction for the next one, at most."""
+"""The largest factor by which a single change can lengthen or shorten the prediction for the next one."""
 
 
 class Kind(StrEnum):
-    """How the lanes of a change begin. The more a container has to load and compile for them, the longer that takes."""
+    """Where and how the new lanes of a change start. The more their containers must load and compile for them, the
+    longer that takes.
+    """
 
     SAME = "same"
-    """In containers that are already running such lanes."""
+    """In the same containers and with the same factor."""
     FACTOR = "factor"
-    """With another factor, in the same containers."""
+    """In the same containers, with another factor."""
     MOVED = "moved"
-    """In other containers, which are already running lanes of the job."""
+    """In some of the same containers, but not in all of them."""
     NEW = "new"
-    """In a container that has run no lane of the job, or not of this version of the job."""
+    """At least one in a container that had none of the closing lanes, or all with another version of the job."""
 
 
 _STATELESS = {Kind.SAME: 0.6, Kind.FACTOR: 0.8, Kind.MOVED: 1.0, Kind.NEW: 2.2}
 _STATEFUL = {Kind.SAME: 1.2, Kind.FACTOR: 1.2, Kind.MOVED: 2.5, Kind.NEW: 5.0}
-"""The seconds of a change beyond those of a usual batch and of copying state, until a change of its kind has been
-measured: the lane reports that it has ended, the next ones begin, and their first batch takes longer than others."""
+"""The assumed overhead of a change in seconds, by kind, until a change of the kind has been measured. The overhead is
+the time in addition to a usual batch and to copying state: lanes must report their end, successors must start, and the
+successors' first batches take longer than others.
+"""
 
 
 @dataclass(frozen=True)
 class Experience:
-    """What the job's changes have shown so far.
+    """What has been measured of the job's changes so far.
 
     Attributes:
-        state_speed: bytes of state per second that are copied and opened.
-        container: seconds from a change until a container that it needs is ready.
-        overhead: by kind, for the kinds that have occurred: the seconds that they took beyond those of a batch, as a
-            multiple of the usual seconds.
-        speeds: by stage and group, and factor: the batch sizes of lanes that have been closed. From these, the
-            containers choose the first batches of later lanes.
+        state_speed: the bytes of state per second that are copied and opened.
+        container: the seconds from a change until a container that the change needs is ready.
+        overhead: the measured overhead of changes, by kind, as a multiple of the overhead that is assumed for the kind.
+        speeds: the batch sizes of lanes that have been closed, by stage and group, and then by factor. From these,
+            containers choose the sizes of the first batches of later lanes.
     """
 
     state_speed: float = _STATE_SPEED
@@ -83,7 +86,7 @@ class Experience:
     speeds: Mapping[tuple[str, str], Mapping[int, Speed]] = field(default_factory=dict)
 
     def started(self, seconds: float) -> Experience:
-        """This experience, including another container that was started for a change."""
+        """This experience, including the time that another container took to get ready for a change."""
         return replace(self, container=self.container * (1 - _NEW) + seconds * _NEW)
 
     def closed(self, lanes: Iterable[Lane], reports: Mapping[str, LaneReport]) -> Experience:
@@ -95,20 +98,22 @@ class Experience:
         return replace(self, speeds=found)
 
     def known(self, lane: Lane, report: LaneReport) -> Mapping[int, Speed]:
-        """The batch sizes of lanes with a lane's operators, by factor, including its own one."""
+        """The batch sizes of the lanes in a lane's stage and group, by factor, including that of the lane itself."""
         own = {lane.factor: Speed(report.load.limit, _partitions(lane))} if report.load.limit else {}
         return {**self.speeds.get((lane.stage, lane.group), {}), **own}
 
     def slowness(self, kind: Kind) -> float:
-        """The time that lanes take to begin, as a multiple of the usual time: as for the last ones of their kind, or
-        otherwise all others."""
+        """The expected overhead of a change of this kind, as a multiple of the assumed overhead. If no change of this
+        kind has been measured, it is the mean over the other kinds.
+        """
         if kind in self.overhead or not self.overhead:
             return self.overhead.get(kind, 1.0)
         return math.exp(sum(map(math.log, self.overhead.values())) / len(self.overhead))
 
     def after(self, change: MeasuredChange, pause: float) -> Experience:
-        """This experience, including another change: the difference between its pause and the prediction is attributed
-        to its state, if that is large, or otherwise to how its lanes began."""
+        """This experience, including another change. The difference between the change's pause and the prediction is
+        attributed to the speed of copying state if there was much state, and otherwise to the overhead.
+        """
         off = pause - change.foretold
         if change.state_bytes >= _STATE_SPEED / 10:
             seen = change.state_bytes / max(0.1, change.state_bytes / self.state_speed + off)
@@ -124,7 +129,7 @@ def _usual(kind: Kind, stateful: bool) -> float:
 
 
 def kind_of(closing: Collection[Lane], following: Collection[Lane]) -> Kind:
-    """How the lanes that follow others begin."""
+    """How the lanes ``following`` start, which follow the lanes ``closing``."""
     former, next_seats = {lane.seat for lane in closing}, {lane.seat for lane in following}
     if not next_seats <= former or {lane.deployment for lane in closing} != {lane.deployment for lane in following}:
         return Kind.NEW
@@ -142,15 +147,16 @@ def expected(
     following: Collection[Lane] = (),
     made_at: float | None = None,
 ) -> float:
-    """Seconds between the last rows of closing lanes and the first rows of their successors; 0.0 if none closes.
+    """The expected seconds between the last rows of closing lanes and the first rows of their successors; 0.0 if no
+    lane closes.
 
     Args:
-        kind: how the lanes that follow begin.
-        shown: what former changes have shown.
-        starting: the seconds until all lanes that follow have a container.
-        following: these lanes. If they aren't given, their first batches are predicted as for the same factor.
-        made_at: when the change is made, in seconds since 1970, if that is now: it meets the present batches. None: it
-            is only planned, and will be made at any moment.
+        kind: how the successors start.
+        shown: what has been measured of former changes.
+        starting: the seconds until all successors have a container.
+        following: the successors. If they aren't given, their first batches are predicted as for the same factor.
+        made_at: the current time, in seconds since 1970, if the change is made now, and so breaks off the batches that
+            are running. None: the change is only planned, and can be made at any time.
     """
     shown = shown or Experience()
 
@@ -169,7 +175,9 @@ def expected(
 
 
 def _lost(report: LaneReport, cost: BatchCost | None) -> float:
-    """Seconds of a batch that bring no output because it is broken off, if that is at any moment."""
+    """The expected seconds for which a lane works in vain on a batch that is broken off, for a change at some unknown
+    time.
+    """
     spent, whole = _present_batch(report, cost)
     if report.load.repeats or whole < _SHORT or spent > whole:
         return 0.0
@@ -179,15 +187,15 @@ def _lost(report: LaneReport, cost: BatchCost | None) -> float:
 
 
 def _lost_now(report: LaneReport, cost: BatchCost | None, now: float) -> float:
-    """Seconds without output before a batch is broken off; 0.0 if the change waits for it. ``now``: in seconds since
-    1970.
+    """The expected seconds without output before a batch is broken off, for a change at ``now``, in seconds since 1970;
+    0.0 if the change waits for the batch.
     """
     spent, whole = _present_batch(report, cost)
     if report.load.repeats or whole < _SHORT or spent > whole:
         return 0.0
     since = without_output(report, now)
     spent += min(since - spent, _REPORTED_EVERY) / 2 + _NOTICED
-    if spent > whole:  # by then another batch has begun, if there is something to read
+    if spent > whole:  # by then the next batch has begun, if there are records for it
         since = spent = spent - whole
         whole = _next_batch(report, cost)
     else:
@@ -196,9 +204,8 @@ def _lost_now(report: LaneReport, cost: BatchCost | None, now: float) -> float:
 
 
 def without_output(report: LaneReport, now: float) -> float:
-    """How long a lane that had something to read has written nothing, in seconds, at ``now`` in seconds since 1970.
-
-    Machines' clocks may differ, so the time of the last output is believed only as far as the report can be true.
+    """For how many seconds a lane has written nothing although there were records to read; ``now`` is in seconds since
+    1970. The clocks of machines may differ, so the result is limited to what is possible according to the report.
     """
     at = report.progress.batch_progress
     if at is None and not _waiting(report):
@@ -208,7 +215,9 @@ def without_output(report: LaneReport, now: float) -> float:
 
 
 def _present_batch(report: LaneReport, cost: BatchCost | None) -> tuple[float, float]:
-    """How long ago the present batch began when the report was made, and how long it takes, in seconds."""
+    """How old the running batch was at the time of the report, and how long the whole batch takes, both in seconds. If
+    no batch was running, this is about the next one.
+    """
     at = report.progress.batch_progress
     if at is None:
         return 0.0, _next_batch(report, cost)
@@ -218,7 +227,7 @@ def _present_batch(report: LaneReport, cost: BatchCost | None) -> tuple[float, f
 
 
 def _next_batch(report: LaneReport, cost: BatchCost | None) -> float:
-    """The seconds of the batch after the one in a report; 0.0 if it would have no records."""
+    """How many seconds the batch after the running one takes; 0.0 if there are no records for it."""
     records = _waiting(report)
     if not records:
         return 0.0
@@ -226,7 +235,7 @@ def _next_batch(report: LaneReport, cost: BatchCost | None) -> float:
 
 
 def _waiting(report: LaneReport) -> int:
-    """The records that the present batch doesn't read."""
+    """How many records are left that the running batch doesn't read."""
     at, progress = report.progress.batch_progress, report.progress
     behind = sum(max(0, end - progress.positions.get(ssp, end)) for ssp, end in progress.ends.items())
     return max(0, behind - (0 if at is None else at.planned))
@@ -235,8 +244,9 @@ def _waiting(report: LaneReport) -> int:
 def _first_batch(
     lane: Lane, report: LaneReport, cost: BatchCost | None, following: Collection[Lane], shown: Experience
 ) -> float:
-    """Seconds of the first batches of a lane's successors. As far as functions of the job take the time, it depends on
-    how many records they have, and on how many buckets these are divided into: see :mod:`anabranch.pace.speeds`.
+    """How many seconds the longest of the first batches of a lane's successors takes. The part of the time that the
+    job's functions take depends on the number of records, and on the number of buckets among which the records are
+    divided; see :mod:`anabranch.pace.speeds`.
     """
     known = shown.known(lane, report)
     if cost is None or not known or not following:
@@ -252,7 +262,7 @@ def _first_batch(
 
 
 def _records(report: LaneReport) -> float:
-    """The records that a lane and its successors still have to read; infinite if unknown."""
+    """How many records a lane and its successors still have to read; infinite if no such records are known."""
     progress = report.progress
     return sum(max(0, end - progress.positions.get(ssp, 0)) for ssp, end in progress.ends.items()) or math.inf
 
@@ -267,13 +277,13 @@ class MeasuredChange:
 
     Attributes:
         foretold: the predicted pause, in seconds.
-        closing: the lanes that it closes.
-        at: when it was accepted, in seconds since 1970.
-        kind: how the lanes that follow begin.
-        stateful: whether a lane that it closes has state.
+        closing: the lanes that the change closes.
+        at: when the change was accepted, in seconds since 1970.
+        kind: how the successors start.
+        stateful: whether any of the closing lanes has state.
         state_bytes: the size of the largest lane's state.
-        spent: the seconds for which there had already been no output by then, although there was something to read. If
-            the present batch is broken off, they are part of the pause.
+        spent: for how many seconds there had already been no output when the change was accepted, although there were
+            records to read. If the running batch is broken off, these seconds are part of the pause.
     """
 
     foretold: float
@@ -287,7 +297,7 @@ class MeasuredChange:
     _first: dict[str, float] = field(default_factory=dict)
 
     def hear(self, lanes: Iterable[Lane], reports: Mapping[str, LaneReport]) -> None:
-        """Process the present reports of lanes that close or follow."""
+        """Process the latest reports of closing lanes and their successors."""
         for lane in lanes:
             report = reports.get(lane.id)
             if report is None:
@@ -298,12 +308,12 @@ class MeasuredChange:
                 self._first[lane.id] = report.progress.first_output
 
     def measured(self, lanes: Iterable[Lane], since: float, whole: float = math.inf) -> float | None:
-        """The longest of all pauses, in seconds; None: not known yet; 0.0: no lane had one.
+        """The longest pause of any lane, in seconds; None: not known yet; 0.0: no lane paused.
 
         A pause begins with the last output. If that was before the batch that ran when the change was accepted, there
-        was nothing to read, so the pause begins with the change. Lanes that have had nothing to read for a minute don't
-        count, nor do lanes for which the pause would be longer than the change, because their machines' clocks differ
-        too much or were set meanwhile.
+        was nothing to read, and the pause begins with the change. Lanes that have had nothing to read for a minute are
+        left out. So are lanes whose pause would be longer than the change itself, because the clocks of their machines
+        differ too much or were set meanwhile.
 
         Args:
             since: the seconds since all lanes have been running.

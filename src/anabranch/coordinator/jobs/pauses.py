@@ -1,4 +1,6 @@
-"""How long output pauses for a change: predicted when it is made, measured once the job runs, and logged together."""
+"""How long output pauses for a change: predicted when the change is made, and measured once the job runs again. An
+event shows prediction and measurement together.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ R = TypeVar("R", bound=ChangeResult)
 
 
 def foretold(job: RunningJob, change: R, at: float) -> R:
-    """A planned change that is made now, ``at`` in seconds since 1970, with the pause as predicted from the job's
-    present batches.
+    """A planned change that is made now, with a new prediction of the pause from the job's running batches. ``at``: the
+    current time in seconds since 1970.
     """
     free = change.free if isinstance(change, ScaleResult) else ()
     pause = pause_estimate.expected(
@@ -35,7 +37,9 @@ def foretold(job: RunningJob, change: R, at: float) -> R:
 
 
 def measured(job: RunningJob, now: float) -> tuple[str, str] | None:
-    """The log entry for the last change, and its reason; None: the pause isn't known yet, or was logged before."""
+    """What and why for the event about the pause of the last change; None: the pause isn't known yet, or there has been
+    an event about it.
+    """
     progress = job.progress
     watched = progress.pause
     if watched is None:

@@ -1,4 +1,6 @@
-"""Whether a plan is valid as a deployment, and whether it equals the stored one."""
+"""Makes deployments from plans, and checks whether a plan is valid, and whether it is the same as the stored
+deployment.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,10 @@ __all__ = ["after_drain", "again", "check_same", "check_whole", "numbered"]
 
 
 def numbered(start: StartRequest, deployment: int) -> StartRequest:
-    """The plan as the deployment with that number, generation 1, with its lanes planned.
+    """A plan as the deployment with the number ``deployment``: in generation 1, with planned lanes.
 
     Raises:
-        StateError: its parts don't fit together, which is a bug in the planner.
+        StateError: the plan's parts don't fit together, which is a bug in the planner.
     """
     check_whole(start, ())
     return msgspec.structs.replace(
@@ -37,7 +39,7 @@ def numbered(start: StartRequest, deployment: int) -> StartRequest:
 
 
 def check_whole(start: StartRequest, known: Collection[str]) -> None:
-    """Raises StateError if the parts of a plan don't fit together. ``known``: the existing lanes."""
+    """Raises StateError if the parts of a plan don't fit together. ``known``: the ids of existing lanes."""
     job, seats = start.graph.job, {container.seat for container in start.model.containers}
     ids = [lane.id for lane in start.lanes]
     for seat in seats:
@@ -59,10 +61,10 @@ def check_whole(start: StartRequest, known: Collection[str]) -> None:
 
 
 def after_drain(start: StartRequest, deployment: int, known: Mapping[str, Lane]) -> StartRequest:
-    """The plan as the deployment with that number, which begins where the previous one was drained.
+    """A plan as the deployment with the number ``deployment``, which begins where the previous one was drained.
 
     Args:
-        known: all lanes that the job ever had, by id.
+        known: all lanes that the job has ever had, by id.
 
     Raises:
         ConflictError: as for :func:`anabranch.planning.transition.after_drain.begun`.
@@ -76,7 +78,7 @@ def after_drain(start: StartRequest, deployment: int, known: Mapping[str, Lane])
 
 
 def again(stored: DeploymentRecord, graph: Graph, model: JobModel, known: Mapping[str, Lane]) -> StartRequest:
-    """The drained deployment, to be started as it was, as a new deployment."""
+    """A request to start the version of a drained deployment again, as a new deployment."""
     return StartRequest(
         graph=graph,
         model=msgspec.structs.replace(
@@ -96,8 +98,8 @@ def _new_id() -> str:
 
 
 def check_same(stored: DeploymentRecord, graph: Graph, start: StartRequest) -> None:
-    """Raises ConflictError, which names the differences and what can be done, unless the plan equals the stored one;
-    ``graph`` is the graph of the stored deployment.
+    """Raises ConflictError unless the plan is the same as the stored deployment, whose graph is ``graph``. The message
+    names the differences and what can be done.
     """
     found = differences.described(graph, start.graph, stored.fingerprint, start.fingerprint)
     if not found:

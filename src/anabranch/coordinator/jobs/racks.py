@@ -1,4 +1,4 @@
-"""The racks of a job's containers, and the seats that its tasks should have as a result."""
+"""The racks of a job's containers, and what follows from them for the seats of tasks and processes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ __all__ = ["misplaced", "nearest", "placing", "where"]
 
 
 def where(job: RunningJob, containers: int) -> Where:
-    """The racks of this many seats (those of their containers; otherwise those for which their tasks were placed;
-    otherwise those in the settings), and the racks of partitions.
+    """The racks of ``containers`` seats, and the racks of partitions. The rack of a seat is that of its container. If
+    the seat has no container, it is the rack for which the seat's tasks were placed or, failing that, the one in the
+    settings.
     """
     placed, named = {each.seat: each.rack for each in job.model.containers}, job.settings.assignment.racks
     racks: dict[str, str | None] = {}
@@ -28,21 +29,23 @@ def where(job: RunningJob, containers: int) -> Where:
 
 
 def placing(job: RunningJob, containers: int) -> Placing:
-    """The placement of tasks in this many seats."""
+    """The function that places tasks in ``containers`` seats."""
     found, rules = where(job, containers), assignment.rules(job.settings.assignment)
     return lambda stages, former: assignor.seat(stages, former, found, rules)
 
 
 def nearest(job: RunningJob, free: Collection[str], rack: str | None) -> str:
-    """The best free seat for a process in a rack: one whose tasks were placed for that rack, otherwise one placed for
-    no rack, otherwise any.
+    """The best free seat for a process in a rack: one whose tasks were placed for that rack; failing that, one whose
+    tasks were placed for no rack; failing that, any.
     """
     placed = {each.seat: each.rack for each in job.model.containers}
     return min(free, key=lambda seat: (placed.get(seat) != rack, placed.get(seat) is not None, seat))
 
 
 def misplaced(job: RunningJob) -> str:
-    """Which containers aren't in the racks for which their tasks were placed; empty if all are, or needn't be."""
+    """A warning that containers aren't in the racks for which their tasks were placed; empty if they are, or if racks
+    don't matter.
+    """
     if job.settings.assignment.strategy == "none" or len(job.model.containers) == 1:
         return ""
     held = {each.record.seat: each.record.rack for each in job.seats.processes.values()}

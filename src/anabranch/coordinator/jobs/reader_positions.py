@@ -1,4 +1,6 @@
-"""Stores beside the streams which records a job has still to read, so that their retention keeps these."""
+"""Stores, next to each stream that a job reads, from which offsets the job has still to read. The retention of the
+stream keeps these records.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ __all__ = ["Positions", "ReaderPositions", "common", "still_to_read"]
 _EVERY = 60.0
 
 Positions = Mapping[tuple[str, str], Mapping[int, int]]
-"""(system, stream) → partition → the lowest offset that a job has still to read."""
+"""The lowest offset that a job has still to read, by (system, stream) and then by partition."""
 
 log = logs.get_logger()
 
@@ -30,13 +32,13 @@ log = logs.get_logger()
 def still_to_read(
     lanes: Collection[Lane], known: Mapping[str, Lane], reports: Mapping[str, LaneReport]
 ) -> Positions | None:
-    """The lowest offset that the lanes of a job have still to read. Streams that no lane reads are left out, and so are
-    partitions of the others in which any lane's position isn't known. None: there are no lanes.
+    """The lowest offsets that the lanes of a job have still to read. Left out are streams that no lane reads, and
+    partitions for which the position of any lane is unknown. None: there are no lanes.
 
     Args:
-        lanes: the lanes of the deployment, and those of former ones that aren't closed.
+        lanes: the lanes of the deployment, and the lanes of former deployments that aren't closed.
         known: all lanes of the job, by id.
-        reports: their latest reports, by id.
+        reports: the latest reports of lanes, by id.
     """
     followed = {name for lane in known.values() for name in lane.predecessors}
     reading = open_lanes(lanes) or [lane for lane in lanes if lane.id not in followed]
@@ -57,7 +59,7 @@ def still_to_read(
 
 
 def _position(lane: Lane, ssp: SSP, known: Mapping[str, Lane], reports: Mapping[str, LaneReport]) -> int | None:
-    """The lowest offset of a partition that a lane, or one that continues from it, may read next; None: unknown."""
+    """The lowest offset of a partition that a lane or one of its successors may read next; None: unknown."""
     report = reports.get(lane.id)
     at = None if report is None else parsed(report.progress.positions).get(ssp)
     if at is not None and report is not None and (lane.rewind is None or report.progress.batch >= lane.first_batch):
@@ -76,8 +78,8 @@ def _position(lane: Lane, ssp: SSP, known: Mapping[str, Lane], reports: Mapping[
 def _of_predecessors(
     lane: Lane, ssp: SSP, known: Mapping[str, Lane], reports: Mapping[str, LaneReport]
 ) -> list[int | None]:
-    """The positions of the lanes from which a lane continues; those of their predecessors, too, if it undoes a
-    rewind.
+    """The positions of a lane's predecessors and, if the lane undoes a rewind, also those of the predecessors'
+    predecessors.
     """
     former = [known[name] for name in lane.predecessors if name in known]
     if lane.rewind is not None and lane.rewind.back:
@@ -87,23 +89,27 @@ def _of_predecessors(
 
 
 def common(before: Mapping[int, int], now: Mapping[int, int]) -> dict[int, int]:
-    """The positions that were already passed before, and still are."""
+    """For each partition in both mappings, the lower of the two offsets: the job had passed it then, and has passed it
+    now.
+    """
     return {number: min(offset, before[number]) for number, offset in now.items() if number in before}
 
 
 @dataclass(frozen=True)
 class _Turn:
-    """What was seen of a stream: the revision of the job's entry there, then what the job had still to read; None: no
-    lane reads it.
-    """
+    """What was seen of a stream in one turn."""
 
     revision: str
+    """The revision of the job's entry at the stream."""
     positions: Mapping[int, int] | None
+    """The lowest offsets that the job had still to read, looked up after ``revision``; None: no lane reads the
+    stream.
+    """
 
 
 @dataclass(frozen=True)
 class _Place:
-    """An entry of a job beside a stream."""
+    """The entry of a job at a stream."""
 
     readers: Readers
     system: str
@@ -113,13 +119,14 @@ class _Place:
 
 @dataclass
 class ReaderPositions:
-    """Every minute, stores what the lanes of the served jobs had read a minute before. Threads may share it.
+    """Every minute, stores what the lanes of the served jobs had read a minute before. Thread-safe.
 
-    The delay is for power cuts, which may take the last batches from a lane's folder; the lane then reads their records
-    once more. It also protects the records that a job has been asked to read again, until the job's lanes say so.
+    A power cut can destroy the last batches in a lane's folder, and the lane then reads their records once more. The
+    delay keeps these records. It also keeps the records that a job should read again after a rewind, until the job's
+    lanes report their new positions.
 
     Args:
-        clock: seconds.
+        clock: a clock in seconds.
     """
 
     registry: JobRegistry
@@ -130,7 +137,7 @@ class ReaderPositions:
     _turns: dict[str, dict[tuple[str, str], _Turn]] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Store positions, if that is due."""
+        """Store positions, if a minute has passed."""
         with self._lock:
             if self.clock() < self._due:
                 return
@@ -142,15 +149,17 @@ class ReaderPositions:
                 self._turn(job)
 
     def settle(self, job: str) -> None:
-        """Store where a job is that has ended, after making all that its processes have written durable."""
+        """Store the positions of a job that has ended, after making everything durable that its processes have
+        written.
+        """
         with self._lock:
             if self._turn(job):
                 os.sync()
                 self._turn(job)
 
     def _turn(self, job: str) -> bool:
-        """Take one turn for a job, and return whether it has any entries. If that isn't possible now, its inputs keep
-        more than they must.
+        """Look up and store the positions of a job. Returns whether the job has entries at any streams. If this fails,
+        a warning is logged, and the job's inputs keep more records than they must.
         """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)
@@ -158,7 +167,7 @@ class ReaderPositions:
         if seen is None:
             return False
         try:
-            places = _places(self.systems_of(seen), job)  # before the positions are looked up
+            places = _places(self.systems_of(seen), job)  # the entries' revisions must be older than the positions
             with self.registry.locked_as_seen():
                 served = self.registry.jobs.get(job)
                 found = None if served is None else still_to_read(served.lanes, served.known, served.reports)

@@ -49,14 +49,14 @@ T = TypeVar("T")
 
 
 class JobRegistry:
-    """The served jobs, by name. Use :meth:`locked` to lock one; most methods require that.
+    """The served jobs, by name. Most methods require that the job is locked, with :meth:`locked`.
 
     Args: see :class:`anabranch.coordinator.coordinator.Coordinator`.
 
     Attributes:
-        leases: the lock for the data that heartbeats with only figures change. They take no other lock, so this one is
-            never held for long.
-        polls: the clients that wait for news.
+        leases: the lock for data that heartbeats with only figures change. Because these heartbeats take no other lock,
+            never hold this one for long.
+        polls: the clients that wait for new orders.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class JobRegistry:
         self.grace = grace
         self.jobs: dict[str, RunningJob] = {}
         self.unsure = False
-        """Whether the store may differ from what this coordinator has in memory."""
+        """Whether the store may differ from what this coordinator has in memory, because a step failed halfway."""
         self.leases = threading.Lock()
         self.polls = LongPolls()
         self._lock = threading.Condition()
@@ -84,11 +84,11 @@ class JobRegistry:
 
     @contextmanager
     def locked(self, job: str) -> Iterator[RunningJob]:
-        """Lock a job that is served here, in the state that the store has.
+        """Lock a job that is served here, in its stored state.
 
         Raises:
             NotFoundError: there is no such job.
-            ConflictError: this coordinator doesn't serve it.
+            ConflictError: this coordinator doesn't serve the job.
         """
         with self.locked_all() as jobs:
             if job not in jobs:
@@ -101,19 +101,19 @@ class JobRegistry:
 
     @contextmanager
     def locked_all(self) -> Iterator[dict[str, RunningJob]]:
-        """Lock all jobs that are served here, in the state that the store has."""
+        """Lock all jobs that are served here, in their stored state."""
         with self._lock:
             self._look_again()
             yield self.jobs
 
     @contextmanager
     def locked_as_seen(self) -> Iterator[dict[str, RunningJob]]:
-        """Lock all jobs in their last known state, without checking with the store whether the last step was stored."""
+        """Lock all jobs in their last known state, without looking up whether the last step was stored."""
         with self._lock:
             yield self.jobs
 
     def wait(self, seconds: float) -> None:
-        """Release the locked jobs until one may have changed, for at most this many seconds."""
+        """Unlock the jobs until one of them may have changed, for at most ``seconds``, and lock them again."""
         self._lock.wait(seconds)
 
     def create(self, plan: StartRequest) -> DeploymentRecord:
@@ -144,9 +144,9 @@ class JobRegistry:
         return True
 
     def serve(self, stored: DeploymentRecord, settings: Mapping[str, Any] | None = None) -> None:
-        """Bring a stored deployment from any state to starting, with its lanes to be run again.
+        """Serve a stored deployment. From any state, it goes to starting, and its lanes run again.
 
-        ``settings``: the settings for a deployment without a program.
+        ``settings``: the job's settings, if the deployment has no program that contains them.
         """
         job, stored = stored.job, msgspec.structs.replace(stored, error=None)
         transition = step(Snapshot(state=stored.state, start_wanted=True))
@@ -172,8 +172,8 @@ class JobRegistry:
         self.announce()
 
     def write(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Take a durable step. If the connection to the store is lost meanwhile, the step may or may not have been
-        stored: see :meth:`locked_all`.
+        """Store a step. If the connection to the store is lost meanwhile, the step may or may not have been stored;
+        :meth:`locked_all` then looks it up.
         """
         try:
             return step(*args, **kwargs)
@@ -182,9 +182,7 @@ class JobRegistry:
             raise
 
     def _look_again(self) -> None:
-        """After a step that may or may not have been stored, serve what the store has, like a coordinator that adopts
-        jobs.
-        """
+        """If a step may or may not have been stored, adopt all jobs from the store again."""
         if self.unsure:
             for job in self.store.jobs():
                 if not self.adopt(job):
@@ -202,7 +200,7 @@ class JobRegistry:
         return self.present(running_job)
 
     def present(self, running_job: RunningJob) -> Generation:
-        """The present generation of a job. Its graph is read from the store once per deployment."""
+        """The current generation of a job. Its graph is read from the store once per deployment."""
         job, deployment = running_job.job, running_job.deployment
         known = self._graphs.get(job)
         if known is None or known[0] != deployment:
@@ -210,11 +208,11 @@ class JobRegistry:
         return Generation(known[1], running_job.model)
 
     def status(self, running_job: RunningJob, lost: Sequence[ContainerRecord] = ()) -> JobStatus:
-        """The present status of a job. ``lost``: the processes that most recently lost their seats."""
+        """The current status of a job. ``lost``: the processes that most recently lost their seats."""
         return status_view.status(running_job, self.clock(), self.lease, lost)
 
     def advance(self, running_job: RunningJob, *, stop_wanted: bool = False) -> None:
-        """Take every step that is due, then wake the clients that wait for one."""
+        """Take every step of a job that is due, then wake the clients that wait for changes."""
         self._place_stranded(running_job)
         if self._undo_spoilt(running_job):
             return
@@ -231,12 +229,12 @@ class JobRegistry:
             self.announce()
 
     def _measure_pause(self, running_job: RunningJob) -> None:
-        """Record how long output paused for the last change, once that is known."""
+        """Record how long output paused for the last change, once the pause is known."""
         if (found := pauses.measured(running_job, self.clock())) is not None:
             self.store.note([self.event(running_job.job, "coordinator", *found)])
 
     def _place_stranded(self, running_job: RunningJob) -> None:
-        """Move lanes that must be closed, but whose seat no longer exists, to a seat that does."""
+        """Move closing lanes whose seat no longer exists to an existing seat."""
         stranded = running_job.stranded()
         if not stranded or not running_job.state.runs:
             return
@@ -250,7 +248,7 @@ class JobRegistry:
             running_job.reports.pop(lane.id, None)
 
     def _undo_spoilt(self, running_job: RunningJob) -> bool:
-        """Cancel a change if one of its lanes can't start. Returns whether that was done."""
+        """Undo a change if one of its new lanes can't start. Returns whether the change was undone."""
         if running_job.state is not DeploymentState.CHANGING or not (spoilt := running_job.spoilt()):
             return False
         present, why = self.present(running_job), f"lane {spoilt[0].id} can't start: {spoilt[0].error}"
@@ -264,7 +262,7 @@ class JobRegistry:
         return True
 
     def _give_up(self, running_job: RunningJob) -> bool:
-        """Close lanes that can't start, or of which no process knows, and that already have successors. Returns whether
+        """Close lanes that already have successors, and that can't start or of which no process knows. Returns whether
         there were any.
         """
         if not running_job.state.runs:
@@ -302,8 +300,8 @@ class JobRegistry:
         running_job.progress.has_changed(event.at, self.clock())
 
     def change(self, running_job: RunningJob, planned: NextGeneration, now: bool = False) -> None:
-        """Enter another generation. ``now``: see :class:`anabranch.protocol.commands.ScaleRequest`. If another
-        coordinator takes over, it doesn't know about ``now``.
+        """Enter another generation. ``now``: see :class:`anabranch.protocol.commands.ChangeRequest`. It isn't stored:
+        another coordinator that takes over doesn't know about it.
         """
         state, model = DeploymentState.CHANGING, planned.model
         what = f"{running_job.state.value} → {state.value}, generation {model.generation}"
@@ -324,7 +322,7 @@ class JobRegistry:
         running_job.progress.drain = drain
 
     def _take_drain_on(self, running_job: RunningJob) -> bool:
-        """Take the steps of a drain that are due. Returns whether there were any."""
+        """Take the drain's steps that are due. Returns whether there were any."""
         moved = False
         while running_job.state is DeploymentState.DRAINING and running_job.progress.drain is not None:
             following = draining.following(running_job.progress.drain, running_job.lanes, running_job.reports)
@@ -337,7 +335,7 @@ class JobRegistry:
         return moved
 
     def undo(self, running_job: RunningJob, present: Generation, who: str, why: str) -> None:
-        """Return to the state before the change that is under way. It must be possible to undo the change."""
+        """Undo the change that is under way. Call this only if the change can be undone."""
         if running_job.follows:
             self.replace(running_job, next_deployment.undone(self.store, running_job, present, who, why))
             return
@@ -375,12 +373,13 @@ class JobRegistry:
             for lane in seats.may_write(running_job, process)
         ]
         with self.leases:
-            process.doomed = True  # whatever becomes of the write: a beat must not undo half of it
+            # The write may be stored even if it raises an error. So heartbeats must not renew the lease any more.
+            process.doomed = True
         seats.expel(running_job, process, self.write(self.store.expel, process.record, left, why, self.now(), who))
         self.announce()
 
     def announce(self) -> None:
-        """Wake clients that wait for something that may have changed."""
+        """Wake the clients for which something may have changed."""
         self._lock.notify_all()
         self.polls.wake(self._has_news)
 

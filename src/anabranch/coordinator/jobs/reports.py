@@ -1,4 +1,4 @@
-"""Applies a container's report of a lane to the lane's record."""
+"""Applies a container's report about a lane to the stored lane."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _FIGURES = frozenset(
         "windows",
     }
 )
-"""Fields and parts of a report that are only for display; no decision depends on them while the lane runs."""
+"""Fields and parts of a report that are merely displayed. No decision depends on them while the lane runs."""
 _rest = attrgetter(
     *(name for name in LaneReport.__struct_fields__ if name not in PARTS.keys() | _FIGURES),
     *(f"{part}.{name}" for name, part in PART_OF.items() if _FIGURES.isdisjoint((part, name))),
@@ -45,13 +45,13 @@ _rest = attrgetter(
 
 
 def applied(lane: Lane, report: LaneReport) -> Lane:
-    """The lane's record after a report; the same object if the report changes nothing durable.
+    """The lane as it should be stored after a report; the same object if nothing changes in it.
 
-    When a lane that has ended is started again, it continues from its final positions. If it was closing, it is instead
-    closed permanently, provided that it has finished what it had begun. The same applies when it has drained.
+    A lane that has ended is planned again, and later continues from its final positions. But a lane that was closing or
+    has drained is closed permanently, provided that it left nothing pending.
 
     Raises:
-        UsageError: a position is for something that isn't an SSP.
+        UsageError: a position isn't that of an SSP.
     """
     if lane.state is LaneState.CLOSED:
         return lane
@@ -87,30 +87,30 @@ def _positions(report: LaneReport) -> tuple[Position, ...]:
 
 
 def is_routine(lane: Lane, before: LaneReport, report: LaneReport) -> bool:
-    """Whether a report differs from the last one only in figures, so that the lane's record doesn't change."""
+    """Whether a report differs from the last one only in figures, which don't change the stored lane."""
     if begins_to_wait(before, report) or awaits_otherwise(before, report):
         return False
     return bool(_rest(before) == _rest(report)) and applied(lane, report) is lane
 
 
 def awaits_otherwise(before: LaneReport | None, report: LaneReport) -> bool:
-    """Whether a lane has begun to wait for its surroundings, or has stopped waiting."""
+    """Whether a lane has begun or stopped to wait for something outside the job, or waits for something else now."""
     return report.attempt.awaits != (before.attempt.awaits if before is not None else "")
 
 
 def begins_to_wait(before: LaneReport | None, report: LaneReport) -> bool:
-    """Whether a lane is kept from ending by something that wasn't known before."""
+    """Whether something has begun to keep a closing lane from ending."""
     return bool(report.attempt.waits) and (before is None or not before.attempt.waits)
 
 
 def unheld(lane: Lane) -> Lane:
-    """The record of a lane that its process no longer has."""
+    """The lane as it should be stored once its process no longer has it."""
     return msgspec.structs.replace(lane, state=LaneState.PLANNED) if lane.state is LaneState.RUNNING else lane
 
 
 def restarted(lane: Lane, followed: bool) -> Lane:
-    """The record of a lane for its next run: planned again, unless it is closed. ``followed``: whether others continue
-    from it.
+    """The lane as it should be stored when its job is started again: planned or, if other lanes continue from it
+    (``followed``), closing. A closed lane stays closed.
     """
     if lane.state is LaneState.CLOSED:
         return lane

@@ -1,7 +1,8 @@
-"""A job that this coordinator serves: its lanes and processes, and what follows from them. It has no store, clock or
-lock.
+"""A job that this coordinator serves: its lanes and processes, and what follows from them. This module uses no store,
+clock or lock.
 
-Functions of a running job for seats, offers, standbys, racks, status and snapshots are in neighbouring modules.
+Functions that take a running job are also in other modules of this package, by topic: ``seats``, ``offers``,
+``standbys``, ``racks``, ``status_view`` and ``snapshots``.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ _STOP_IT = "stop that container: it runs what it was not told to"
 
 @dataclass
 class RunningJob:
-    """A job that is served. To change it, lock it: see :meth:`anabranch.coordinator.jobs.registry.JobRegistry.locked`.
+    """A job that is served. Lock it to change it: see :meth:`anabranch.coordinator.jobs.registry.JobRegistry.locked`.
 
     Attributes:
-        model: the present generation.
+        model: the job model of the current generation.
         known: the lanes of all deployments, by id.
-        reports: the latest report of each lane in this run.
-        figures: for each stage, the number of its tasks, and the average number of containers that read an SSP.
+        reports: the latest report about each lane since its process got it, by lane id.
+        figures: by stage, the number of tasks, and the average number of containers that read an SSP.
     """
 
     job: str
@@ -80,12 +81,12 @@ class RunningJob:
 
     @property
     def model_seats(self) -> frozenset[str]:
-        """The seats of the present generation."""
+        """The seats of the current generation."""
         return frozenset(container.seat for container in self.model.containers)
 
     @property
     def lanes(self) -> list[Lane]:
-        """The lanes of the deployment, and lanes of former deployments that aren't closed yet."""
+        """The lanes of the deployment, and the lanes of former deployments that aren't closed yet."""
         present = self.deployment
         return [
             lane for lane in self.known.values() if lane.deployment == present or lane.state is not LaneState.CLOSED
@@ -97,7 +98,9 @@ class RunningJob:
         return self.model.replaces > 0 and self.generation == 1
 
     def deployment_of(self, seat: str) -> int:
-        """The deployment that a seat is for now: the first one with lanes in that seat that aren't closed."""
+        """The deployment for which a seat needs a process now: the first one with lanes in that seat that aren't
+        closed.
+        """
         its = (lane.deployment for lane in self.lanes if lane.seat == seat and lane.state is not LaneState.CLOSED)
         return min(its, default=self.deployment)
 
@@ -111,16 +114,16 @@ class RunningJob:
         return not self.state.active
 
     def ended(self, lane: str) -> bool:
-        """Whether a lane has stopped running, until a process takes its seat."""
+        """Whether a lane has ended, and doesn't run again before another process takes its seat."""
         if self.known[lane].state is LaneState.CLOSED:
             return True
         if lane not in self.reports or self.reports[lane].phase != LanePhase.ENDED:
             return False
-        # One that has caught up has still to drain.
+        # A lane that ended because it had caught up must still drain.
         return self.state is not DeploymentState.DRAINING or self.reports[lane].attempt.stopped
 
     def is_over(self, lane: str) -> bool:
-        """Whether a lane has ended at a batch boundary, so that others can continue from there."""
+        """Whether a lane has ended at a batch boundary, from which others can continue."""
         return (
             lane in self.reports
             and self.reports[lane].phase == LanePhase.ENDED
@@ -128,7 +131,7 @@ class RunningJob:
         )
 
     def attempt(self, lane: str) -> int:
-        """How many times a lane's container has started it."""
+        """How many times a lane's container has started the lane."""
         return self.reports[lane].attempt.number if lane in self.reports else 1
 
     def caught_up(self, lane: str) -> bool:
@@ -136,7 +139,7 @@ class RunningJob:
         return self.ended(lane) and not (lane in self.reports and self.reports[lane].attempt.stopped)
 
     def followers(self) -> dict[str, list[str]]:
-        """The lanes that continue from each lane."""
+        """The ids of the lanes that continue from each lane."""
         found: dict[str, list[str]] = {}
         for lane in self.lanes:
             for before in lane.predecessors:
@@ -144,14 +147,14 @@ class RunningJob:
         return found
 
     def as_held(self, lane: Lane) -> Lane:
-        """A lane with the epoch of the process that holds its seat. If no process holds the seat, the lane is
-        unchanged: the process that takes the seat gets it.
+        """A lane with the epoch of the process that holds its seat. If no process holds the seat, the lane is returned
+        unchanged, because it gets its epoch when a process takes the seat.
         """
         holder = self.seats.of(lane.seat)
         return lane if holder is None else msgspec.structs.replace(lane, epoch=holder.record.epoch)
 
     def change(self, model: JobModel, lanes: Iterable[Lane], now: float) -> None:
-        """Enter another generation; ``lanes`` are those that are new or changed."""
+        """Enter another generation. ``lanes``: the lanes that are new or have changed."""
         self.known.update({lane.id: lane for lane in lanes})
         if self.state is not DeploymentState.CHANGING:
             self.progress.changing_since = now
@@ -159,7 +162,7 @@ class RunningJob:
         self.figures = figures(model)
 
     def replace(self, start: StartRequest, terms: DeploymentTerms, ended: Iterable[Lane], now: float) -> None:
-        """Enter another deployment, like :meth:`change`. ``ended``: the lanes of the former one that have changed."""
+        """Enter another deployment. ``ended``: the lanes of the former deployment that have changed."""
         self.deployment = start.model.run_id
         self.terms, self.error = terms, None
         self.scaling.refused = self.scaling.advised = 0
@@ -167,8 +170,8 @@ class RunningJob:
         self.change(start.model, [*ended, *start.lanes], now)
 
     def snapshot(self) -> Self:
-        """The present job, for planning or reading without a lock. Its records never change; their containers are
-        copied.
+        """A copy of the job as it is now, for planning or reading without a lock. Immutable objects such as lanes are
+        shared; the collections that hold them are copied.
         """
         found = copy.copy(self)
         found.known, found.reports = dict(self.known), dict(self.reports)
@@ -180,8 +183,8 @@ class RunningJob:
         return found
 
     def plans_alike(self, other: RunningJob) -> bool:
-        """Whether a change to this job has the same result as the same change to ``other``, which is the same job at
-        another time. The predicted pause isn't compared.
+        """Whether any change has the same result for this job as for ``other``, which is the same job at another time.
+        Predicted pauses may differ.
         """
         return (
             self.model is other.model
@@ -192,12 +195,12 @@ class RunningJob:
         )
 
     def _bases(self) -> tuple[list[tuple[Lane, bool]], dict[str, str | None]]:
-        """Further input of a change: the lanes, whether each of them has ended, and the racks of all containers."""
+        """What else a change depends on: the lanes, whether each of them is over, and the racks of all containers."""
         lanes = [(lane, self.is_over(lane.id)) for lane in self.lanes]
         return lanes, {each.record.seat: each.record.rack for each in self.seats.processes.values()}
 
     def stranded(self) -> list[Lane]:
-        """The lanes that must still be closed, in seats that no longer exist and that no process holds."""
+        """The closing lanes whose seats no longer exist and aren't held by any process."""
         taken = self.seats.taken | self.model_seats
         return [
             lane
@@ -206,21 +209,21 @@ class RunningJob:
         ]
 
     def spoilt(self, followed: bool = False) -> list[Lane]:
-        """The lanes that failed before they ever began: those of the present generation, and those from which others
-        continue.
+        """The lanes that failed before they ever began: those of the current generation or, if ``followed``, those from
+        which others already continue.
         """
         found = [
             lane
             for lane in self.lanes
             if lane.state is LaneState.FAILED and not lane.begun and (lane.predecessors or self.follows)
         ]
-        if not found:  # as nearly always, and this is asked at every beat that brings news
+        if not found:  # nearly always so; a shortcut, because this runs at every heartbeat with news
             return found
         heads = {lane.id for lane in follow.heads(self.lanes)}
         return [lane for lane in found if (lane.id in heads) is not followed]
 
     def opening(self) -> list[Lane]:
-        """The lanes whose start wasn't known until now, and can now be determined."""
+        """The lanes whose start offsets aren't known yet, but can now be determined."""
         return [
             lane
             for lane in self.lanes
@@ -228,8 +231,8 @@ class RunningJob:
         ]
 
     def needless(self) -> list[Lane]:
-        """The lanes of former deployments that must be closed, and of which no process ever knew. The first lanes of a
-        job are excluded, because only a process can determine where they begin.
+        """The closing lanes of former deployments of which no process ever knew. The first lanes of a job are excluded,
+        because only a process can determine where they begin.
         """
         told = {lane for process in self.seats.processes.values() for lane in process.offered}
         followed = {name for lane in self.lanes for name in lane.predecessors}
@@ -244,7 +247,7 @@ class RunningJob:
         ]
 
     def lane_of(self, process: Process, lane: str) -> Lane:
-        """A lane that a process reports.
+        """A lane about which a process reports.
 
         Raises:
             NotFoundError: the lane doesn't exist.
@@ -261,8 +264,8 @@ class RunningJob:
         return its
 
     def is_news(self, report: LaneReport) -> bool:
-        """Whether a report is news. After a lane has ended in this run, no report is news: it was overtaken on its way.
-        The exception is a lane that had caught up and starts again to drain.
+        """Whether a report must be processed. Reports that arrive after a lane's last one are late, and are ignored,
+        unless the lane had caught up and has started again to drain.
         """
         before = self.reports.get(report.lane)
         if before is None or before.phase not in LAST_PHASES:
@@ -270,12 +273,12 @@ class RunningJob:
         return before.phase == LanePhase.ENDED and not self.ended(report.lane)
 
     def last_batch(self, lane: str) -> int:
-        """The last batch that a lane is known to have committed."""
+        """The last batch that a lane has reported as committed; -1 if there is none."""
         return self.reports[lane].progress.batch if lane in self.reports else -1
 
 
 def figures(model: JobModel) -> dict[str, tuple[int, float]]:
-    """For each stage, the number of its tasks, and the average number of containers that read an SSP."""
+    """By stage, the number of tasks, and the average number of containers that read an SSP."""
     found, seats = {}, model.seats_of_tasks()
     for stage in model.stages:
         ratio = placement.consumption(stage.tasks, seats[stage.stage]) if len(model.containers) > 1 else 1.0

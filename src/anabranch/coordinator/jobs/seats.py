@@ -1,4 +1,4 @@
-"""Which process gets a seat of a job, what happens to its lanes when a seat is taken or lost, and how many processes
+"""Which seats of a job processes can take, what happens to lanes when a seat is taken or lost, and how many processes
 are needed.
 """
 
@@ -22,8 +22,9 @@ def program_due(job: RunningJob) -> int:
 
 
 def relieved(job: RunningJob) -> bool:
-    """Whether lanes of former deployments may end: either warm containers are ready for their successors, or containers
-    are started externally, after others have ended.
+    """Whether lanes of former deployments may close. If a launcher starts the containers, these lanes wait until there
+    are warm containers for their successors. If something else starts the containers, the lanes don't wait, because
+    the containers for their successors may be started only after the former containers have ended.
     """
     if job.seats.launching is None or job.state is not DeploymentState.CHANGING:
         return True
@@ -33,13 +34,13 @@ def relieved(job: RunningJob) -> bool:
 
 
 def free(job: RunningJob, deployment: int) -> frozenset[str]:
-    """The seats for this deployment that no process has, and for whose lanes no other process can write any more."""
+    """The seats for a deployment that no process has, except those with lanes that must still be fenced."""
     taken = job.seats.taken | {lane.seat for lane in job.lanes if lane.unfenced}
     return frozenset(seat for seat in job.busy_seats - taken if job.deployment_of(seat) == deployment)
 
 
 def may_write(job: RunningJob, process: Process) -> list[Lane]:
-    """The lanes of a process's seat that it may have started and hasn't reported as ended."""
+    """The lanes in a process's seat that the process may have started and hasn't reported as ended."""
     its = [lane for lane in job.lanes if lane.seat == process.record.seat and lane.state is not LaneState.CLOSED]
     return [lane for lane in its if lane.folder_epoch and not job.ended(lane.id)]
 
@@ -62,7 +63,7 @@ def demand(job: RunningJob, now: float, lease: float) -> Demand:
 
 
 def try_again(job: RunningJob, now: float) -> bool:
-    """Let the job's launcher try again. Returns whether it had given up on a job that should run."""
+    """Let the job's launcher try again if it has given up although the job should run. Returns whether that was so."""
     gave_up = job.seats.launching is not None and job.seats.launching.gave_up and demand(job, now, 0.0).wanted > 0
     if gave_up:
         job.seats.begun, job.seats.launching = now, None
@@ -74,7 +75,7 @@ def _holders(job: RunningJob) -> frozenset[str]:
 
 
 def expel(job: RunningJob, process: Process, lanes: Sequence[Lane]) -> None:
-    """Record that a process has lost its seat. Its lanes are as stored."""
+    """Record that a process has lost its seat. ``lanes``: the process's lanes, as stored."""
     del job.seats.processes[process.record.id]
     for lane in lanes:
         job.known[lane.id] = lane
@@ -82,7 +83,7 @@ def expel(job: RunningJob, process: Process, lanes: Sequence[Lane]) -> None:
 
 
 def take(job: RunningJob, process: Process, lanes: Sequence[Lane], now: float) -> None:
-    """Give a seat and its lanes to a process. Lanes that had ended start again, unless they had caught up."""
+    """Give a seat and its lanes, as stored, to a process. Lanes that had ended run again, unless they had caught up."""
     former = job.seats.of(process.record.seat)
     if former is not None:
         del job.seats.processes[former.record.id]
@@ -98,8 +99,8 @@ def take(job: RunningJob, process: Process, lanes: Sequence[Lane], now: float) -
 
 
 def until_seated(job: RunningJob, free: Collection[str]) -> float:
-    """The expected seconds until containers are ready for these seats; 0.0 if they stand by, or if the launcher starts
-    none.
+    """The expected seconds until containers are ready for the seats ``free``; 0.0 if enough processes stand by, or if
+    no launcher starts containers.
     """
     if job.seats.launching is None or len(free) <= len(job.seats.asked):
         return 0.0

@@ -1,4 +1,4 @@
-"""A running job as seen by the transitions of its state: see :mod:`anabranch.coordinator.jobs.states`."""
+"""The snapshot of a running job that decides on its next state; see :mod:`anabranch.coordinator.jobs.states`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _starved(job: RunningJob) -> set[str]:
         writers = [*lane.upstream]
         for before in writers:
             fed.setdefault(before, []).append(lane.id)
-            writers += followers.get(before, ())  # which feed it now
+            writers += followers.get(before, ())  # they write the lane's inputs now
     found: set[str] = set()
     queue = [*failed]
     while queue:

@@ -1,5 +1,5 @@
-"""Which process maintains which standby of which lane's folder, and whether a moving lane has the standbys that it
-needs. Pure.
+"""Decides which processes maintain standbys of which lanes, and whether a moving lane has the standbys that it needs.
+These are pure functions.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from anabranch.protocol.standby import StandbyAction, StandbyOrder, StandbyRepor
 __all__ = ["Member", "StandbyOrders", "is_warm", "told"]
 
 StandbyOrders = Mapping[str, tuple[StandbyOrder, ...]]
-"""What each process should do with standbys, by its execution."""
-
+"""What each process should do with standbys, by the process's execution."""
 _NEAR = 10
-"""A standby that lacks at most this many batches is up to date, because the rest is copied after its lane has
-stopped."""
+"""How many batches a standby may be behind and still count as up to date. These batches are copied after the lane has
+stopped.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """A process of a job. ``container``: its id if it has a seat; empty if it stands by. ``copies``: the standbys that
-    it maintains.
-    """
+    """A process of a job."""
 
     rack: str | None
     container: str = ""
+    """The container's id; empty: the process stands by and has no seat."""
     copies: tuple[StandbyReport, ...] = ()
+    """The standbys that the process maintains."""
 
 
 def told(
@@ -40,15 +40,15 @@ def told(
     count: int,
     moving: Mapping[str, Sequence[str]],
 ) -> dict[str, tuple[StandbyOrder, ...]]:
-    """What each process should do with standbys.
+    """What each process should do with standbys, by execution.
 
     Args:
-        lanes: all lanes.
-        runners: the process of each stateful lane that runs in a folder.
+        lanes: all lanes, by id.
+        runners: the process (its execution) of each stateful lane that runs and has a folder.
         members: the processes, by execution.
-        count: the number of standbys of each lane.
-        moving: for a lane that should end, the processes of the lanes that will continue it; each of these maintains a
-            standby.
+        count: how many standbys each lane should have.
+        moving: for each lane that should close, the processes in which its successors will run. Each of them maintains
+            a standby of the lane.
     """
     former: dict[str, dict[str, int]] = {}
     for name, member in members.items():
@@ -83,14 +83,15 @@ def _placed(
     count: int,
     former: tuple[tuple[str, tuple[str, ...]], ...],
 ) -> dict[str, tuple[str, ...]]:
-    """Where the solver places standbys. The result is cached, because it is needed at every heartbeat with news, mostly
-    with the same arguments."""
+    """The processes in which the solver places each lane's standbys. The result is cached, because it is needed at
+    every heartbeat with news, and the arguments are mostly the same.
+    """
     return standbys.place(dict(lanes), dict(processes), count, dict(former))
 
 
 def is_warm(lane: Lane, batch: int, needed: int, members: Iterable[Member]) -> bool:
-    """Whether a lane need not wait: it has enough standbys, and none of them is far behind ``batch``, except those that
-    can't be brought up to date.
+    """Whether a lane doesn't have to wait for its standbys: it has as many as ``needed``, and each of them either isn't
+    far behind ``batch`` or can't be brought up to date.
     """
     its = [has for member in members for has in member.copies if (has.lane, has.epoch) == (lane.id, lane.folder_epoch)]
     near = {has.number for has in its if has.error or 0 <= has.batch >= batch - _NEAR}
@@ -98,7 +99,7 @@ def is_warm(lane: Lane, batch: int, needed: int, members: Iterable[Member]) -> b
 
 
 def _awaited(lanes: Iterable[Lane]) -> frozenset[str]:
-    """The lanes from whose folders others still have to continue."""
+    """The lanes from whose folders successors have yet to continue."""
     over = (LaneState.CLOSED, LaneState.FAILED)
     return frozenset(
         name for lane in lanes if not lane.folder_epoch and lane.state not in over for name in lane.predecessors
@@ -108,8 +109,8 @@ def _awaited(lanes: Iterable[Lane]) -> frozenset[str]:
 def _left(
     has: StandbyReport, lanes: Mapping[str, Lane], keepers: Mapping[str, Mapping[int, str]], awaited: frozenset[str]
 ) -> list[StandbyOrder]:
-    """What happens to a standby that its process no longer has to maintain; empty: another process maintains it, or
-    this one still does.
+    """The order for a standby that its process no longer has to maintain. There is none if the process still maintains
+    the standby, or another process does.
     """
     lane = lanes.get(has.lane)
     copy = StandbyOrder(lane=has.lane, epoch=has.epoch, number=has.number, to=StandbyAction.REMOVE)

@@ -1,5 +1,5 @@
-"""The standbys of a job's lanes: which process maintains which, and whether ending lanes wait until their successors
-have some.
+"""The standbys of a job's lanes: which processes maintain them, and whether closing lanes wait until there are standbys
+for their successors.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from anabranch.protocol.standby import StandbyReport
 __all__ = ["behind", "is_news", "members", "prepare", "unready", "wanted"]
 
 _COPIES_WITHIN = 300.0
-"""The largest number of seconds for which an ending lane keeps running until its successors have standbys to begin
-with."""
+"""For how many seconds after a change a closing lane keeps running at most, until there are standbys for its
+successors.
+"""
 
 
 def members(job: RunningJob) -> dict[str, Member]:
-    """The job's processes, by execution: those that have a seat, and those that stand by."""
+    """The job's processes, by EXECUTION_ENV_CONTAINER_ID: those that have a seat and those that stand by."""
     found = {
         execution: Member(rack=its.rack, copies=its.copies)
         for execution, its in job.seats.resting.items()
@@ -35,7 +36,7 @@ def members(job: RunningJob) -> dict[str, Member]:
 
 
 def _runners(job: RunningJob) -> dict[str, str]:
-    """The process of each stateful lane that runs in a folder."""
+    """For each stateful lane that runs and has a folder, the execution of its process."""
     holders = {each.record.seat: each.record for each in job.seats.processes.values()}
     return {
         lane.id: holders[lane.seat].execution
@@ -50,8 +51,8 @@ def _runners(job: RunningJob) -> dict[str, str]:
 
 
 def _moving(job: RunningJob, runners: Mapping[str, str]) -> dict[str, list[str]]:
-    """For each lane that should end, the processes of the lanes that continue from its state; its own process if none
-    does.
+    """For each lane that should close, the processes for the lanes that continue from its state. If the seat of such a
+    lane has no process, the closing lane's own process stands in.
     """
     found: dict[str, list[str]] = {}
     for lane in job.lanes if job.state is DeploymentState.CHANGING else ():
@@ -65,7 +66,7 @@ def _moving(job: RunningJob, runners: Mapping[str, str]) -> dict[str, list[str]]
 
 
 def unready(job: RunningJob) -> frozenset[str]:
-    """The ending lanes that keep running until their successors have standbys to begin with."""
+    """The closing lanes that keep running until there are standbys for their successors."""
     if not (job.standbys.patient and job.settings.assignment.standbys and job.state is DeploymentState.CHANGING):
         return frozenset()
     there = members(job).values()
@@ -77,7 +78,7 @@ def unready(job: RunningJob) -> frozenset[str]:
 
 
 def prepare(job: RunningJob, now: float, lease: float) -> None:
-    """Forget processes that no longer stand by, and update which ending lanes wait for standbys."""
+    """Forget processes that no longer stand by, and update whether closing lanes still wait for standbys."""
     job.seats.standing_by(now - lease)
     job.standbys.patient = now < max(job.progress.changing_since, job.seats.begun) + _COPIES_WITHIN
 
@@ -92,7 +93,7 @@ def wanted(job: RunningJob) -> StandbyOrders:
 
 
 def is_news(job: RunningJob, process: Process, copies: Sequence[StandbyReport]) -> bool:
-    """Whether a process's report about its standbys can have consequences."""
+    """Whether new reports about a process's standbys can change any order."""
     if job.state is DeploymentState.CHANGING:
         return process.copies != tuple(copies)
     return {*map(_shape, process.copies)} != {*map(_shape, copies)}
@@ -103,5 +104,5 @@ def behind(job: RunningJob, has: StandbyReport) -> int | None:
 
 
 def _shape(has: StandbyReport) -> tuple[str, int, int, bool, str]:
-    """A standby's report without its progress."""
+    """The report about a standby without its progress."""
     return (has.lane, has.epoch, has.number, has.batch < 0, has.error)

@@ -1,4 +1,4 @@
-"""The next generation of a running job. Pure: nothing is stored here."""
+"""The next generation of a running job. These are pure functions, which store nothing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Generation:
-    """The present generation of a job."""
+    """The current generation of a job."""
 
     graph: Graph
     model: JobModel
@@ -65,9 +65,11 @@ class NextGeneration:
     """The next generation of a job.
 
     Attributes:
+        model: the job model of the next generation.
         result: the answer for the client.
-        ending: the lanes of the present generation that end, in their final form.
-        who: who requested it, for the reason ``why``.
+        ending: the lanes of the current generation that end, as they should be stored.
+        who: who requested the change.
+        why: the reason for the change.
     """
 
     model: JobModel
@@ -88,7 +90,7 @@ def check_changeable(running_job: RunningJob) -> None:
 
 
 def undone(running_job: RunningJob, present: Generation, before: JobModel, who: str, why: str) -> NextGeneration:
-    """A generation like the one ``before`` the present one, to undo a change that is under way."""
+    """The generation that undoes a change that is under way. ``before``: the job model before that change."""
     void = [opening.never_begun(lane, why) for lane in running_job.spoilt()]
     if present.model.rewound:
         its = {lane.id: lane for lane in running_job.lanes}
@@ -103,7 +105,7 @@ def undone(running_job: RunningJob, present: Generation, before: JobModel, who: 
 
 
 def is_cancellable(running_job: RunningJob, present: Generation) -> bool:
-    """Whether a change can be undone."""
+    """Whether the job is being changed, and the change can be undone."""
     try:
         check_cancellable(running_job, present)
     except ConflictError:
@@ -112,7 +114,7 @@ def is_cancellable(running_job: RunningJob, present: Generation) -> bool:
 
 
 def check_cancellable(running_job: RunningJob, present: Generation) -> None:
-    """Raises ConflictError if there is no change that can be undone."""
+    """Raises ConflictError unless the job is being changed, and the change can be undone."""
     if running_job.state is not DeploymentState.CHANGING:
         raise ConflictError(
             f"job {running_job.job!r} is {running_job.state.value}: there is no change to cancel",
@@ -141,7 +143,7 @@ def check_cancellable(running_job: RunningJob, present: Generation) -> None:
 
 
 def _check_untouched(running_job: RunningJob) -> None:
-    """Raises ConflictError once a lane of a deployment that follows another one has begun."""
+    """Raises ConflictError if any lane of the current deployment has begun."""
     its = [lane for lane in running_job.lanes if lane.deployment == running_job.deployment]
     begun = next((lane for lane in its if lane.begun), None)
     if begun is not None:
@@ -213,7 +215,9 @@ def named(lanes: Mapping[str, Lane], change: Change) -> tuple[Lane, ...]:
 def ending_lanes(
     running_job: RunningJob, lanes: Mapping[str, Lane], change: Change, void: Sequence[Lane] = ()
 ) -> tuple[Lane, ...]:
-    """The lanes that a change closes, in their final form; ``void`` lanes are already closed."""
+    """The lanes that a change closes, as they should be stored. ``void`` lanes are left out, because they are already
+    closed.
+    """
     over = {lane.id for lane in void}
     return tuple(
         msgspec.structs.replace(lanes[name], state=LaneState.CLOSED if running_job.is_over(name) else LaneState.CLOSING)
@@ -223,6 +227,8 @@ def ending_lanes(
 
 
 def expected(change: Event, result: ChangeResult) -> list[Event]:
-    """The predicted effects of a change, to be logged with it."""
+    """The event about the predicted effects of a change, to be stored with the event ``change``; none if no lane
+    closes.
+    """
     what, why = change_log.expectation(result.pause, len(result.closing), len(result.lanes))
     return [msgspec.structs.replace(change, who="coordinator", what=what, why=why)] if result.closing else []

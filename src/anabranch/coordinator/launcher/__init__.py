@@ -1,1 +1,1 @@
-"""The local launcher: starts containers as processes on the coordinator's machine, and ends them."""
+"""The launcher: starts containers as processes on the coordinator's machine, and ends them."""

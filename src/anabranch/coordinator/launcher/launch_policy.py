@@ -1,4 +1,6 @@
-"""The policy of the local launcher for a job: how many processes to start, which to end, when to give up. Pure."""
+"""The launcher's policy for a job: how many processes to start, which ones to end, and when to give up. These are pure
+functions.
+"""
 
 from __future__ import annotations
 
@@ -12,28 +14,33 @@ from anabranch.protocol.status import LaunchStatus
 __all__ = ["Crew", "Demand", "Member", "Plan", "ProcessEnd", "joined", "shown", "step"]
 
 LIMIT = 8
-"""The launcher gives up after this many failures in a row."""
+"""The number of failures in a row after which the launcher gives up."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 RUNS_WELL = 60.0
-"""A process that is still alive this many seconds after its first heartbeat has shown that its code can run."""
+"""How many seconds after its first heartbeat a process must be alive to show that the job's code can run."""
 COMES_WITHIN = 600.0
 ENDS_WITHIN = 75.0
-"""The seconds within which a container must end after a signal. (It promises to end within 60.)"""
+"""How many seconds after a signal a container must have ended. (Containers promise to end within 60.)"""
 SURPLUS_FOR = 10.0
 
 _NO_FAILURE = (0, ConflictError.exit_code)
-"""Exit codes that aren't failures: the container returned its seat, or it was fenced."""
+"""Exit codes that aren't failures: the container returned its seat, or was expelled."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """How many processes a job needs, and from which processes the coordinator has heard. Processes are identified by
-    their EXECUTION_ENV_CONTAINER_ID.
+    """How many processes a job needs, and which processes the coordinator has heard from. Processes are identified by
+    their EXECUTION_ENV_CONTAINER_ID. Times are on the coordinator's clock.
 
-    ``wanted``: the number of processes; 0: none should be started. ``over``: whether all existing ones must end.
-    ``begun``: when the job was started, or the launcher was asked to try again. Before ``sure_from`` it isn't known
-    which processes are alive. ``standing_by``: those that asked for a seat within the length of a lease.
-    ``returning``: those that replace themselves by new processes, and when they began to, within ``COMES_WITHIN``.
+    Args:
+        wanted: how many processes the job needs; 0: none should be started.
+        over: whether all existing processes must end.
+        begun: when the job was started, or the launcher was told to try again.
+        sure_from: the time before which it isn't known which processes are alive.
+        holders: the processes that have a seat.
+        standing_by: the processes that have asked for a seat within the length of a lease.
+        returning: the processes that began to replace themselves by new ones within ``COMES_WITHIN``, with the time
+            when they began.
     """
 
     job: str
@@ -56,23 +63,22 @@ class Demand:
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """A live process that was started here. Times are on the launcher's clock.
-
-    ``came``: when its first heartbeat arrived. ``idle``: since when it has had nothing to do and should end on its own.
-    ``told``: when it was told to end.
-    """
+    """A live process that was started here. Times are on the launcher's clock."""
 
     execution: str
     started: float
     came: float | None = None
+    """When the coordinator first heard from the process."""
     idle: float | None = None
+    """Since when the process has had nothing to do, and should end by itself."""
     told: float | None = None
+    """When the process was told to end."""
     killed: bool = False
 
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """How a process ended: its exit code, negative for a signal (None: unknown), and the last line of its log."""
+    """How a process ended: its exit code, negative for a signal (None: unknown), and the last lines of its log."""
 
     code: int | None
     said: str = ""
@@ -90,21 +96,23 @@ class ProcessEnd:
 
 @dataclass(frozen=True, kw_only=True)
 class Crew:
-    """A job's processes on this machine, and the history of starting them.
-
-    ``dead``: ended processes that the coordinator may still count. ``failures``: how many there were in a row.
-    ``owed``: processes that have ended and have not been replaced.
-    """
+    """A job's processes on this machine, and the history of starting them."""
 
     members: tuple[Member, ...] = ()
     dead: frozenset[str] = frozenset()
+    """The processes that have ended, but that the coordinator may still count."""
     begun: float = 0.0
+    """As in the last :class:`Demand`."""
     failures: int = 0
+    """How many processes have failed in a row."""
     failed_at: float = -math.inf
     reason: str = ""
+    """Why the last process failed."""
     gave_up: bool = False
     owed: int = 0
+    """How many processes have ended and haven't been replaced."""
     surplus_since: float | None = None
+    """Since when there have been more processes than needed."""
 
     @property
     def paused_until(self) -> float:
@@ -113,7 +121,15 @@ class Crew:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What to do now. ``news``: what happened, and why."""
+    """What to do now.
+
+    Args:
+        crew: the crew after this step.
+        start: how many processes to start.
+        end: the processes to tell to end.
+        kill: the processes to kill.
+        news: pairs of what happened and why, for events.
+    """
 
     crew: Crew
     start: int = 0
@@ -123,7 +139,7 @@ class Plan:
 
 
 def joined(crew: Crew, execution: str, now: float) -> tuple[Crew, bool]:
-    """The crew with a newly started process, and whether that replaces one that has ended."""
+    """The crew with a newly started process, and whether this process replaces one that has ended."""
     members = (*crew.members, Member(execution=execution, started=now))
     return replace(crew, members=members, owed=max(0, crew.owed - 1)), crew.owed > 0
 
@@ -143,11 +159,12 @@ def shown(crew: Crew, demand: Demand, logs: str) -> LaunchStatus:
 def step(crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float) -> Plan:
     """The launcher's next step for a job.
 
-    A process that had a seat or stood by, and has fallen silent, isn't counted, because it should end. A process that
-    hasn't reported yet is counted, because Spark takes time to start. So is one that replaces itself by a new process.
+    A process that had a seat or stood by, and from which the coordinator no longer hears, isn't counted, because it
+    should end. A process that the coordinator hasn't heard from yet is counted, because Spark takes time to start. So
+    is a process that is replacing itself by a new one.
 
     Args:
-        ended: the members that have ended since the last step.
+        ended: the members that have ended since the last step, and how.
     """
     if demand.begun != crew.begun:
         crew = replace(crew, begun=demand.begun, failures=0, failed_at=-math.inf, reason="", gave_up=False)
@@ -209,7 +226,7 @@ def _is_failure(member: Member, how: ProcessEnd) -> bool:
 
 
 def _failed(crew: Crew, started: float, reason: str, now: float) -> Crew:
-    """Record a failure. If processes were started together and fail together, only one failure counts."""
+    """Record a failure. If several processes fail that were started together, only the first failure counts."""
     if started <= crew.failed_at:
         return replace(crew, reason=reason)
     return replace(crew, failures=crew.failures + 1, failed_at=now, reason=reason)
@@ -226,7 +243,7 @@ def _heard(member: Member, demand: Demand, now: float) -> Member:
 
 
 def _others(crew: Crew, demand: Demand) -> frozenset[str]:
-    """Processes that were started externally."""
+    """The live processes that weren't started by this launcher."""
     return demand.alive - {member.execution for member in crew.members} - crew.dead
 
 
@@ -244,7 +261,7 @@ def _never_came(member: Member, now: float) -> bool:
 
 
 def _surplus(crew: Crew, demand: Demand, there: list[Member], count: int, now: float) -> tuple[Crew, list[Member]]:
-    """Processes that stand by and aren't needed, the newest first, once there have been too many for a while."""
+    """The processes to end because there have been too many for a while: the newest of those that stand by."""
     since = None if count <= 0 else now if crew.surplus_since is None else crew.surplus_since
     crew = replace(crew, surplus_since=since)
     if since is None or now - since < SURPLUS_FOR:

@@ -1,4 +1,4 @@
-"""The local launcher: keeps the containers of jobs running, as processes on the coordinator's machine."""
+"""The launcher: keeps the containers of jobs running, as processes on the coordinator's machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anabranch.protocol.status import LaunchStatus
 __all__ = ["Launcher", "Staffed"]
 
 _MOST_NEWS = 100
-"""How many events of a job are kept while they can't be stored."""
+"""How many events of a job are kept at most while they can't be stored."""
 
 
 class Staffed(Protocol):
@@ -26,9 +26,9 @@ class Staffed(Protocol):
 
 
 class Launcher:
-    """Works in turns, which the leading coordinator calls. Not thread-safe.
+    """Keeps the containers of jobs running. The leading coordinator calls :meth:`turn` periodically. Not thread-safe.
 
-    Processes that a former launcher has started on this machine, for this coordinator or a former leader, are
+    Processes that an earlier launcher has started on this machine, for this coordinator or a former leader, are
     recognized by their locks.
 
     Args:
@@ -42,14 +42,14 @@ class Launcher:
         self._news: dict[str, list[tuple[str, str]]] = {}
 
     def forget(self) -> None:
-        """Forget what is known about processes, because another coordinator may now lead."""
+        """Forget what is known about processes, because another coordinator may lead meanwhile."""
         self.crews = None
 
     def turn(self, coordinator: Staffed) -> None:
-        """Start and end the processes that are due. Events that can't be stored now are stored in the next turn.
+        """Start and end processes as jobs need them. Events that can't be stored now are stored in the next turn.
 
         Raises:
-            StoreUnavailableError: at the moment, it can't be determined what is wanted, or events can't be stored.
+            StoreUnavailableError: the store isn't available to look up what jobs need, or to store events.
             NotLeadingError: another coordinator leads.
         """
         if self.crews is None:

@@ -1,5 +1,5 @@
-"""Containers as processes on this machine, which outlive the process that started them. Each holds a lock as long as it
-lives, and has a log.
+"""Containers as processes on this machine, which outlive the process that started them. Each container has a log, and
+holds a lock as long as it lives.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["LOG_BYTES", "Processes"]
 
 _KEPT = 20
 LOG_BYTES = 64_000_000
-"""The size of a log file. A process has up to twice as much, in its log and the previous one."""
+"""The size in bytes at which a log becomes the previous log. A process has its log and one previous log."""
 _MADE, _NONE = "%Y%m%dT%H%M%S", "19700101T000000"
 _STAMP = "[0-9]" * 8 + "T" + "[0-9]" * 6
 _TAIL_BYTES, _TAIL_LINES, _TAIL_CHARACTERS = 4096, 3, 300
@@ -36,16 +36,16 @@ log = logs.get_logger()
 
 @dataclass
 class Processes:
-    """``folder`` contains ``JOB/EXECUTION.log``, the output of each process, and ``.lock``, which the process holds
-    while it lives.
+    """The container processes on this machine, and their files.
 
-    Locks are inherited, so a later coordinator, or another one, knows with certainty which processes are alive. (A
-    process id could be reused.)
+    For each process, ``folder`` contains ``JOB/EXECUTION.log``, its output, and ``JOB/EXECUTION.lock``, which the
+    process keeps locked while it lives. The process inherits the lock when it is started. From the locks, any
+    coordinator on this machine knows with certainty which processes are alive. (Process ids could be reused.)
 
     Args:
-        command: the command that runs a container of a job.
-        environment: its environment, without EXECUTION_ENV_CONTAINER_ID.
-        now: seconds since 1970, for names that sort by age.
+        command: returns the command that runs a container of a job.
+        environment: the environment of the command, without EXECUTION_ENV_CONTAINER_ID.
+        now: returns the seconds since 1970, for names that sort by age.
     """
 
     folder: Path
@@ -56,19 +56,19 @@ class Processes:
     _broken: dict[str, str] = field(default_factory=dict)
 
     def found(self) -> dict[str, dict[str, bool]]:
-        """For each job, all processes that have left traces, and whether each is alive."""
+        """For each job, all processes that have files here, and whether each of them is alive."""
         jobs: dict[str, dict[str, bool]] = {}
         for lock in sorted(self.folder.glob("*/*.lock")):
             try:
                 job = check_name("job", lock.parent.name)
             except UsageError:
-                continue  # none of ours
+                continue  # not a folder of this class
             jobs.setdefault(job, {})[lock.stem] = self.ended(job, lock.stem) is None
         return jobs
 
     def start(self, job: str) -> str:
-        """Start a process and return its execution. A process that can't be started counts as ended, with the
-        reason.
+        """Start a process, and return its EXECUTION_ENV_CONTAINER_ID. If the process can't be started, :meth:`ended`
+        returns the reason.
         """
         made = time.strftime(_MADE, time.gmtime(max(self.now(), self._newest(job) + 1)))
         execution = f"{made}-{uuid.uuid4().hex[:12]}"
@@ -79,8 +79,8 @@ class Processes:
         return execution
 
     def _newest(self, job: str) -> float:
-        """When the newest process was started, in seconds since 1970, according to its name; 0.0 if there is none. The
-        next process's name must sort after it, even if the clock was set back.
+        """When the job's newest process was started, in seconds since 1970, according to its name; 0.0 if there is
+        none. The next name must sort after it, even if the clock was set back.
         """
         stamps = (path.stem.partition("-")[0] for path in (self.folder / job).glob(f"{_STAMP}-*.log"))
         return float(calendar.timegm(time.strptime(max(stamps, default=_NONE), _MADE)))
@@ -105,7 +105,7 @@ class Processes:
         self._signal(job, execution, lambda pid: os.kill(pid, signal.SIGTERM))
 
     def kill(self, job: str, execution: str) -> None:
-        """Kill a process and its JVM at once; both are in their own process group."""
+        """Kill a process and its JVM at once. The two form a process group."""
         self._signal(job, execution, lambda pid: os.killpg(pid, signal.SIGKILL))
 
     def _start(self, job: str, execution: str) -> None:
@@ -128,7 +128,7 @@ class Processes:
                 pass_fds=(lock,),
             )
             self._children[execution] = child
-            with contextlib.suppress(OSError):  # a full disk: the lock says that it lives, all the same
+            with contextlib.suppress(OSError):  # on a full disk, the lock alone still shows that the process lives
                 os.pwrite(lock, f"{child.pid} {socket.gethostname()}\n".encode(), 0)
         finally:
             os.close(lock)
@@ -148,13 +148,13 @@ class Processes:
             log.warning("a container process can't be ended", job=job, execution=execution, error=str(error))
 
     def lives(self, job: str, execution: str) -> bool:
-        """Whether a process holds the lock. The holder may be a child that inherited it by accident, so the process id
-        is checked, too.
+        """Whether a process is alive, which its lock shows. The process id is checked, too, because a child could have
+        inherited the lock by accident.
         """
         try:
             lock = os.open(self.log_of(job, execution).with_suffix(".lock"), os.O_RDONLY)
         except (FileNotFoundError, PermissionError):
-            return False  # that of another user is none of ours
+            return False  # a lock of another user belongs to another launcher
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -165,7 +165,7 @@ class Processes:
         return False
 
     def pid(self, job: str, execution: str) -> int | None:
-        """The process id; None if it isn't recorded, or belongs to another machine."""
+        """The process id; None if it isn't recorded, or if the process is on another machine."""
         try:
             pid, host = self.log_of(job, execution).with_suffix(".lock").read_text().split()
         except (OSError, ValueError):
@@ -173,10 +173,10 @@ class Processes:
         return int(pid) if host == socket.gethostname() and pid.isdecimal() and int(pid) > 1 else None
 
     def trim(self, job: str, execution: str) -> None:
-        """If a process's log has grown large, move its contents to ``.log.1``, in place of what was there.
+        """If a process's log has grown large, move its contents to ``.log.1``, which is overwritten.
 
-        The process keeps its file open, so the file is copied and then emptied; output that is written in between is
-        lost.
+        Because the process keeps its log open, the log is copied and then emptied. Output that the process writes in
+        between is lost.
         """
         path = self.log_of(job, execution)
         try:
@@ -192,7 +192,7 @@ class Processes:
             log.warning("a container's log can't be cut", file=str(path), error=str(error))
 
     def _tail(self, job: str, execution: str) -> str:
-        """The last lines of the process's log as one line, or the error if the log has one."""
+        """The last error in the end of a process's log, or else the log's last lines; joined into one line."""
         try:
             with open(self.log_of(job, execution), "rb") as said:
                 said.seek(max(0, said.seek(0, os.SEEK_END) - _TAIL_BYTES))
@@ -205,7 +205,7 @@ class Processes:
         return " | ".join(last).removeprefix("error: ")[:_TAIL_CHARACTERS]
 
     def _forget(self, folder: Path) -> None:
-        """Remove the oldest logs of processes that have ended."""
+        """Remove the files of the oldest processes that have ended, so that not too many remain."""
         for path in sorted(folder.glob("*.log"))[: -_KEPT + 1]:
             if not self.lives(folder.name, path.stem):
                 path.with_suffix(".lock").unlink(missing_ok=True)

@@ -1,1 +1,1 @@
-"""Which of several coordinators on one store leads, and what it does while it leads."""
+"""Which of several coordinators on one store leads, and what the leading coordinator does."""

@@ -1,4 +1,6 @@
-"""Which coordinator leads: the one with a lease on a row of the store, which each process measures on its own clock."""
+"""The election of the coordinator that leads: the one that holds a lease on a row of the store. Every process measures
+the lease on its own clock.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +14,20 @@ __all__ = ["Election"]
 
 
 class Election:
-    """A candidate. No two candidates lead at once as long as their clocks run at the same rate, even if a process is
-    paused for a long time.
+    """A candidate for leading. Two candidates never lead at the same time as long as their clocks run at the same rate,
+    even if a process is paused for a long time.
 
-    A leader counts its lease from before it sent a heartbeat. Another candidate counts from after it first saw that
-    heartbeat, waits for longer than the lease, and claims the row only if that heartbeat is still the last one.
+    A leader measures its lease from the moment before it renews it in the store. Other candidates measure from the
+    moment after they first saw the renewal, and wait for longer than the lease. They claim the row only if that renewal
+    is still the last one.
 
     Args:
-        store: from now on it writes only while this candidate leads. Nothing else may claim the lead in it, or resign.
+        store: the store. From now on, it writes only while this candidate leads. Only this candidate may claim the lead
+            in it, or resign.
         holder: the URL of this coordinator.
-        clock: seconds on a clock that keeps running while the machine sleeps.
-        lease: how long a heartbeat counts, in seconds.
-        grace: how much longer other candidates wait.
+        clock: a clock in seconds that keeps running while the machine sleeps.
+        lease: how many seconds the lease lasts after it was renewed.
+        grace: how many seconds longer than the lease other candidates wait.
     """
 
     def __init__(
@@ -42,21 +46,19 @@ class Election:
 
     @property
     def leads(self) -> bool:
-        """Whether this candidate leads now. Thread-safe."""
+        """Whether this candidate leads at the moment. Thread-safe."""
         return self._clock() < self._ends
 
     @property
     def leads_until(self) -> float:
-        """When the candidate's lease ends, on its own clock; in the past, if it doesn't lead."""
+        """When this candidate's lease ends, on its clock. If it doesn't lead, this is in the past."""
         return self._ends
 
     def step(self) -> bool:
-        """Renew the lease, or claim a free one. Must be called several times a second, by one thread.
+        """Renew the lease, or claim it if it is free. Returns whether this candidate leads. Call this several times a
+        second, always in the same thread.
 
-        An unavailable store counts as a missed heartbeat.
-
-        Returns:
-            whether this candidate leads.
+        If the store isn't available, the lease isn't renewed.
         """
         try:
             if self._claimed:
@@ -64,15 +66,15 @@ class Election:
             if not self._claimed:
                 self._look()
         except (StoreUnavailableError, ConflictError):
-            pass  # the lease says how long that may go on
+            pass  # this candidate leads until its lease ends
         return self.leads
 
     def resign(self) -> None:
-        """Stop leading, so that another candidate may lead at once. Does nothing if this one doesn't lead. Must be
-        called by the thread of ``step``.
+        """Stop leading. Another candidate can then lead at once. Does nothing if this candidate doesn't lead. Call this
+        in the thread that calls :meth:`step`.
 
         Raises:
-            StoreUnavailableError: the resignation can't be stored, so that others wait for the lease to end.
+            StoreUnavailableError: the resignation can't be stored, so other candidates wait until the lease ends.
         """
         claimed, self._claimed, self._ends = self._claimed, False, -math.inf
         if claimed:

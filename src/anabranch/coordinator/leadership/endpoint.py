@@ -1,5 +1,6 @@
-"""Which process serves a job on this machine: a note with the process's URL, and a lock that only one process can
-hold."""
+"""Which process serves a job on this machine. The process leaves a note with its URL, and holds a lock that only one
+process can hold.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +27,16 @@ _held: weakref.WeakSet[RunLock] = weakref.WeakSet()
 
 
 class Note(Document, frozen=True, kw_only=True):
-    """A process that serves a job. ``started``: seconds since 1970."""
+    """A note of a process that serves a job."""
 
     url: str
     pid: int
     started: float
+    """Seconds since 1970."""
 
 
 def run_folder(store_url: str) -> Path:
-    """The folder next to a store for notes and locks. Raises ConfigError for a store without a path."""
+    """The folder for notes and locks, next to a store. Raises ConfigError if the store isn't in a file."""
     path = address.path_of(store_url)
     if address.is_on_server(store_url):
         raise ConfigError(
@@ -47,7 +49,7 @@ def run_folder(store_url: str) -> Path:
 
 
 def write(store_url: str, job: str, url: str) -> None:
-    """Record in a note that this process serves a job at a URL, replacing any former note."""
+    """Write a note that this process serves a job at a URL. It replaces the job's former note."""
     folder = run_folder(store_url)
     address.make_folder(folder)
     temporary = folder / f".{uuid.uuid4().hex}.tmp"
@@ -67,21 +69,23 @@ def remove(store_url: str, job: str) -> None:
 
 
 def find(store_url: str) -> dict[str, str]:
-    """The URLs of the jobs that are being served. Notes of processes that died or don't answer are ignored."""
+    """The URLs at which jobs are served, by job. Notes of processes that have died or don't answer are ignored."""
     folder = run_folder(store_url)
     served: dict[str, str] = {}
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
         try:
             job, note = check_name("job", path.stem), decode(path.read_bytes(), Note)
         except (FileNotFoundError, UnsupportedFormatError, UsageError):
-            continue  # taken away meanwhile, or not one of ours
+            continue  # removed meanwhile, or not a note
         if _lives(note.pid) and _answers(note.url):
             served[job] = note.url
     return served
 
 
 class RunLock:
-    """A lock that is held inside ``with``, or from ``acquire`` to ``release``. Child processes don't inherit it."""
+    """The lock of a job, which is held inside ``with``, or from ``acquire`` to ``release``. Child processes don't
+    inherit it.
+    """
 
     def __init__(self, store_url: str, job: str) -> None:
         self._job = check_name("job", job)
@@ -89,7 +93,7 @@ class RunLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock. Raises ConflictError if another process has it, or another RunLock of this process."""
+        """Take the lock. Raises ConflictError if another process or another RunLock of this process holds it."""
         address.make_folder(self._path.parent)
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -113,7 +117,7 @@ class RunLock:
         _held.add(self)
 
     def release(self) -> None:
-        """Release the lock; does nothing if it isn't held."""
+        """Release the lock. Does nothing if the lock isn't held."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -1,5 +1,6 @@
-"""The locks of jobs that a coordinator serves from a store in SQLite. While it holds one, ``anabranch run`` refuses the
-job."""
+"""The locks of jobs that a coordinator serves from a store in SQLite. While the coordinator holds a job's lock,
+``anabranch run`` refuses the job.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +15,13 @@ __all__ = ["JobLocks"]
 
 
 class JobLocks:
-    """Thread-safe. A store on a server has no locks: only one coordinator leads there, and ``anabranch run`` can't use
-    it.
+    """The locks that a coordinator holds. Thread-safe.
+
+    For a store on a server, no locks are taken: only one coordinator leads there, and ``anabranch run`` can't use the
+    store.
 
     Args:
-        url: the address of this coordinator, which is written next to a lock.
+        url: this coordinator's URL, which is written into the note next to each lock.
     """
 
     def __init__(self, store_url: str, url: str) -> None:
@@ -29,7 +32,7 @@ class JobLocks:
 
     @contextmanager
     def taken(self, job: str) -> Iterator[None]:
-        """Take a job's lock for the body, and keep it if the body succeeds."""
+        """Take a job's lock, and keep it after the body of ``with`` if the body succeeds."""
         with self._guard:
             taken = self.take(job)
             try:
@@ -40,7 +43,7 @@ class JobLocks:
                 raise
 
     def take(self, job: str) -> bool:
-        """Take a job's lock. Returns whether it was free before. Raises ConflictError if another process has it."""
+        """Take a job's lock. Returns whether this call took it. Raises ConflictError if another process holds it."""
         if address.is_on_server(self._store_url) or address.path_of(self._store_url) is None:
             return False
         with self._guard:
@@ -53,14 +56,14 @@ class JobLocks:
             return True
 
     def give(self, job: str) -> None:
-        """Take a job's lock. Returns whether this call took it. Raises ConflictError if another process has it."""
+        """Release a job's lock. Does nothing if the lock isn't held."""
         with self._guard:
             if job in self._locks:
                 endpoint.remove(self._store_url, job)
                 self._locks.pop(job).release()
 
     def give_those(self, released: Callable[[str], bool]) -> None:
-        """Release the locks of those jobs for which ``released`` says that they are no longer served."""
+        """Release the locks of the jobs for which ``released`` returns True."""
         with self._guard:
             for job in [job for job in self._locks if released(job)]:
                 self.give(job)

@@ -1,4 +1,4 @@
-"""A coordinator among several on one store: it serves jobs while it leads, and otherwise stands by."""
+"""One of several coordinators on a store: it serves jobs while it leads, and stands by otherwise."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ Fencing = Callable[[Lane, Mapping[str, Any]], None]
 
 
 class Leadership:
-    """Takes part in the election and, when it is won, adopts the jobs of the store and has lanes fenced. Inside
-    ``with``.
+    """Takes part in the election, inside ``with``. While the coordinator leads, adopts and advances the jobs of the
+    store, and has lanes fenced.
 
     On a store in SQLite, jobs that an ``anabranch run`` process serves are left to that process.
 
     Args:
-        url: the address of this coordinator.
-        fence: stops a lane's former process at its outputs.
-        launcher: starts containers; None: they are started externally.
-        pool: where lanes are fenced; None: in the object's own threads.
-        fenced_again_after: seconds from a fence that failed to the next attempt.
+        url: this coordinator's URL.
+        fence: fences a lane at its outputs.
+        launcher: starts containers; None: something else starts the containers.
+        pool: the threads in which lanes are fenced; None: threads of this object.
+        fenced_again_after: after how many seconds a lane that couldn't be fenced is tried again.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Leadership:
         return self._led and self._election.leads
 
     def check(self) -> None:
-        """Raises NotLeadingError, which names the leader, if this coordinator doesn't lead."""
+        """Raises NotLeadingError if this coordinator doesn't lead. The message names the leader."""
         if self.leads:
             return
         found = self._store.leader()
@@ -119,17 +119,17 @@ class Leadership:
         self.step_down()
 
     def turn(self) -> None:
-        """Take part in the election and, if it is won, do what is due for the jobs. Called by one thread."""
+        """Take part in the election and, if this coordinator leads, do what is due for the jobs. Not thread-safe."""
         lapsed = self._led and not self._election.leads
         leads = self._election.step()
         if self._led and not leads:
             log.warning("another coordinator may lead now; this one stands by")
             self.step_down()
-        elif lapsed:  # it slept, or its store was away: it heard nobody, and nobody may lose a seat for that
+        elif lapsed:  # it slept, or had no store, and so heard no process: none may be expelled for that
             log.warning("this coordinator was away, and leads again")
             self._led = False
         if leads and not self._led:
-            self._coordinator.abandon()  # what a request began when it didn't lead any more
+            self._coordinator.abandon()  # jobs that a late request has served since this coordinator last led
             self._left = set(self._store.jobs())
             if self._launcher is not None:
                 self._launcher.forget()
@@ -143,7 +143,7 @@ class Leadership:
             self._told = {key: why for key, why in self._told.items() if key in due}
             for fence in fences:
                 self.hand_out(fence)
-            self._locks.give_those(self._coordinator.release)  # anabranch run may have those
+            self._locks.give_those(self._coordinator.release)  # anabranch run may now serve these jobs
             if self._launcher is not None:
                 self._launcher.turn(self._coordinator)
 
@@ -152,10 +152,10 @@ class Leadership:
             try:
                 taken = self._locks.take(job)
             except ConflictError:
-                continue  # a process of anabranch run has it, or a coordinator that led before and is paused
+                continue  # anabranch run holds the lock, or a former leader that is paused
             try:
                 adopted = self._coordinator.adopt(job)
-            except Exception as error:  # its own trouble; the other jobs have none
+            except Exception as error:  # a problem of this job, which must not affect the others
                 log.warning("a job can't be served yet", job=job, error=str(error))
                 if taken:
                     self._locks.give(job)
@@ -175,7 +175,7 @@ class Leadership:
         try:
             self._fence(lane, fence.settings)
             self._coordinator.fenced(lane)
-        except Exception as error:  # it stays unfenced, and comes again
+        except Exception as error:  # the lane remains to be fenced, and is tried again
             log.warning("a lane can't be fenced yet", lane=lane.id, epoch=lane.epoch, error=str(error))
             key, why = (lane.id, lane.epoch), str(error)
             if self.leads and not isinstance(error, NotLeadingError) and self._told.get(key) != why:
@@ -184,7 +184,7 @@ class Leadership:
             self._ended.wait(self._fenced_again_after)
 
     def step_down(self) -> None:
-        """Stop serving jobs, and leave them to others."""
+        """Stop serving jobs, and leave them to other coordinators."""
         self._led = False
         self._coordinator.abandon()
         self._locks.give_those(lambda job: True)

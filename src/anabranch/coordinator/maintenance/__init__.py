@@ -1,1 +1,1 @@
-"""Work on a job that no process serves: its folders are replaced, or the job is reset."""
+"""Work on a job that no process serves: replacing the folders of its lanes, or resetting it."""

@@ -1,10 +1,10 @@
-"""Resets a job that is at rest, without touching its inputs and outputs. Each step may be repeated after a crash:
+"""Resets a job that doesn't run, without touching its inputs and outputs. Each step can be repeated after a crash:
 
-1. its open lanes get the job's next epoch,
-2. their outputs are fenced under it, so no process of theirs that is still alive can write any more,
-3. positions and state are removed from the store, in one transaction: now the job is reset,
-4. its inputs no longer keep what it hadn't read,
-5. the folders of its lanes are deleted.
+1. give the job's open lanes the job's next epoch,
+2. fence these lanes under that epoch: former processes that are still alive can't write any more,
+3. remove positions and state from the store, in one transaction: now the job is reset,
+4. let the job's inputs delete records that the job hadn't read yet,
+5. delete the folders of the job's lanes.
 """
 
 from __future__ import annotations
@@ -32,11 +32,14 @@ _WHY = "the user resets the job"
 
 @dataclass(frozen=True)
 class Losses:
-    """What a job loses by a reset. ``is_reset``: whether it was reset before, so that at most its folders are left.
+    """What a job loses by a reset.
 
-    ``inputs``: the streams that it reads, whose positions are lost; ``stateful``: the operators whose state is lost;
-    ``between``: the streams between its stages, whose present records will not be read any more. ``outputs``: the
-    streams and tables that it writes, which stay as they are.
+    Args:
+        is_reset: whether the job has already been reset, and at most the folders of its lanes are left.
+        inputs: the streams that the job reads, in which it loses its positions.
+        stateful: the operators that lose their state.
+        between: the intermediate streams. The records that they contain now won't be read any more.
+        outputs: the streams and tables that the job writes, which stay as they are.
     """
 
     job: str
@@ -48,16 +51,16 @@ class Losses:
 
 
 def losses(store: Store, job: str) -> Losses:
-    """What a reset would lose.
+    """What a job would lose by a reset.
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job should be running in containers, which may be alive.
+        ConflictError: the job should run in containers, which may be alive.
     """
     its = queries.deployment(store, job)
     if its.state is DeploymentState.RESET:
         return Losses(job, is_reset=True)
-    if its.state.active and its.program is not None:  # else whoever holds the job's lock knows that its process is gone
+    if its.state.active and its.program is not None:  # without a program, the job's lock shows that its process is gone
         raise ConflictError(
             f"job {job!r} is {its.state}: only a job at rest can be reset", f"stop it first: anabranch stop {job}"
         )
@@ -77,15 +80,14 @@ def losses(store: Store, job: str) -> Losses:
 def forget(
     store: Store, systems: Systems, job: str, at: float, fence: Callable[[Lane], None], remove: Callable[[], None]
 ) -> None:
-    """Reset a job that no process serves. The caller ensures that no process starts it before this returns.
+    """Reset a job that no process serves. The caller ensures that no process starts the job before this returns.
+
+    Raises the same errors as :func:`losses`, ``fence`` and ``remove``. After an error, it can be called again.
 
     Args:
-        at: the present time, in seconds since 1970.
-        fence: stops a lane's former processes at its outputs.
+        at: the current time, in seconds since 1970.
+        fence: fences a lane at its outputs.
         remove: deletes the folders of the job's lanes, if there are any.
-
-    Raises:
-        The same as :func:`losses`, and what ``fence`` and ``remove`` raise; after an error it can be called again.
     """
     if not losses(store, job).is_reset:
         its, known = queries.deployment(store, job), store.lanes(job)
@@ -107,7 +109,7 @@ def _forget_reader(systems: Systems, job: str) -> None:
     for system in systems.all:
         readers = system.readers()
         for stream in system.streams() if readers is not None else ():
-            with suppress(NotFoundError):  # it was deleted meanwhile
+            with suppress(NotFoundError):  # the stream was deleted meanwhile
                 assert readers is not None
                 readers.forget(stream, job)
 
@@ -117,7 +119,7 @@ def _graphs(store: Store, job: str, last: int) -> list[Graph]:
 
 
 def _ends(systems: Systems, streams: Mapping[str, str]) -> dict[SSP, int]:
-    """The ends of streams, from their systems. Streams that are gone have none."""
+    """The end offsets of streams, from their systems. Streams that no longer exist are left out."""
     found: dict[SSP, int] = {}
     for stream, system in streams.items():
         with suppress(NotFoundError):
@@ -127,7 +129,7 @@ def _ends(systems: Systems, streams: Mapping[str, str]) -> dict[SSP, int]:
 
 
 def _with_present_outputs(lane: Lane, systems: Systems) -> Lane:
-    """A lane without those output streams that are gone: no process can write to these."""
+    """A lane without the output streams that no longer exist, to which no process can write."""
     there = {name: set(systems.named(name).streams()) for name in {lane.system(stream) for stream in lane.outputs}}
     outputs = {
         stream: count

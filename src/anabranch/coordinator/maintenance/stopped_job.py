@@ -1,5 +1,6 @@
-"""Maintenance of a stopped job, in which the folders of its lanes may be replaced. The job can't be started until it is
-done."""
+"""Maintenance of a stopped job, which may replace the folders of the job's lanes. The job can't be started before the
+maintenance is done.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +22,12 @@ _WHO = "compact"
 
 @contextmanager
 def alone(store_url: str, job: str) -> Iterator[Store]:
-    """The store. Inside ``with``, no process can start the job, or otherwise writes made here fail.
+    """The store, for exclusive work on a job. Inside ``with``, no other process can start the job. (If the store is on
+    a server, a coordinator may take over the lead after some time; then writes to the returned store fail.)
 
     Raises:
         NotFoundError: there is no store.
-        ConflictError: the job is being served, or a coordinator leads on a store that is a server.
+        ConflictError: the job is being served, or the store is on a server, and a coordinator leads.
     """
     store = Store.open_existing(store_url, to_write=True)
     try:
@@ -45,7 +47,7 @@ def alone(store_url: str, job: str) -> Iterator[Store]:
         try:
             yield store
         finally:
-            with suppress(NotLeadingError):  # a coordinator came, and leads
+            with suppress(NotLeadingError):  # meanwhile, a coordinator has started and leads
                 store.resign()
     finally:
         store.close()
@@ -56,7 +58,7 @@ def lanes(store: Store, job: str) -> list[Lane]:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: it isn't stopped, or was stopped in the middle of a change.
+        ConflictError: the job isn't stopped, or was stopped in the middle of a change.
     """
     its = queries.deployment(store, job)
     if its.state != DeploymentState.STOPPED:
@@ -75,11 +77,11 @@ def lanes(store: Store, job: str) -> list[Lane]:
 
 def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """The folders of a stopped job that will never be read again: those of closed lanes, and former folders of open
-    lanes. Folders that don't belong to a known lane stay.
+    lanes. Folders that don't belong to a known lane are left out.
 
     Args:
-        known: all lanes that the job ever had. None of them is about to change: see :func:`lanes`.
-        there: the existing folders, as pairs of the lane's name and the folder's name within it.
+        known: all lanes that the job has ever had. None of them may be in the middle of a change: see :func:`lanes`.
+        there: the existing folders, as pairs of the lane's id and the name of the folder within the lane's.
     """
     needed = {(lane, str(epoch)) for lane, epoch in needed_folders(known)}
     of_lanes = {(lane, name) for lane, name in there if lane in known and name.isdecimal()}
@@ -87,11 +89,13 @@ def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> lis
 
 
 def needed_folders(known: Mapping[str, Lane]) -> set[tuple[str, int]]:
-    """The folders from which the open lanes of a job continue, as lanes and epochs; 0: the lane has none yet."""
+    """The folders from which the open lanes of a job continue, as pairs of lane and epoch. The epoch is 0 if the lane
+    has no folder yet.
+    """
     needed: set[tuple[str, int]] = set()
     for lane in open_lanes(known.values()):
         needed.add((lane.id, lane.folder_epoch))
-        if not lane.folder_epoch or lane.was_silent:  # it still looks how far those were that it goes on from
+        if not lane.folder_epoch or lane.was_silent:  # the lane will still read its predecessors' folders
             needed |= set(lane.inherits.items())
     return needed
 
@@ -101,13 +105,17 @@ def _rests(lane: Lane) -> bool:
 
 
 def begun(store: Store, of: Sequence[Lane], at: float) -> list[Lane]:
-    """The lanes under the job's next epoch, under which their new folders should be made. This is stored."""
+    """Give lanes the job's next epoch, and store that. Returns the lanes, whose new folders should be made under this
+    epoch.
+    """
     what = f"new folders are made for {', '.join(lane.id for lane in of)}"
     return store.reseat(of, Event(job=of[0].job, at=at, who=_WHO, what=what, why="the user compacts the job"))
 
 
 def replaced(store: Store, of: Sequence[tuple[Lane, str]], at: float) -> None:
-    """Give all lanes the folders of their epochs, in one step. Each lane comes with the text of its event."""
+    """Let all lanes use the folders of their epochs from now on, in one transaction. ``of``: the lanes, each with the
+    reason for its event.
+    """
     store.put_lanes(
         [msgspec.structs.replace(lane, folder_epoch=lane.epoch, abandoned=False) for lane, _ in of],
         [Event(job=lane.job, at=at, who=_WHO, what=f"lane {lane.id} has a new folder", why=why) for lane, why in of],

@@ -1,1 +1,1 @@
-"""Which factor a job needs, judging by the load of its lanes: the autosizer and its figures. Pure."""
+"""The autosizer: which factor a job needs, judging by the load of its lanes. These are pure functions."""

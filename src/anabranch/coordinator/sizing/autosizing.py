@@ -1,4 +1,6 @@
-"""The coordinator's own autosizer: which factor a job should have, judging by how well its lanes keep up. Pure."""
+"""The coordinator's autosizer: which factor a job should have, judging by how well its lanes keep up. These are pure
+functions.
+"""
 
 from __future__ import annotations
 
@@ -24,39 +26,48 @@ from anabranch.protocol.status import JobStatus, LaneStatus
 __all__ = ["Assessment", "Findings", "Verdict", "cooldown_seconds", "decide", "limits_of", "looked", "threads_of"]
 
 _SURE, _SURE_OF_WORK = 2.0, 10.0
-"""For this many seconds, every look must find the factor too small before it is raised: if records wait, and if
-functions work too much but no record waits.
+"""For how many seconds every look must find the factor too small before it is raised: ``_SURE`` if records wait, and
+``_SURE_OF_WORK`` if functions merely work too much.
 """
 _LOOKS = 3
 _SPAN, _SPAN_OF_WORK = 20.0, 10.0
-"""Figures from fewer seconds than this never lower the factor, and raise it only if records wait."""
+"""How many seconds the figures must cover: ``_SPAN`` to lower the factor, and ``_SPAN_OF_WORK`` to raise it although no
+records wait.
+"""
 _SPACING = 10.0
 _PAUSES = 3
-"""After a change there is no other one for this many seconds, or this many times its pause, even if records wait, so
-that the effect of the first one can be seen.
+"""The time between two changes, even if records wait, in which the effect of the first one can be seen: at least
+``_SPACING`` seconds, and at least ``_PAUSES`` times the pause of a change.
 """
 _MOST = 4
-"""A single step divides the factor by at most this number."""
+"""The number by which a single step divides the factor at most."""
 _STALE = 5.0
-"""Figures older than this many seconds are out of date while records wait."""
+"""The age in seconds from which figures are out of date while records wait."""
 _AFTER_UNDONE = 10
-"""After a change that was undone, there is no other one for this many cooldowns."""
+"""For how many cooldowns the factor isn't changed after a change that was undone."""
 _REMEMBERED = 10
-"""Experience with a factor counts for this many cooldowns."""
+"""For how many cooldowns experience with a factor counts."""
 _REGRETS = 3
 _SHUNNED = 30
 _MUCH_LESS = 0.6
-"""If the factor has to rise within this many cooldowns after it was lowered, it was lowered too far. That step isn't
-repeated for this many cooldowns, unless less than this share of the former rate arrives.
+"""If the factor must rise again within ``_REGRETS`` cooldowns after it was lowered, it was lowered too far. It isn't
+lowered that far for the next ``_SHUNNED`` cooldowns, unless less than ``_MUCH_LESS`` times as many records
+arrive.
 """
 _WORKS = 0.1
-"""If functions work for a smaller share of the time than this on their busiest bucket, their speed is no evidence."""
+"""The share of the time for which functions must work on their busiest bucket. If they work less, their speed proves
+nothing.
+"""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """``factor``: the factor that the job should have from now on; None: the present one. ``why``: the reason in words,
-    with the figures. ``advice``: what would help if no factor does.
+    """The autosizer's decision.
+
+    Args:
+        factor: the factor that the job should have from now on; None: the current one.
+        why: the reason in words, with the figures.
+        advice: what would help if no factor does.
     """
 
     factor: int | None
@@ -66,9 +77,14 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Assessment:
-    """The result of looking at a job. ``unknown``: why nothing can be concluded. Otherwise ``needs`` and ``loads`` have
-    one item for each lane, in the same order, and ``span`` is the least number of seconds that the figures cover.
-    ``pause``: the seconds that a change takes.
+    """The result of a look at a job.
+
+    Args:
+        unknown: why nothing can be concluded; the fields below are then empty.
+        loads: the load of each lane.
+        needs: the need of each lane, in the order of ``loads``.
+        span: for how many seconds there are figures of every lane.
+        pause: for how many seconds a change would pause the output.
     """
 
     factor: int
@@ -80,12 +96,12 @@ class Assessment:
 
     @property
     def most(self) -> FactorNeed:
-        """The need of the lane that needs the largest factor, or suffers most if no factor helps."""
+        """The need of the lane that needs the largest factor or, if no factor helps, suffers most."""
         return max(self.needs, key=lambda each: (each.factor, not each.enough, each.urgent, each.now))
 
     @property
     def neediest(self) -> LaneLoad:
-        """The load of the lane of ``most``."""
+        """The load of the lane whose need is ``most``."""
         return self.loads[self.needs.index(self.most)]
 
     @property
@@ -95,8 +111,11 @@ class Assessment:
 
 @dataclass(frozen=True)
 class _RejectedFactor:
-    """A factor that the job had to leave again soon after it was lowered to it. ``at``: when that was; ``arriving``:
-    how many records per second arrived.
+    """A factor that proved too small: soon after the job got it, the factor had to rise again.
+
+    Args:
+        arriving: how many records per second arrived with this factor.
+        at: when the factor rose again.
     """
 
     factor: int
@@ -108,11 +127,19 @@ class _RejectedFactor:
 class Findings:
     """The results of all looks at a job so far. Times are on any clock.
 
-    ``generation``: the present one; ``changed``: when it was first seen, if it followed another one. ``rising``: since
-    when all looks (``looks`` of them) have found the factor too small. ``falling``: since when they have found it too
-    large, and ``falls_to``: the largest factor that they suggested. ``advising``: since when something other than a
-    factor would help. ``fell``: when the factor last fell. ``arriving``: records per second of all lanes at the last
-    look. ``too_small``: what the last fall has shown. ``seen``: experience with other factors, by stage and group.
+    Args:
+        of: the deployment and the number of seats; if they change, all findings are dropped.
+        fell: when the factor last fell.
+        arriving: how many records per second arrived for all lanes at the last look.
+        too_small: the factor that proved too small when the factor last fell.
+        changed: when the current generation was first seen, if it followed another one.
+        heard: the latest reports of each lane.
+        rising: since when all looks have found the factor too small.
+        looks: the number of these looks.
+        falling: since when all looks have found the factor too large.
+        falls_to: the largest factor that these looks suggested.
+        advising: since when something other than a factor would help.
+        seen: experience with other factors, by stage and group.
     """
 
     of: tuple[int, int] = (0, 0)
@@ -132,15 +159,15 @@ class Findings:
 
 
 def limits_of(settings: Mapping[str, Any]) -> AutoscaleSettings | None:
-    """The limits for autoscaling in a job's settings (in the form in which they are handed over); None: the coordinator
-    doesn't scale the job.
+    """The limits for autoscaling in a job's settings, as they are stored; None: the coordinator doesn't scale the
+    job.
     """
     given = settings.get("job", {}).get("autoscale")
     return None if given is None else AutoscaleSettings(**given)
 
 
 def threads_of(settings: Mapping[str, Any]) -> int:
-    """How many buckets of a partition functions work on at once."""
+    """On how many buckets of a partition functions work at once, according to a job's settings."""
     threads: int = settings.get("job", {}).get("threads", JobSettings().threads)
     return threads
 
@@ -153,18 +180,19 @@ def _aim(limits: AutoscaleSettings, factor: int, pause: float, too_small: int) -
 def looked(
     limits: AutoscaleSettings, status: JobStatus, threads: int, pause: float, before: Findings, now: float
 ) -> tuple[Assessment, Findings]:
-    """Look at a job. Called several times a second.
+    """Look at a job. To be called several times a second.
 
     Args:
-        pause: the seconds that a change would take.
-        now: the present time, on the same clock as ``before``.
+        pause: for how many seconds a change would pause the output.
+        before: the findings so far.
+        now: the current time, on the clock of the findings.
     """
     after = _listened(before, status, cooldown_seconds(limits), now)
     unknown = _unknown(status, after, now)
     if unknown:
         return Assessment(status.factor, unknown), replace(after, rising=None, looks=0, falling=None, advising=None)
     quiet = _quiet(status, after, now)
-    if quiet:  # they may well be of now, so that what was found before still counts
+    if quiet:  # the figures may still be true, so findings other than those about rising still count
         return Assessment(status.factor, quiet), replace(after, rising=None, looks=0)
     cooldown = cooldown_seconds(limits)
     loads = [
@@ -215,14 +243,14 @@ def decide(
 ) -> Verdict:
     """The factor that a job should have.
 
-    The factor is raised at once if records would otherwise wait too long, whenever the last change was, provided that
-    the effect of that change has been seen. If functions merely work too much, or before the factor is lowered, the
-    autosizer waits for the cooldown.
+    If records would wait too long, the factor is raised as soon as the effect of the last change has been seen. If
+    functions merely work too much, or to lower the factor, the autosizer waits for the cooldown.
 
     Args:
         since: the seconds since the last change of the job, by anyone, or since its start.
-        undone: whether that change was undone.
-        look: the latest look; ``after``: the findings including it.
+        undone: whether the last change undid another one.
+        look: the latest look.
+        after: the findings, including those of the latest look.
     """
     if look.unknown:
         return Verdict(None, look.unknown)
@@ -258,12 +286,12 @@ def decide(
 
 
 def _since(before: float | None, is_so: bool, now: float) -> float | None:
-    """Since when something is true; None: it isn't."""
+    """Since when something has been true; None: it isn't true. ``before``: the former result."""
     return None if not is_so else now if before is None else before
 
 
 def _held(limits: AutoscaleSettings, status: JobStatus, since: float, undone: bool) -> str:
-    """Why a job is left as it is, whatever it needs; empty if it may be changed."""
+    """Why the factor isn't changed, no matter what the job needs; empty if it may be changed."""
     if not limits.min <= status.factor <= limits.max:
         return f"factor {status.factor} isn't from {limits.min} to {limits.max}: a job that was scaled so is left so"
     patience = cooldown_seconds(limits) * _AFTER_UNDONE
@@ -273,7 +301,7 @@ def _held(limits: AutoscaleSettings, status: JobStatus, since: float, undone: bo
 
 
 def _unknown(status: JobStatus, heard: Findings, now: float) -> str:
-    """Why nothing can be concluded about a job; empty if something can be."""
+    """Why nothing can be concluded about a job; empty if conclusions are possible."""
     if status.state != DeploymentState.RUNNING:
         return f"the job is {status.state}"
     alive = {container.seat for container in status.containers if container.alive}
@@ -288,7 +316,7 @@ def _unknown(status: JobStatus, heard: Findings, now: float) -> str:
 
 
 def _unclear(lane: LaneStatus, report: LaneReport, heard: ReportHistory, now: float) -> str:
-    """Why a lane's figures are inconclusive; empty if they aren't."""
+    """Why a lane's figures are inconclusive; empty if they are conclusive."""
     progress = report.progress.batch_progress
     if not report.load.span and progress is None:
         return "there are no figures yet"
@@ -306,8 +334,8 @@ def _unclear(lane: LaneStatus, report: LaneReport, heard: ReportHistory, now: fl
 
 
 def _quiet(status: JobStatus, heard: Findings, now: float) -> str:
-    """The lane whose reports have been the same for so long that it may be frozen, although none of its records wait;
-    empty if there is none. An idle lane's reports never change.
+    """A sentence about a lane whose reports have been the same for so long that the lane may be frozen, although no
+    records wait for it; empty if there is none. The reports of a lane without any load never change, so it is left out.
     """
     for lane in status.lanes:
         its = heard.heard[lane.lane.id]
@@ -317,8 +345,8 @@ def _quiet(status: JobStatus, heard: Findings, now: float) -> str:
 
 
 def _listened(before: Findings, status: JobStatus, cooldown: float, now: float) -> Findings:
-    """The latest reports of each lane, and whether the job has changed. If it is another deployment, everything else is
-    forgotten.
+    """The findings, including the latest reports of each lane, and whether the job has changed. If the job has another
+    deployment or another number of seats, all former findings are dropped.
     """
     of = (status.deployment, status.seats)
     if before.of != of:
@@ -330,7 +358,7 @@ def _listened(before: Findings, status: JobStatus, cooldown: float, now: float) 
         fell = now if status.factor < before.factor else fell
         before = replace(before, generation=status.generation, factor=status.factor, fell=fell, too_small=too_small)
         before = replace(before, changed=now, rising=None, looks=0, falling=None)
-    if status.state != DeploymentState.RUNNING:  # what is to be seen of a change begins when it is made
+    if status.state != DeploymentState.RUNNING:  # the effect of a change can be seen only once the change is done
         before = replace(before, changed=now if before.changed > -math.inf else before.changed)
     heard = {
         lane.lane.id: report_history.listened(before.heard.get(lane.lane.id), lane.report, now)
@@ -341,13 +369,13 @@ def _listened(before: Findings, status: JobStatus, cooldown: float, now: float) 
 
 
 def _key(lane: Lane) -> tuple[str, str]:
-    """What a lane has in common with the lanes of the next generation that do the same work."""
+    """A key that lanes of different generations have in common if they do the same work."""
     return lane.stage, lane.group
 
 
 def _hottest(loads: Iterable[tuple[tuple[str, str], LaneLoad]]) -> dict[tuple[str, str], LaneLoad]:
-    """Among lanes that do the same work and have conclusive figures, the one whose functions take longest per
-    record.
+    """The loads with the slowest functions: by key, the load of the lane whose functions take longest per record. Lanes
+    whose functions hardly work are left out.
     """
     found: dict[tuple[str, str], LaneLoad] = {}
     for key, load in loads:
@@ -357,7 +385,7 @@ def _hottest(loads: Iterable[tuple[tuple[str, str], LaneLoad]]) -> dict[tuple[st
 
 
 def cooldown_seconds(limits: AutoscaleSettings) -> float:
-    """How long the factor is left alone after a change."""
+    """For how many seconds after a change the factor usually isn't changed again."""
     return _seconds(limits.cooldown)
 
 

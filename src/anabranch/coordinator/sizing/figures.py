@@ -1,4 +1,4 @@
-"""The figures that an autosizer needs: how well the lanes of a job keep up."""
+"""The figures that any autosizer needs: how well the lanes of a job keep up."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ __all__ = ["of"]
 def of(
     status: JobStatus, scalable: bool, verdict: Verdict | None, look: Assessment, limits: AutoscaleSettings
 ) -> Sizing:
-    """The figures of a job, and the autosizer's findings.
+    """The figures of a job, and the autosizer's conclusions.
 
     Args:
         scalable: whether the job's graph and grouper allow factors other than 1.
-        verdict: None if the autosizer is off; then ``limits`` are those that its figures are computed for.
+        verdict: the autosizer's verdict; None: the autosizer is off.
+        limits: the limits for which the figures are computed.
     """
     lag = limits.target_lag_seconds
     needs = {load.lane: (load, need) for load, need in zip(look.loads, look.needs, strict=True)}
@@ -112,7 +113,7 @@ def _verdict(verdict: Verdict, look: Assessment, lag: float) -> AutoscaleVerdict
 
 
 def _needed(load: LaneLoad, lag: float) -> float:
-    """The records per second that a lane must process to have no backlog after a lag in seconds."""
+    """The records per second that a lane must process to work off its backlog within ``lag`` seconds."""
     return load.arriving + load.backlog / lag
 
 

@@ -1,5 +1,6 @@
-"""A lane's load: the work that it has, the work that it does, and the work that it could do with another factor.
-Pure."""
+"""A lane's load: the work that the lane has, the work that it does, and the work that it could do with another factor.
+These are pure functions.
+"""
 
 from __future__ import annotations
 
@@ -14,56 +15,70 @@ from anabranch.protocol.status import LaneStatus
 __all__ = ["LaneLoad", "capacity", "catch_up", "load_of", "scale", "utilisation"]
 
 _OVERHEAD = 0.5
-"""The seconds of a batch that don't grow with its records: planning, starting tasks, committing."""
+"""The seconds of a batch that don't depend on its records: planning, starting Spark tasks, committing."""
 _OVERHEAD_PART = 0.15
-"""The share of the time that this takes if records wait, because batches are then as long as they may be."""
+"""The share of the time that this overhead takes if records wait, because batches then have their full length."""
 _KNOWN_AFTER = 1.0
-"""The speed of functions is known once they have worked for this many seconds in a batch."""
+"""For how many seconds functions must have worked in a batch before their speed is known."""
 _TELLS_AFTER = 0.2
-"""A batch in which functions have worked for this many seconds is better evidence than an earlier, far smaller one."""
+"""For how many seconds functions must have worked in a batch that is better evidence than an earlier, far smaller
+one.
+"""
 _FAR_LARGER = 2
 _GROWN = 20.0
-"""A lane's batches begin small, and have reached their final length after this many seconds; only then are their
+"""After how many seconds a lane's batches, which are small at first, have their full length. Only then are their
 durations used.
 """
 _LONG = 2.0
 _SURELY = 0.9
-"""The time of a batch that isn't accounted for by functions is attributed to them up to this share, because two figures
-are never from exactly the same time.
+"""If functions account for this share of the time since a batch's first record, they count as accounting for all of it,
+because two figures are never from exactly the same time.
 """
 _SLOWEST = 1e-6
-"""Rates below this many records per second count as zero."""
+"""The number of records per second below which a rate counts as zero."""
 _USUAL_WAIT = 3.0
-"""Waiting records that are less work than this many seconds, or than two batches, aren't a backlog."""
+"""Waiting records aren't a backlog if they are less work than ``_USUAL_WAIT`` seconds, or than ``_BATCHES`` batches."""
 _BATCHES = 2
 _HOT_SKEW = 2.0
-"""A bucket with more than this many times the average contains a hot key, and a larger factor doesn't halve it."""
+"""If a bucket takes more than this multiple of the average, it contains a hot key, which a larger factor doesn't
+divide.
+"""
 _MATTERS = 0.3
-"""If functions hold up a lane for this share of its first batch, everything else counts as the fixed cost of a
-batch."""
+"""If functions hold up a lane for at least this share of the time while its batches are still small, everything else
+counts as fixed cost.
+"""
 _EVENLY = 0.93
-"""Buckets are never equally large, and differ more the more there are. With a larger factor, functions become faster by
-the factor to this power.
+"""Buckets are never equally large, and the more there are, the more they differ. So functions become faster only by the
+increase of the factor to this power.
 """
 _HOT_FROM = 0.3
-"""If functions work for a smaller share of the time than this on the busiest bucket, batches are too small to reveal a
-hot key.
+"""The share of the time for which functions must work on the busiest bucket to reveal a hot key. If they work less,
+batches are too small for that.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class LaneLoad:
-    """The load of a lane with its present factor.
+    """The load of a lane with its current factor.
 
-    ``arriving``: records per second, ``growth`` times as many as in the half minute before. ``backlog``: the waiting
-    records, without the finished ones of the present batch. ``settled``: these have arrived only lately; ``behind``:
-    there are more of them than usual. ``rate``: records per second while the lane is busy (0: unknown), observed over
-    this many ``seconds`` of a batch; ``sure``: that is enough to tell what takes the time. ``working``: the share of
-    the time that functions need for arriving records, on the bucket with the most work. ``hot``: the seconds per record
-    for which functions hold up the lane, in the last batch; ``usually_hot``: the same for the busiest bucket in the
-    last half minute. ``rest``: the seconds per record of everything else. ``skew`` and ``hottest`` are ``skew`` and
-    ``slowest`` of :class:`anabranch.protocol.lane_report.LaneReport`. ``threads``: how many buckets of a partition are
-    worked on at once; ``sequential``: only one.
+    Args:
+        partitions: the number of partitions that the lane reads.
+        threads: on how many buckets of a partition functions work at once.
+        arriving: the records that arrive per second.
+        growth: how many times as many records arrive as on average in the last half minute; at least 1.
+        backlog: the number of waiting records, without the finished ones of the running batch.
+        settled: whether the waiting records have arrived only recently.
+        behind: whether more records wait than usual.
+        rate: the records per second that the lane processes while it is busy; 0: unknown.
+        seconds: over how many seconds of a batch ``rate`` was observed.
+        sure: whether this is enough to tell what takes the time.
+        working: the share of the time that functions need for arriving records, on the bucket with the most work.
+        hot: for how many seconds per record functions hold up the lane, in the last batch.
+        usually_hot: how many seconds per record functions take on their busiest bucket, in the last half minute.
+        rest: how many seconds per record everything else takes.
+        skew: as in :class:`anabranch.protocol.lane_report.LoadReport`.
+        hottest: ``slowest`` of :class:`anabranch.protocol.lane_report.LoadReport`.
+        sequential: whether functions work on one bucket after another.
     """
 
     lane: str
@@ -88,18 +103,18 @@ class LaneLoad:
 
     @property
     def share(self) -> float:
-        """The share of the time in batches for which functions hold up the lane."""
+        """The share of a batch for which functions hold up the lane."""
         return self.hot * self.rate
 
     @property
     def crowd(self) -> float:
-        """How many times longer functions hold up the lane than their busiest bucket takes; 0: unknown."""
+        """How long functions hold up the lane, as a multiple of the time for their busiest bucket; 0: unknown."""
         known = self.behind and self.usually_hot and self.seconds >= _LONG
         return self.hot / self.usually_hot if known else 0.0
 
     @property
     def steady_hot(self) -> float:
-        """``hot``, averaged over a long enough time: if records wait, batches are long, too."""
+        """``hot``, observed for long enough. If records wait, the last batch is long enough."""
         return self.hot if self.behind else self.usually_hot
 
     @property
@@ -113,7 +128,7 @@ class LaneLoad:
 
 
 def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int) -> LaneLoad:
-    """The load of a lane, from its reports, in a job with a factor."""
+    """The load of a lane, from its reports. ``factor`` and ``threads`` are those of the job."""
     report, progress = history.report, history.report.progress.batch_progress
     done = 0 if progress is None else progress.done
     backlog, throughput = max(0, lane.lag - done), history.throughput(report.load.span)
@@ -127,19 +142,19 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
         rest = 0.0
     functions = 0.0 if progress is None else progress.spent.get(BatchPhase.FUNCTIONS, 0.0)
     known = progress is not None and progress.done > 0 and functions >= _KNOWN_AFTER
-    # Where the last batch hasn't told what it spent, `share` is of the present one too, but `rate` is of the last one,
-    # which took most of its time to start if it was far smaller.
+    # If the last batch has no times by phase, `share` includes the running batch, but `rate` is only that of the last
+    # batch. If that batch was far smaller, it took most of its time to start.
     larger = progress is not None and progress.done > _FAR_LARGER * rate * seconds
     mixed = larger and not report.load.spent and functions >= _TELLS_AFTER
     if progress is not None and progress.seconds > 0 and (known or mixed):
         rate, seconds = progress.done / progress.seconds, progress.seconds
         share = min(1.0, functions / seconds)
         rest = max(0.0, 1.0 - share - _OVERHEAD / seconds)
-        if progress.rows_per_second:  # from its first record on: to plan it and start its tasks isn't in that
+        if progress.rows_per_second:  # measured from the first record on, so without planning and starting Spark tasks
             rest = max(0.0, _SURELY * rate / progress.rows_per_second - share)
     rate = rate if rate >= _SLOWEST else 0.0
     arriving, working = max(report.load.arriving, history.arriving), report.load.working
-    if factor > threads:  # buckets wait for a thread: it isn't the busiest one that holds the others up
+    if factor > threads:  # buckets wait for a thread, so the lane is held up for longer than its busiest bucket takes
         crowd = max(1.0, factor / threads / max(1.0, report.load.skew))
         working, share = min(max(report.load.busy, working), working * crowd), min(1.0, share * crowd)
     wait = backlog / rate if rate else math.inf
@@ -157,7 +172,7 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
         rate=rate,
         seconds=seconds,
         sure=known or grown or share >= _MATTERS,
-        # what was caught up with in the meantime isn't what there is to do
+        # the work on a former backlog doesn't count, only that on arriving records
         working=working * min(1.0, arriving / throughput) if throughput else working,
         hot=share / rate if rate else 0.0,
         usually_hot=working / throughput if throughput else 0.0,
@@ -169,10 +184,10 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
 
 
 def scale(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
-    """The factor by which the time that functions need per record changes with another ``factor``.
+    """The time that functions need per record with another factor, as a multiple of their current time.
 
     A smaller factor is assumed to slow functions down in proportion. A larger one is assumed to speed them up as much
-    as previous ones did, and doesn't divide a hot key.
+    as former increases did, but doesn't divide a hot key.
     """
     if load.sequential:
         return 1.0
@@ -185,21 +200,21 @@ def scale(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
 
 
 def capacity(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
-    """The records per second that the lane could process with a factor if enough were waiting; infinite if unknown."""
+    """The records per second that a lane could process with a factor if enough records waited; infinite if unknown."""
     seconds = load.hot * scale(load, factor, seen) + load.rest
     return (1.0 - _OVERHEAD_PART) / seconds if seconds > 0 else math.inf
 
 
 def utilisation(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
-    """The share of its time that a lane with this factor would spend on arriving records; above 1, it can't keep up."""
+    """The share of the time that a lane would spend on arriving records with a factor; above 1, it can't keep up."""
     if load.behind:
         return load.arriving / capacity(load, factor, seen)
     return load.working * scale(load, factor, seen) * seen.crowding
 
 
 def catch_up(load: LaneLoad, factor: int, pause: float, seen: Scalability = UNKNOWN) -> float:
-    """The seconds until the backlog is gone, if nothing is processed during the ``pause`` at first; infinite if the
-    backlog only grows.
+    """The seconds until a lane has worked off its backlog with a factor, including a ``pause`` at first; infinite if
+    the backlog doesn't shrink.
     """
     if not load.backlog:
         return 0.0

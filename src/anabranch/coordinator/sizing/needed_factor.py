@@ -1,4 +1,4 @@
-"""The factor that a lane needs, why, and what would help if no factor does. Pure."""
+"""The factor that a lane needs, the reason, and what would help if no factor does. These are pure functions."""
 
 from __future__ import annotations
 
@@ -13,25 +13,33 @@ from anabranch.coordinator.sizing.scalability import Scalability
 __all__ = ["FactorNeed", "FactorTarget", "need_of"]
 
 _LESS = 0.8
-"""A smaller factor must need no more than this share of what is allowed, so that it doesn't rise again at once. A
-larger one should clear a backlog in this share of the allowed time, because predictions may be slightly wrong.
+"""A margin. With a smaller factor, functions may work only for this share of the target; otherwise the factor would
+soon rise again. A larger factor should work off a backlog within this share of the target lag, because predictions
+aren't exact.
 """
 _GAIN = 0.8
-"""A larger factor that doesn't reach the target is worth its pause if at most this share of the time, or work, is
-left."""
+"""To be worth its pause, a larger factor that misses the target must reduce the time, or the work, at least to this
+share.
+"""
 _NEARLY = 1.1
-"""Of factors that differ by less than this, the smallest is chosen."""
+"""If the costs of factors differ by less than this multiple, the smallest factor is chosen."""
 _SOON = 2
-"""Before the factor is lowered, input is assumed to grow by this multiple of its growth in the last half minute."""
+"""The power to which the input's growth in the last half minute is raised, to predict how the input continues to grow
+after the factor is lowered.
+"""
 _HELD_UP = 0.5
-"""If functions hold a lane up for a smaller share of the time than this, something else does."""
+"""The share of the time from which functions count as what holds a lane up. Below it, something else does."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactorTarget:
-    """The target for a job. ``target``: the share of the time for which functions may work on a bucket. ``lag``: the
-    seconds within which a backlog should be gone. ``pause``: the seconds that a change takes. ``factors``: the allowed
-    factors, including the present one, in order.
+    """The target for a job.
+
+    Args:
+        target: the share of the time for which functions may work on a bucket.
+        lag: the seconds within which a backlog should be worked off.
+        pause: for how many seconds a change would pause the output.
+        factors: the allowed factors, including the current one, in ascending order.
     """
 
     target: float
@@ -42,9 +50,16 @@ class FactorTarget:
 
 @dataclass(frozen=True, slots=True)
 class FactorNeed:
-    """``factor``: the factor that a lane needs, among the allowed ones. ``urgent``: whether records would wait too long
-    with the present one. ``enough``: whether the present one suffices. ``now`` and ``then``: seconds until the backlog
-    is gone, with the present factor and with the needed one. ``advice``: what would help if a factor doesn't.
+    """What a lane needs.
+
+    Args:
+        factor: the factor that the lane needs, among the allowed ones.
+        urgent: whether records would wait too long with the current factor.
+        enough: whether the current factor suffices.
+        now: the seconds until the backlog is worked off with the current factor.
+        then: the seconds until the backlog is worked off with the needed factor.
+        why: the reason in words.
+        advice: what would help if a factor doesn't, or not enough.
     """
 
     factor: int
@@ -57,7 +72,7 @@ class FactorNeed:
 
 
 def need_of(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> FactorNeed:
-    """The factor that a lane needs, estimated from its load and from the speeds ``seen`` at other factors."""
+    """What a lane needs, estimated from its load and from the speeds that were ``seen`` with other factors."""
     now = lane_load.catch_up(load, load.factor, 0.0, seen)
     used = lane_load.utilisation(load, load.factor, seen)
     late = load.behind and now > aim.lag
@@ -75,7 +90,7 @@ def need_of(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> FactorNeed:
 
 
 def _smaller(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> int:
-    """The smallest factor that suffices with certainty: it leaves some time unused, and clears the backlog soon."""
+    """The smallest factor that surely suffices: it leaves some time unused, and soon works off what waits."""
     if load.behind:
         return load.factor
     least, soon = aim.target * _LESS / load.growth**_SOON, aim.lag * _LESS
@@ -87,8 +102,9 @@ def _smaller(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> int:
 
 
 def _larger(load: LaneLoad, seen: Scalability, aim: FactorTarget, late: bool) -> int:
-    """The smallest factor that meets the target; otherwise the smallest one that comes nearest to it, if it is worth
-    the pause."""
+    """The smallest larger factor that meets the target. If there is none, the smallest of those that come nearest to
+    the target, if that is worth the pause; otherwise the current factor.
+    """
     larger = [each for each in aim.factors if each > load.factor]
     met = next((each for each in larger if _meets(load, each, seen, aim, late)), None)
     if met is not None:
@@ -106,8 +122,8 @@ def _meets(load: LaneLoad, factor: int, seen: Scalability, aim: FactorTarget, la
 
 
 def _cost(load: LaneLoad, factor: int, seen: Scalability, aim: FactorTarget, late: bool) -> float:
-    """The cost of a factor: seconds until the backlog is gone, if that is possible; otherwise seconds of work per
-    second.
+    """The cost of a factor: the seconds until the backlog is worked off, if records wait and any factor can achieve
+    that; otherwise the seconds of work per second.
     """
     if late and any(lane_load.capacity(load, each, seen) > load.arriving for each in aim.factors):
         return lane_load.catch_up(load, factor, 0.0 if factor == load.factor else aim.pause, seen)
@@ -115,7 +131,7 @@ def _cost(load: LaneLoad, factor: int, seen: Scalability, aim: FactorTarget, lat
 
 
 def _advice(load: LaneLoad, seen: Scalability, aim: FactorTarget, factor: int) -> tuple[str, ...]:
-    """What holds a lane up if a larger factor doesn't help, or not enough."""
+    """What holds a lane up, and what would help, if a larger factor doesn't help or not enough."""
     found = []
     if load.share < _HELD_UP and load.rest > load.hot:
         found.append(

@@ -1,4 +1,4 @@
-"""A lane's reports of the last half minute, second by second. Pure."""
+"""A lane's reports of the last half minute. These are pure functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ _KEPT, _RECENT, _FEWEST = 31.0, 10.0, 3.0
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """At one moment: how many records had been ``done`` since the lane started, and the sum of its inputs' ends."""
+    """What was known at one moment: how many records had been ``done`` since the lane started, and the sum of its
+    inputs' end offsets.
+    """
 
     at: float
     done: int
@@ -22,7 +24,13 @@ class _Sample:
 
 @dataclass(frozen=True, slots=True)
 class ReportHistory:
-    """``report``: the newest report, unchanged since ``at``; no record has been done since ``moved``."""
+    """The reports of a lane.
+
+    Args:
+        report: the newest report.
+        at: since when the report hasn't changed.
+        moved: since when no record has been processed.
+    """
 
     report: LaneReport
     at: float
@@ -42,7 +50,7 @@ class ReportHistory:
 
     @property
     def growth(self) -> float:
-        """The present arrival rate relative to the average of the last half minute; at least 1.0."""
+        """The recent arrival rate as a multiple of the average of the last half minute; at least 1.0."""
         first, last = self._since(_KEPT)
         before = (last.ends - first.ends) / (last.at - first.at) if last.at - first.at >= _RECENT else 0.0
         return max(1.0, self.arriving / before) if before > 0 else 1.0
@@ -53,14 +61,14 @@ class ReportHistory:
 
 
 def listened(before: ReportHistory | None, report: LaneReport, now: float) -> ReportHistory:
-    """This history, including a look at a lane's report."""
+    """A history, including a lane's report at the time ``now``."""
     done = report.progress.rows + (0 if report.progress.batch_progress is None else report.progress.batch_progress.done)
     if before is not None and before.report == report:
         return before
     samples = () if before is None else before.samples
     same = bool(samples) and samples[-1].done == done
     moved = before.moved if before is not None and same else now
-    if report.progress.ends:  # before they are known, it isn't known either what arrives
+    if report.progress.ends:  # until the end offsets are known, the arrival rate isn't known, either
         first = next((place for place, each in enumerate(samples) if each.at >= now - _KEPT), len(samples))
         samples = (*samples[first:], _Sample(now, done, sum(report.progress.ends.values())))
     return ReportHistory(report, now, moved, samples)

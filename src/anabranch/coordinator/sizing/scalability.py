@@ -1,4 +1,6 @@
-"""How much the factor has sped up a lane's functions so far, observed whenever the factor changed. Pure."""
+"""How much larger factors have sped up a lane's functions so far, observed whenever the factor changed. These are pure
+functions.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +11,31 @@ from dataclasses import dataclass, field, replace
 __all__ = ["UNKNOWN", "Scalability"]
 
 _ENOUGH, _MOST = 5, 30
-"""How many looks are needed for a figure; later ones may concern other records."""
+"""How many looks after a change of the factor count: a figure needs ``_ENOUGH``, and after ``_MOST`` the records may be
+too different.
+"""
 _NEWEST = 0.3
 """The weight of the newest look."""
 _CROWDED = 1.5
 _AS_FORETOLD = 0.8
-"""From this exponent on, functions became as much faster as expected; the rest is chance."""
+"""The exponent from which functions count as having become as fast as expected; the rest is chance."""
 
 
 @dataclass(frozen=True)
 class Scalability:
-    """``seconds``: the time that functions take per record, by factor, as multiples of one another; ``at``: when it was
-    observed, on any clock.
+    """How the speed of functions has depended on the factor.
 
-    ``factor``: the present one; ``hot``: the seconds per record with it, after this many ``looks``; ``former`` and
-    ``former_hot``: the same for the previous factor. ``crowd``: if records wait, the time that functions take relative
-    to the work on their busiest bucket; above 1, partitions wait for one another's cores.
+    Args:
+        factor: the current factor.
+        hot: the seconds that functions take per record with the current factor.
+        looks: the number of looks from which ``hot`` was determined.
+        former: the previous factor.
+        former_hot: the seconds that functions took per record with the previous factor.
+        seconds: the time that functions take per record, by factor. Only the ratios count.
+        at: when ``seconds`` were observed, by factor, on any clock.
+        crowd: how long functions hold up a lane in which records wait, as a multiple of the time for their busiest
+            bucket. Above 1, partitions wait for one another's cores.
+        crowd_looks: the number of looks from which ``crowd`` was determined.
     """
 
     factor: int = 0
@@ -38,7 +49,7 @@ class Scalability:
     crowd_looks: int = 0
 
     def seen(self, factor: int, hot: float, now: float) -> Scalability:
-        """This experience, including a look at a lane whose functions take ``hot`` seconds per record."""
+        """This experience, including a look at a lane whose functions take ``hot`` seconds per record with a factor."""
         if factor != self.factor:
             enough = self.looks >= _ENOUGH
             former, former_hot = (self.factor, self.hot) if enough else (self.former, self.former_hot)
@@ -52,25 +63,26 @@ class Scalability:
         return replace(after, seconds=seconds, at={**self.at, self.former: self.at.get(self.former, now), factor: now})
 
     def crowded(self, times: float) -> Scalability:
-        """This experience, including a look at a lane in which records wait."""
+        """This experience, including a look at a lane with waiting records. ``times``: the lane's ``crowd``."""
         mean = self.crowd + max(_NEWEST, 1 / (self.crowd_looks + 1)) * (times - self.crowd)
         return replace(self, crowd=mean, crowd_looks=self.crowd_looks + 1)
 
     @property
     def crowding(self) -> float:
-        """``crowd``, or 1.0 if it may be chance."""
+        """``crowd``, or 1.0 if that may be chance."""
         return self.crowd if self.crowd_looks >= _ENOUGH and self.crowd >= _CROWDED else 1.0
 
     def since(self, then: float) -> Scalability:
-        """This experience without observations from before ``then``; figures for the present factor stay."""
+        """This experience without observations from before ``then``, except those with the current factor."""
         if all(at >= then for factor, at in self.at.items() if factor != self.factor):
             return self
         kept = {factor: at for factor, at in self.at.items() if at >= then or factor == self.factor}
         return replace(self, seconds={factor: self.seconds[factor] for factor in kept}, at=kept)
 
     def exponent(self, factor: int) -> float:
-        """The exponent of the speed-up. 1: functions became faster in proportion to the factor, compared with the
-        previous one; 0: no faster."""
+        """The exponent of the speed-up from the next smaller known factor to this one. 1: functions became faster in
+        proportion to the factor; 0: no faster. It is 1 if nothing is known.
+        """
         smaller = max((known for known in self.seconds if known < factor), default=0)
         if not smaller or factor not in self.seconds:
             return 1.0

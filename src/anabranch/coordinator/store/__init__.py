@@ -1,4 +1,4 @@
-"""The coordinator's durable memory: the only place with tables and queries."""
+"""The store: the coordinator's database. All of its tables and SQL queries are in this package."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,8 @@ __all__ = ["ContainerRecord", "DeploymentRecord", "Event", "EventRange", "Leader
 
 
 def __getattr__(name: str) -> Any:
-    """Import the store itself on demand. SQLAlchemy takes longer to import than most verbs of the command line run, and
-    most verbs ask a coordinator instead.
+    """Import the store only when it is used. Importing SQLAlchemy takes longer than most CLI commands run, and most of
+    them ask a coordinator instead.
     """
     if name == "Store":
         from anabranch.coordinator.store.store import Store

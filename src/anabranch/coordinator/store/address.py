@@ -1,4 +1,4 @@
-"""The URL of a store in its parts: which of it may be shown, and the values of its references."""
+"""The URL of a store: its parts, the form in which it may be shown, and the values of its references."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anabranch.config.addresses import LAST_PORT
 from anabranch.config.secrets import hidden, resolved
 from anabranch.errors import ConfigError
 
-if TYPE_CHECKING:  # it takes longer to import than most verbs do
+if TYPE_CHECKING:  # importing it takes longer than most CLI commands run
     import sqlalchemy as sa
 
 __all__ = ["CURE", "Address", "is_on_server", "make_folder", "path_of", "shown"]
@@ -32,23 +32,23 @@ def path_of(url: str) -> Path | None:
     """The file of a store's database; None for a database in memory or on a server.
 
     Raises:
-        ConfigError: the text isn't a database URL, or a store can't be in such a database.
+        ConfigError: ``url`` isn't a database URL, or a store can't be in such a database.
     """
     return Address(url).path
 
 
 def shown(url: str) -> str:
-    """A store's URL for messages, without the password."""
+    """A store's URL for messages, without passwords."""
     return Address(url).shown
 
 
 def is_on_server(url: str) -> bool:
-    """Whether several machines may use it, because it is a PostgreSQL database."""
+    """Whether a store is in a PostgreSQL database, which several machines may use."""
     return Address(url).kind == "postgresql"
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder that only its owner can read, with its parents. Raises ConfigError if that isn't possible."""
+    """Create a folder that only its owner can read, and its parents. Raises ConfigError if that isn't possible."""
     try:
         own_files.make_folder(folder)
     except OSError as error:
@@ -56,10 +56,14 @@ def make_folder(folder: Path) -> None:
 
 
 class Address:
-    """The location of a store. ``kind``: sqlite or postgresql; ``shown``: for messages, without passwords.
+    """The location of a store.
+
+    Attributes:
+        kind: ``sqlite`` or ``postgresql``.
+        shown: the URL for messages, without passwords.
 
     Raises:
-        ConfigError: it isn't the URL of a database that a store can be in.
+        ConfigError: ``url`` isn't a database URL, or a store can't be in such a database.
     """
 
     def __init__(self, url: str) -> None:
@@ -82,14 +86,16 @@ class Address:
 
     @property
     def path(self) -> Path | None:
-        """SQLite's file; None for a database in memory, or on a server."""
+        """The SQLite file; None for a database in memory or on a server."""
         if self.kind != "sqlite":
             return None
         database = self._url.database if self._file is None else self._file[1]
         return Path(self._put_back(database)) if database and database != _MEMORY else None
 
     def resolved(self) -> sa.URL:
-        """The URL for connecting; raises ConfigError when a reference can't be resolved."""
+        """The URL for connecting, with the values of references. Raises ConfigError if a reference can't be
+        resolved.
+        """
         import sqlalchemy as sa
 
         url = self._url
@@ -105,7 +111,7 @@ class Address:
         )
 
     def scrubbed(self, message: str) -> str:
-        """``message`` without passwords and the values of references."""
+        """A message without passwords and the values of references."""
         url = self.resolved()
         secret = {resolved(_SETTING, reference) for reference in self._references.values()}
         secret |= {str(url.query[name]) for name in url.query if "password" in name}
@@ -141,6 +147,6 @@ def _parsed(text: str, url: str) -> sa.URL:
 
 
 def _outward(url: str) -> str:
-    """The part of a URL that may be shown although the URL can't be parsed."""
+    """The part of a URL that may be shown even if the URL can't be parsed."""
     shown = re.sub(r"^.*@", "***@", url, flags=re.DOTALL)
     return re.sub(r"\?.*", "?***", shown, flags=re.DOTALL)

@@ -1,5 +1,5 @@
-"""Opens the database of a store: creates or migrates its tables, refuses databases that aren't stores, and explains
-errors.
+"""Opens the database of a store: creates or migrates the tables, refuses databases that aren't stores, and explains
+database errors.
 """
 
 from __future__ import annotations
@@ -23,15 +23,13 @@ _FORMAT = sa.select(tables.meta.c.value).where(tables.meta.c.key == "format")
 
 
 def create(url: str) -> sa.Engine:
-    """The database at ``url``, with a store in the present format. It is created if necessary; an older store is
-    migrated.
-
-    An SQLite file is created if it doesn't exist; a PostgreSQL database must exist.
+    """The database at ``url``, with a store in the current format. The store is created or migrated if necessary. An
+    SQLite file is created if it doesn't exist; a PostgreSQL database must exist.
     """
     address = Address(url)
     if address.path is not None:
         make_folder(address.path.parent)
-        with suppress(OSError):  # that it can't be opened either is said below
+        with suppress(OSError):  # then it can't be opened below, either, which raises an error that explains this
             own_files.make_file(address.path)
     engine = _on_server().engine(address) if address.kind == "postgresql" else sqlite.engine(address.path, "rwc")
     with _opening(engine, url):
@@ -41,10 +39,10 @@ def create(url: str) -> sa.Engine:
 
 
 def open_existing(url: str, to_write: bool = False) -> sa.Engine:
-    """The database at ``url``. Raises NotFoundError if there is no store. Creates nothing.
+    """The database at ``url``. Creates nothing. Raises NotFoundError if there is no store.
 
-    A store of an older format is migrated if it is opened ``to_write``. Otherwise it stays as it is; an SQLite file is
-    copied into memory, and the copy is migrated and made read-only.
+    A store in an older format is migrated if it is opened ``to_write``. Otherwise it isn't changed: of an SQLite file,
+    a copy in memory is migrated and made read-only; for PostgreSQL, UnsupportedFormatError is raised.
     """
     address = Address(url)
     if address.kind == "postgresql":
@@ -72,7 +70,7 @@ def open_existing(url: str, to_write: bool = False) -> sa.Engine:
 
 @contextmanager
 def _opening(engine: sa.Engine, url: str) -> Iterator[None]:
-    """Explains database errors and, if the body fails, closes the connections."""
+    """Explains database errors in the body of ``with`` and, if the body fails, closes the connections."""
     try:
         with explained(url):
             yield
@@ -83,7 +81,7 @@ def _opening(engine: sa.Engine, url: str) -> Iterator[None]:
 
 @contextmanager
 def explained(url: str) -> Iterator[None]:
-    """Turns database errors in the body into AnabranchErrors that name the store and a cure.
+    """Turns database errors in the body of ``with`` into AnabranchErrors that name the store and a cure.
 
     Raises:
         StoreUnavailableError: PostgreSQL can't be reached, or the connection was lost halfway.
@@ -101,8 +99,7 @@ def explained(url: str) -> Iterator[None]:
 
 
 def _on_server() -> ModuleType:
-    """The module for PostgreSQL, imported on demand, because its driver takes long to import and most stores don't need
-    it."""
+    """The module for PostgreSQL. It is imported only when it is needed, because its driver takes long to import."""
     from anabranch.coordinator.store import postgresql
 
     return postgresql
@@ -120,13 +117,13 @@ def _missing(address: Address) -> AnabranchError:
 
 
 def check_format(connection: sa.Connection, url: str) -> None:
-    """Raises UnsupportedFormatError if the store's format has changed since it was opened, because a newer anabranch
-    has migrated it. No process can migrate the store before the transaction has ended.
+    """Raises UnsupportedFormatError if a newer anabranch has migrated the store since it was opened. No process can
+    migrate the store before the transaction has ended.
     """
     version = connection.execute(_FORMAT.with_for_update(read=True)).scalar()
     if version != str(tables.FORMAT_VERSION):
         where = _where(Address(url))
-        raise _older(where, _known(where, version))  # somebody has put an older one in its place
+        raise _older(where, _known(where, version))  # the store was replaced by one in an older format
 
 
 def _format(engine: sa.Engine, address: Address) -> int | None:
@@ -135,11 +132,11 @@ def _format(engine: sa.Engine, address: Address) -> int | None:
 
 
 def _format_in(connection: sa.Connection, address: Address) -> int | None:
-    """The format of the store in a database; None if the database is empty. Writes nothing.
+    """The format version of the store in a database; None if the database is empty. Writes nothing.
 
     Raises:
-        ConfigError: the database belongs to something else.
-        UnsupportedFormatError: the format is newer than the present one, or isn't a valid format.
+        ConfigError: the database belongs to another application.
+        UnsupportedFormatError: the version is newer than this anabranch knows, or isn't valid.
     """
     where = _where(address)
     there = set(sa.inspect(connection).get_table_names())
@@ -177,13 +174,13 @@ def _older(where: str, version: int) -> AnabranchError:
 
 
 def _prepare(engine: sa.Engine, address: Address) -> None:
-    """Create the tables, or migrate existing ones. Only one process does this at a time, and it does all or nothing."""
+    """Create the tables, or migrate existing ones, in one transaction. Only one process does this at a time."""
     if address.kind == "sqlite":
         sqlite.keep_a_log(engine)
     with engine.execution_options(**sqlite.WRITES).begin() as connection:
         if address.kind == "postgresql":
             _on_server().lock_for_schema(connection, _where(address))
-        found = _format_in(connection, address)  # another process may have been here first
+        found = _format_in(connection, address)  # again, because another process may have been faster
         if found is None:
             tables.metadata.create_all(connection)
             connection.execute(sa.insert(tables.meta).values(key="format", value=str(tables.FORMAT_VERSION)))
@@ -195,7 +192,7 @@ def _prepare(engine: sa.Engine, address: Address) -> None:
 
 
 def _migrated_copy(engine: sa.Engine, address: Address) -> sa.Engine:
-    """A read-only copy of an SQLite file in memory, in the present format."""
+    """A read-only copy of an SQLite database in memory, migrated to the current format."""
     copy = sqlite.copied(engine)
     engine.dispose()
     try:

@@ -1,4 +1,6 @@
-"""The coordinator that leads, in one row of the store: read, checked and renewed in the store's transactions."""
+"""The row of the store that names the coordinator that leads. It is read, checked and renewed in the store's
+transactions.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +14,15 @@ __all__ = ["check", "read", "renew", "resign"]
 
 
 def read(connection: sa.Connection) -> LeaderRecord | None:
-    """The coordinator that leads, or was the last to lead."""
+    """The coordinator that leads, or that led last; None if none ever led."""
     query = sa.select(leader.c.epoch, leader.c.holder, leader.c.beat)
     row = connection.execute(query).mappings().first()
     return None if row is None else LeaderRecord(**row)
 
 
 def check(connection: sa.Connection, epoch: int) -> None:
-    """Raises NotLeadingError if another epoch was claimed. Until the transaction has ended, no coordinator can claim
-    the lead, and the leader can't resign.
+    """Raises NotLeadingError if another coordinator has claimed the lead since ``epoch`` was claimed. Until the
+    transaction has ended, no coordinator can claim the lead, and the leader can't resign.
     """
     held = connection.execute(sa.select(leader).with_for_update(read=True)).mappings().first()
     if held is None or held["epoch"] != epoch:
@@ -28,12 +30,16 @@ def check(connection: sa.Connection, epoch: int) -> None:
 
 
 def renew(connection: sa.Connection, epoch: int | None) -> None:
-    """Record that the coordinator that claimed an epoch still leads. Raises NotLeadingError if it doesn't."""
+    """Renew the lease of the coordinator that claimed the lead under ``epoch``. Raises NotLeadingError if it doesn't
+    lead any more.
+    """
     _beat(connection, epoch, leader.c.beat + 1)
 
 
 def resign(connection: sa.Connection, epoch: int | None) -> None:
-    """Let other coordinators claim the lead at once. Raises NotLeadingError if the epoch doesn't lead."""
+    """Let other coordinators claim the lead at once. Raises NotLeadingError if the coordinator that claimed the lead
+    under ``epoch`` doesn't lead any more.
+    """
     _beat(connection, epoch, -1)
 
 

@@ -1,4 +1,4 @@
-"""Lookups in the store's tables, except for reading a single row by its key."""
+"""Queries of the store's tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def artifact(connection: sa.Connection, sha256: str) -> bytes | None:
 
 
 def deployment(connection: sa.Connection, job: str, number: int | None) -> DeploymentRecord | None:
-    """A deployment of the job; without a number, the last one."""
+    """A deployment of a job; without a number, the last one."""
     generation = sa.select(sa.func.max(models.c.generation)).where(
         models.c.job == deployments.c.job, models.c.deployment == deployments.c.id
     )
@@ -54,47 +54,47 @@ def deployment(connection: sa.Connection, job: str, number: int | None) -> Deplo
 
 
 def deployment_numbers(connection: sa.Connection, job: str, limit: int) -> list[int]:
-    """The numbers of the job's last deployments, newest first."""
+    """The numbers of a job's last deployments, newest first."""
     query = sa.select(deployments.c.id).where(deployments.c.job == job).order_by(deployments.c.id.desc())
     return list(connection.execute(query.limit(limit)).scalars())
 
 
 def lane_states(connection: sa.Connection, job: str) -> dict[str, int]:
-    """How many lanes of the job are in each state, of all deployments."""
+    """How many lanes of a job are in each state, over all deployments."""
     of_job = sa.select(lanes_table.c.state, sa.func.count()).where(lanes_table.c.job == job)
     return {row[0]: row[1] for row in connection.execute(of_job.group_by(lanes_table.c.state))}
 
 
 def present(connection: sa.Connection, job: str) -> list[ContainerRecord]:
-    """The processes that hold the job's seats, or held them last."""
+    """The processes that hold a job's seats, or were the last to hold them."""
     query = sa.select(containers).where(containers.c.job == job, containers.c.gone.is_(None))
     found = [ContainerRecord(**row) for row in connection.execute(query).mappings()]
     return sorted(found, key=lambda container: (container.seat, container.epoch))
 
 
 def lanes(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[Lane]:
-    """Some lanes, in the order in which they were planned."""
+    """The lanes that fulfil the conditions, in the order in which they were planned."""
     order = lanes_table.c.deployment, lanes_table.c.generation, lanes_table.c.place
     query = sa.select(lanes_table.c.record).where(*conditions).order_by(*order)
     return [decode(record, Lane) for record in connection.execute(query).scalars()]
 
 
 def lost(connection: sa.Connection, limit: int, *conditions: sa.ColumnElement[bool]) -> list[ContainerRecord]:
-    """Processes that have lost their seats, the latest first."""
+    """Processes that have lost their seats and fulfil the conditions, the latest first."""
     query = sa.select(containers).where(*conditions, containers.c.gone.is_not(None))
     rows = connection.execute(query.order_by(containers.c.epoch.desc()).limit(limit)).mappings()
     return [ContainerRecord(**row) for row in rows]
 
 
 def former(connection: sa.Connection, registration: Registration) -> ContainerRecord | None:
-    """The record of a process that registers, if it had a seat of the job before and has lost it."""
+    """The stored process that is now registering, if it had a seat of the job before and has lost it."""
     names = ("job", "execution", "host", "pid", "instance")
     its = [containers.c[name] == getattr(registration, name) for name in names]
     return next(iter(lost(connection, 1, *its)), None)
 
 
 def events_of(connection: sa.Connection, job: str, limit: int, wanted: EventRange) -> list[Event]:
-    """The last ``limit`` matching events, oldest first; with ``after``, the first ones after that event."""
+    """The last ``limit`` events that match, oldest first. With ``after``, the first ``limit`` events after that one."""
     its = [events.c.job == job]
     if wanted.after is not None:
         its.append(events.c.id > wanted.after)

@@ -1,14 +1,15 @@
-"""Migrates a store that an older anabranch wrote to the present format, in numbered steps.
+"""Migrates a store that an older anabranch wrote to the current format, in numbered steps.
 
-Each step is frozen: it is written for the tables and documents of its time, never for the present ones in
-:mod:`anabranch.coordinator.store.tables`. A step may be repeated, as long as its transaction has not been committed.
+A step is never changed later: it is written for the tables and documents of its time, not for those in
+:mod:`anabranch.coordinator.store.tables`, which keep changing. A step may run again if its transaction wasn't
+committed.
 
-Alembic is not used. Each step rewrites JSON documents, which requires Python in any case; the version must stay where
-all older programs look for it before they write, in ``meta``; and all steps run under the same lock and transaction as
-the creation of a store.
+Alembic isn't used, for three reasons. Steps rewrite JSON documents, which requires Python in any case. The version must
+stay in ``meta``, where all older programs look for it before they write. And all steps must run under the same lock and
+in the same kind of transaction as the creation of a store.
 
-To add a step: raise ``FORMAT_VERSION`` in ``tables``, write the step and add it to ``STEPS``, and dump a store of the
-format before it into the tests.
+To add a step: raise ``FORMAT_VERSION`` in ``tables``, write the step, add it to ``STEPS``, and add a dump of a store in
+the previous format to the tests.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ _LANES_AT_ONCE = 1000
 def migrate(connection: sa.Connection, found: int, wanted: int) -> None:
     """Migrate a store from format ``found`` to format ``wanted``, in the transaction of ``connection``.
 
-    A coordinator that leads with an older program loses the lead, because everything that it writes is conditional on
-    its epoch.
+    A coordinator that leads with an older program loses the lead. It can't write any more, because each of its writes
+    is conditional on its epoch.
     """
-    # In this order, as a claim reads the format before it writes the leader.
+    # First the format, then the leader: a claim reads the format before it writes the leader.
     connection.execute(sa.text("UPDATE meta SET value = :version WHERE key = 'format'"), {"version": str(wanted)})
     for version in range(found, wanted):
         STEPS[version](connection)
@@ -43,14 +44,12 @@ def migrate(connection: sa.Connection, found: int, wanted: int) -> None:
 
 
 def _to_2(connection: sa.Connection) -> None:
-    """Deployments store the formats of their streams. Before, all streams were JSON; streams that aren't named still
-    are.
-    """
+    """Deployments store the formats of their streams. A stream without an entry is JSON, as all streams were before."""
     _add_column(connection, "deployments", "formats", "TEXT", default="{}")
 
 
 def _to_3(connection: sa.Connection) -> None:
-    """If several coordinators use a store, one leads."""
+    """Several coordinators can use a store, and one of them leads."""
     sa.Table(
         "leader",
         sa.MetaData(),
@@ -62,11 +61,11 @@ def _to_3(connection: sa.Connection) -> None:
 
 
 def _to_4(connection: sa.Connection) -> None:
-    """Drains, and containers that have the code of a deployment.
+    """Deployments have drains, and containers have the code of a deployment.
 
-    Format 3 was written with three sets of tables: at first without programs and artifacts, then without the instances
-    of processes. Anything that is missing is added. Lanes get the fields that were in their plan but weren't stored
-    with them.
+    There were three versions of the tables in format 3: the first without programs and artifacts, the second without
+    the instances of processes. This step adds what is missing. It also adds to lanes the fields that were in their plan
+    but weren't stored with them.
     """
     if "artifacts" not in _tables(connection):
         sa.Table(
@@ -99,11 +98,11 @@ def _to_4(connection: sa.Connection) -> None:
 
 
 STEPS: Mapping[int, Callable[[sa.Connection], None]] = {1: _to_2, 2: _to_3, 3: _to_4}
-"""The steps, by the format from which each starts. A step leads to the next format."""
+"""The steps to the next format, by the format from which a step starts."""
 
 
 def _lane_of_4(lane: Record, model: Record, aggregations: set[str]) -> Record:
-    """A lane's record with the fields that it lacks, taken from the model of its generation and from the graph."""
+    """A stored lane with the fields that it lacks, taken from the model of its generation and from the graph."""
     factor = model["factor"]
     stage = next(each for each in model["stages"] if each["stage"] == lane["stage"])
     tasks = [task for task in stage["tasks"] if task["name"] in lane["tasks"]]
@@ -120,7 +119,7 @@ def _lane_of_4(lane: Record, model: Record, aggregations: set[str]) -> Record:
         "bases": sorted(virtual),
         "buckets": parts if lane.get("broadcast") else {},
         "rejecting": list(dict.fromkeys(aside)),
-        # Of a lane that ever had a process it isn't known that nothing was written.
+        # A lane that ever had a process may have written something.
         "begun": bool(lane.get("ran") or lane["epoch"] or lane["folderEpoch"]),
     }
     return {**known, **lane}
@@ -131,7 +130,7 @@ def _whole(ssp: Record) -> str:
 
 
 def _aggregations(connection: sa.Connection, job: str, deployment: int) -> set[str]:
-    """The stateful operators of a deployment: up to format 3 there were only aggregations."""
+    """The stateful operators of a deployment. Up to format 3, only aggregations were stateful."""
     query = sa.text("SELECT graph FROM deployments WHERE job = :job AND id = :id")
     graph = json.loads(connection.execute(query, {"job": job, "id": deployment}).scalar_one())
     return {node["name"] for node in graph["nodes"] if node["kind"] == "agg"}
@@ -147,7 +146,7 @@ def _models(connection: sa.Connection) -> dict[tuple[str, int], dict[int, Record
 
 
 def _lanes(connection: sa.Connection, job: str, deployment: int) -> Iterator[tuple[str, int, Record]]:
-    """Each lane of a deployment: its id, the generation in which it was planned, and its record."""
+    """For each lane of a deployment: the lane's id, the generation in which it was planned, and its document."""
     query = sa.text("SELECT id, generation, record FROM lanes WHERE job = :job AND deployment = :deployment")
     rows = connection.execute(query, {"job": job, "deployment": deployment})
     for part in rows.partitions(_LANES_AT_ONCE):
@@ -169,12 +168,12 @@ def _tables(connection: sa.Connection) -> set[str]:
 def _add_column(
     connection: sa.Connection, table: str, column: str, kind: str, default: str | int | None = None
 ) -> bool:
-    """Add a column if it is missing. Returns whether it was missing. A column with a default is never NULL."""
+    """Add a column if the table doesn't have it. Returns whether it was added. A column with a default is NOT NULL."""
     if column in {each["name"] for each in sa.inspect(connection).get_columns(table)}:
         return False
     value = repr(default) if isinstance(default, str) else default
     constraint = "" if default is None else f" NOT NULL DEFAULT {value}"
     connection.execute(sa.text(f"ALTER TABLE {table} ADD COLUMN {column} {kind}{constraint}"))
-    if default is not None and connection.dialect.name == "postgresql":  # SQLite can't drop one, and has no use for it
+    if default is not None and connection.dialect.name == "postgresql":  # SQLite can't drop defaults, and needn't
         connection.execute(sa.text(f"ALTER TABLE {table} ALTER COLUMN {column} DROP DEFAULT"))
     return True

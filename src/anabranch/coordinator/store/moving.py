@@ -1,4 +1,4 @@
-"""Exports all rows of one job from a store, and imports them into another one of the same format."""
+"""Exports all rows of one job from a store, and imports them into another store of the same format."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OF_JOBS = (deployments, models, lanes, containers, events)
 
 
 def of_job(connection: sa.Connection, job: str) -> JobRows:
-    """The rows of a job at one moment, with the code of its deployments. The transaction must be a new one.
+    """The rows of a job at one moment, including the code of its deployments. The transaction must be a new one.
 
     Raises:
         NotFoundError: the store doesn't know the job.
@@ -40,7 +40,7 @@ def add(connection: sa.Connection, job: str, rows: JobRows) -> None:
     """Add a job that the store doesn't know.
 
     Raises:
-        ConflictError: the store knows the job.
+        ConflictError: the store already knows the job.
     """
     if connection.execute(sa.select(jobs.c.name).where(jobs.c.name == job)).first() is not None:
         raise ConflictError(
@@ -55,7 +55,7 @@ def add(connection: sa.Connection, job: str, rows: JobRows) -> None:
 
 
 def _rows(connection: sa.Connection, table: sa.Table, its: sa.ColumnElement[bool]) -> list[dict[str, Any]]:
-    """Rows in the order of their keys; events without the ids that they have in this store."""
+    """The rows of a table, in the order of their keys. Events are without their ids, which belong to this store."""
     query = sa.select(table).where(its).order_by(*table.primary_key)
     columns = [column.name for column in table.c if column is not events.c.id]
     return [{name: row[name] for name in columns} for row in connection.execute(query).mappings()]

@@ -1,4 +1,4 @@
-"""A store in a PostgreSQL database: how it is reached, how long calls may take, and the meaning of its errors."""
+"""A store in a PostgreSQL database: how it is reached, how long calls may take, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from anabranch.errors import AnabranchError, ConfigError, StoreUnavailableError
 
 __all__ = ["LIMITS", "engine", "explanation", "lock_for_schema"]
 
-_SCHEMA_LOCK = 0x616E6162  # under which tables are made and migrated
+_SCHEMA_LOCK = 0x616E6162  # the lock under which tables are created and migrated
 _MIGRATES_WITHIN = 300  # seconds
 _LOOKS_EVERY = 0.1
 CONNECTS_WITHIN = 5  # seconds
@@ -24,7 +24,7 @@ ANSWERS_WITHIN = 15.0
 LIMITS = {
     "statement_timeout": "10s",
     "lock_timeout": "5s",
-    "idle_in_transaction_session_timeout": "5s",  # a process that froze while it wrote holds up nobody for longer
+    "idle_in_transaction_session_timeout": "5s",  # how long a process that froze while it wrote can block others
 }
 _CONNECTIONS = 5
 
@@ -45,8 +45,8 @@ T = TypeVar("T")
 
 
 class _Connection(psycopg.Connection[Any]):
-    """A connection that is closed if the server is silent for too long, whatever the server's own limits are, because
-    the server may be frozen.
+    """A connection that is closed if the server doesn't answer for too long. The server's own limits aren't enough,
+    because the server may be frozen.
     """
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
@@ -54,10 +54,8 @@ class _Connection(psycopg.Connection[Any]):
 
 
 def engine(address: Address) -> sa.Engine:
-    """A small pool of connections, each of which is checked before it is used, so that the store works again after a
-    restart of PostgreSQL.
-
-    References are resolved for every new connection.
+    """A small pool of connections. Each connection is checked before it is used; thus the store works again after a
+    restart of PostgreSQL. References are resolved for every new connection.
     """
 
     def connect() -> psycopg.Connection[Any]:
@@ -67,7 +65,7 @@ def engine(address: Address) -> sa.Engine:
         try:
             return _Connection.connect(*arguments, **{**defaults, **given}, options=options.strip())
         except psycopg.Error as error:
-            raise _refused(error, address) from None  # what it holds may show what references stand for
+            raise _refused(error, address) from None  # because the error may contain the values of references
 
     made = sa.create_engine(
         "postgresql+psycopg://",
@@ -83,10 +81,11 @@ def engine(address: Address) -> sa.Engine:
 
 
 def lock_for_schema(connection: sa.Connection, where: str) -> None:
-    """Until the transaction ends, no other process can create or migrate tables, and this one may take its time.
+    """Keep other processes from creating or migrating tables until the transaction ends. The transaction gets longer
+    time limits for this.
 
     Raises:
-        StoreUnavailableError: another process has been doing so for very long.
+        StoreUnavailableError: another process has held the lock for very long.
     """
 
     def lock() -> bool | None:
@@ -103,7 +102,7 @@ def lock_for_schema(connection: sa.Connection, where: str) -> None:
 
 
 def explanation(error: DBAPIError, where: str) -> AnabranchError:
-    """What an error of a statement means for the user of the store at ``where``."""
+    """The error for a failed statement, in terms of the user of the store at ``where``."""
     state = getattr(error.orig, "sqlstate", None) or ""
     message = _first_line(error.orig)
     if state.startswith(_HELD_UP):

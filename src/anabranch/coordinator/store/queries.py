@@ -1,4 +1,4 @@
-"""What a store knows about its jobs, whether or not a coordinator serves them."""
+"""What a store knows about its jobs, even if no coordinator serves them."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ __all__ = [
 
 MOST_EVENTS = 10_000
 _REQUESTS_KNOWN = 20
-"""How many generations are searched for a repeated request."""
+"""How many of the last generations are searched for a request, to find out whether it is a repeated one."""
 
 
 def jobs(store: Store) -> list[JobStatus]:
-    """All jobs, by name."""
+    """The last known status of all jobs, sorted by name."""
     return [status(store, job) for job in store.jobs()]
 
 
 def status(store: Store, job: str) -> JobStatus:
-    """A job's last known status. ``served`` is false, and it isn't known of any container whether it is alive."""
+    """A job's last known status. ``served`` is False, and it isn't known which containers are alive."""
     its = deployment(store, job)
     present = store.model(job, its.id, its.generation)
     return JobStatus(
@@ -61,12 +61,12 @@ def status(store: Store, job: str) -> JobStatus:
 
 
 def model(store: Store, job: str) -> JobModel:
-    """The present generation of the job's last deployment."""
+    """The job model of the current generation of a job's last deployment."""
     return model_of(store, job, None)
 
 
 def model_of(store: Store, job: str, number: int | None) -> JobModel:
-    """The last generation of the job's last deployment, or of the one with a number."""
+    """The job model of the last generation of a deployment; without a number, of a job's last deployment."""
     record = deployment(store, job, number)
     return store.model(job, record.id, record.generation)
 
@@ -80,19 +80,19 @@ def events(store: Store, job: str, limit: int) -> list[Event]:
 
 
 def known_formats(store: Store, job: str) -> dict[str, Format]:
-    """The formats stored for a job, by stream; empty for a job that never ran."""
+    """The stored formats of a job's streams, by stream; empty for a job that never ran."""
     found = store.deployment(check_name("job", job))
     return {} if found is None else found.formats
 
 
 def known_lanes(store: Store, job: str) -> dict[str, Lane]:
-    """All lanes that a job ever had, by id; empty for a job that never ran."""
+    """All lanes that a job has ever had, by id; empty for a job that never ran."""
     return store.lanes(check_name("job", job))
 
 
 def running(store: Store, job: str, number: int | None = None) -> RunningDeployment:
-    """What a container needs to run a job's last deployment, or the one with a number. Raises ConflictError if its code
-    isn't available here.
+    """What a container needs to run a deployment; without a number, a job's last deployment. Raises ConflictError if
+    the job's code isn't available here.
     """
     its = deployment(store, job, number)
     if its.program is None:
@@ -101,7 +101,7 @@ def running(store: Store, job: str, number: int | None = None) -> RunningDeploym
 
 
 def is_known(store: Store, job: str, request: str) -> bool:
-    """Whether this request led to one of the last generations, in any deployment."""
+    """Whether one of a job's last generations, in any deployment, was requested with this id."""
     last = store.deployment(job) if request else None
     looked = 0
     while last is not None and looked < _REQUESTS_KNOWN:
@@ -114,7 +114,7 @@ def is_known(store: Store, job: str, request: str) -> bool:
 
 
 def deployment(store: Store, job: str, number: int | None = None) -> DeploymentRecord:
-    """The job's last deployment, or the one with a number. Raises NotFoundError if there is none."""
+    """A deployment of a job; without a number, the last one. Raises NotFoundError if there is none."""
     found = store.deployment(check_name("job", job), number)
     if found is None:
         known = store.jobs()

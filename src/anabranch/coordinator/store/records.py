@@ -1,4 +1,4 @@
-"""Results of the store that aren't documents of the model."""
+"""What the store returns, other than the documents in :mod:`anabranch.model`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ __all__ = ["ALL_EVENTS", "ContainerRecord", "DeploymentRecord", "Event", "EventR
 
 
 class DeploymentRecord(Document, frozen=True, kw_only=True):
-    """A deployment's row without its graph. Times are in seconds since 1970. ``drain``: the drain that is under way, if
-    any.
-    """
+    """A stored deployment, without its graph. Times are seconds since 1970."""
 
     job: str
     id: int
@@ -33,15 +31,17 @@ class DeploymentRecord(Document, frozen=True, kw_only=True):
     created_at: float
     changed_at: float
     drain: DrainProgress | None = None
+    """The drain that is under way, if there is one."""
 
 
 class ContainerRecord(Document, frozen=True, kw_only=True):
-    """A process that took a seat, with the code of a ``deployment``; ``gone`` says why it no longer holds the seat."""
+    """A process that has taken a seat."""
 
     id: str
     job: str
     seat: str
     deployment: int
+    """The deployment whose code the process has."""
     epoch: int
     execution: str
     host: str
@@ -50,10 +50,11 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
     rack: str | None
     registered_at: float
     gone: str | None
+    """Why the process no longer holds the seat; None: it still holds it."""
 
     @classmethod
     def of(cls, registration: Registration, container: str, seat: str, epoch: int, at: float) -> Self:
-        """The record of a process that now takes a seat, as the container with this id."""
+        """The record of a process that takes a seat now. ``container``: the container's id."""
         return cls(
             id=container,
             job=registration.job,
@@ -70,7 +71,7 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
         )
 
     def is_of(self, registration: Registration) -> bool:
-        """Whether this is the process that is registering."""
+        """Whether a registration comes from this process."""
         its = self.execution, self.host, self.pid, self.instance
         return its == (registration.execution, registration.host, registration.pid, registration.instance)
 
@@ -90,38 +91,45 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
 
 
 class Event(Document, frozen=True, kw_only=True):
-    """Something that happened to a job: ``who`` did ``what``, and ``why``. ``at``: seconds since 1970. ``id`` rises
-    with each event of the store; 0: it isn't stored yet."""
+    """Something that happened to a job: ``who`` did ``what``, and ``why``."""
 
     job: str
     at: float
+    """Seconds since 1970."""
     who: str
     what: str
     why: str = ""
     id: int = 0
+    """A number that rises with each event of the store; 0: the event isn't stored yet."""
 
 
 class EventRange(Document, frozen=True, kw_only=True):
-    """Which events to return: those ``after`` an id, ``before`` an id, and from ``since`` to before ``until``, in
-    seconds since 1970. None means no bound. ``patterns``: SQL LIKE patterns, one of which the events' text must match.
-    """
+    """Which events to return. None means no bound. Times are seconds since 1970."""
 
     after: int | None = None
+    """Return only events with a higher id."""
     before: int | None = None
+    """Return only events with a lower id."""
     since: float | None = None
+    """Return only events from this time on."""
     until: float | None = None
+    """Return only events before this time."""
     patterns: tuple[str, ...] = ()
+    """SQL LIKE patterns, at least one of which an event's text must match; empty: all events match."""
 
 
 ALL_EVENTS = EventRange()
 
 
 class LeaderRecord(Document, frozen=True, kw_only=True):
-    """Which coordinator leads: ``holder`` is its URL; ``beat`` rises while it leads and is -1 when it has resigned."""
+    """The coordinator that leads, or that led last."""
 
     epoch: int
+    """The epoch under which the coordinator claimed the lead. It rises with each claim."""
     holder: str
+    """The coordinator's URL."""
     beat: int
+    """A number that rises while the coordinator leads; -1: it has resigned."""
 
     @property
     def resigned(self) -> bool:

@@ -1,4 +1,4 @@
-"""How much history of a job the store keeps: events, and the code of former versions."""
+"""How much history of jobs the store keeps: events, and the code of former versions."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ log = logs.get_logger()
 
 @dataclass(frozen=True)
 class Retain:
-    """``events``: how many of each job's newest events are kept. ``versions``: for how many of its latest deployments
-    the code is kept.
-    """
+    """How much the store keeps of each job."""
 
     events: int = 100_000
+    """How many of the newest events are kept."""
     versions: int = 20
+    """For how many of the latest deployments the code is kept."""
 
     @classmethod
     def of(cls, settings: CoordinatorSettings) -> Self:
@@ -34,10 +34,10 @@ class Retain:
 
 
 class Retention:
-    """Sweeps the store once an hour, if the coordinator leads. For one thread at a time.
+    """Sweeps the store once an hour, if the coordinator leads. Not thread-safe.
 
     Args:
-        clock: seconds.
+        clock: a clock in seconds.
     """
 
     def __init__(self, store: Store, retain: Retain, clock: Callable[[], float]) -> None:
@@ -46,20 +46,22 @@ class Retention:
         self._clock = clock
         self._due = clock() + _FIRST
         self._unused: frozenset[str] = frozenset()
-        """Code that no deployment used an hour ago. (Code is stored before the deployment that uses it.)"""
+        """The code that no deployment used at the last sweep. Code isn't deleted before the next sweep, because it is
+        stored before the deployment that uses it.
+        """
 
     def look(self) -> None:
-        """Sweep the store, if that is due and no other coordinator leads.
+        """Sweep the store, if an hour has passed and no other coordinator leads.
 
         Raises:
-            StoreUnavailableError: that isn't possible at the moment; it is done later.
+            StoreUnavailableError: the store isn't available; it is swept an hour later.
         """
         if self._clock() < self._due:
             return
         self._due = self._clock() + _EVERY
         try:
             swept = self._store.sweep(self._retain.events, self._retain.versions, self._unused)
-        except NotLeadingError:  # the one that leads sweeps it
+        except NotLeadingError:  # the coordinator that leads sweeps the store
             self._unused = frozenset()
             return
         self._unused = swept.unused

@@ -1,4 +1,4 @@
-"""The writes of the store's transactions."""
+"""What the store's transactions write: rows of its tables."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _lane_row(lane: Lane) -> dict[str, Any]:
 
 
 def add_lanes(connection: sa.Connection, new: Sequence[Lane], generation: int) -> None:
-    """Add new lanes of a generation, in the order in which they were planned."""
+    """Add the new lanes of a generation, which must be in the order in which they were planned."""
     rows = [{**_lane_row(lane), "generation": generation, "place": place} for place, lane in enumerate(new)]
     if rows:
         connection.execute(sa.insert(lanes), rows)
@@ -78,13 +78,13 @@ def program(program: Program | None) -> str | None:
 
 
 def next_epoch(connection: sa.Connection, job: str) -> int:
-    """Raise a job's epoch, and return it."""
+    """Raise a job's epoch. Returns the new epoch."""
     raised = sa.update(jobs).where(jobs.c.name == job).values(epoch=jobs.c.epoch + 1).returning(jobs.c.epoch)
     return int(connection.execute(raised).scalar_one())
 
 
 def put_lanes(connection: sa.Connection, changed: Iterable[Lane]) -> None:
-    """Replace the records of lanes."""
+    """Replace stored lanes."""
     for lane in changed:
         row = {"state": lane.state.value, "record": encode(lane).decode()}
         connection.execute(sa.update(lanes).where(lanes.c.id == lane.id, lanes.c.job == lane.job).values(**row))
@@ -93,7 +93,7 @@ def put_lanes(connection: sa.Connection, changed: Iterable[Lane]) -> None:
 def move_deployment(
     connection: sa.Connection, job: str, deployment: int, *, state: DeploymentState, error: str | None, at: float
 ) -> None:
-    """Put a deployment into a state."""
+    """Give a deployment another state."""
     connection.execute(
         sa.update(deployments)
         .where(deployments.c.job == job, deployments.c.id == deployment)
@@ -102,14 +102,14 @@ def move_deployment(
 
 
 def put_artifact(connection: sa.Connection, sha256: str, content: bytes) -> None:
-    """Store the code of a job; nothing happens if it is already stored."""
+    """Store the code of a job, if it isn't stored yet."""
     query = sa.select(artifacts.c.sha256).where(artifacts.c.sha256 == sha256)
     if connection.execute(query).first() is None:
         connection.execute(sa.insert(artifacts).values(sha256=sha256, content=content))
 
 
 def put_drain(connection: sa.Connection, job: str, deployment: int, drain: DrainProgress | None) -> None:
-    """Replace the progress of a deployment's drain; None: it isn't draining."""
+    """Store the progress of a deployment's drain; None: the deployment isn't draining."""
     connection.execute(
         sa.update(deployments)
         .where(deployments.c.job == job, deployments.c.id == deployment)
@@ -118,7 +118,9 @@ def put_drain(connection: sa.Connection, job: str, deployment: int, drain: Drain
 
 
 def reset(connection: sa.Connection, job: str, deployment: int, changed: Iterable[Lane], event: Event) -> None:
-    """End a deployment permanently; its processes lose their seats."""
+    """Put a deployment into the state "reset", in which it can't be started again. All processes of the job lose their
+    seats.
+    """
     move_deployment(connection, job, deployment, state=DeploymentState.RESET, error=None, at=event.at)
     put_drain(connection, job, deployment, None)
     put_lanes(connection, changed)
@@ -131,7 +133,7 @@ def mark_gone(connection: sa.Connection, why: str, *who: sa.ColumnElement[bool])
 
 
 def add_events(connection: sa.Connection, happened: Sequence[Event]) -> None:
-    """Add events to the log."""
+    """Add events."""
     if happened:
         row = ("job", "at", "who", "what", "why")
         connection.execute(sa.insert(events), [{name: getattr(event, name) for name in row} for event in happened])
@@ -140,7 +142,7 @@ def add_events(connection: sa.Connection, happened: Sequence[Event]) -> None:
 def add_container(
     connection: sa.Connection, registration: Registration, container: str, seat: str, epoch: int, at: float
 ) -> ContainerRecord:
-    """Give a process a seat, as the container with this id."""
+    """Give a process a seat. ``container``: the container's id."""
     record = ContainerRecord.of(registration, container, seat, epoch, at)
     row = {column.name: getattr(record, column.name) for column in containers.c}
     connection.execute(sa.insert(containers).values(**row))
@@ -148,7 +150,7 @@ def add_container(
 
 
 def claim_lead(connection: sa.Connection, seen: LeaderRecord | None, epoch: int, holder: str) -> bool:
-    """Put a coordinator into the leader's row, if the row is exactly as ``seen``. Returns whether it was."""
+    """Put a coordinator into the leader's row, if that row is exactly as ``seen``. Returns whether it was so."""
     values = {"epoch": epoch, "holder": holder, "beat": 0}
     if seen is None:
         there = connection.execute(sa.select(leader.c.epoch)).first() is not None

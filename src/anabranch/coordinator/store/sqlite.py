@@ -1,4 +1,4 @@
-"""A store in an SQLite file, or in memory: how it is opened, and the meaning of its errors."""
+"""A store in an SQLite file or in memory: how it is opened, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ WRITES = {"anabranch_writes": True}
 
 
 def engine(path: Path | None, mode: str) -> sa.Engine:
-    """One connection to a file, or to a database in memory. ``mode``: rw, or rwc to create the file."""
+    """A single connection to a file, or to a new database in memory. ``mode``: rw, or rwc to create the file."""
     database = ":memory:" if path is None else f"file:{quote(str(path.absolute()))}?mode={mode}"
 
     def connect() -> sqlite3.Connection:
         connection = sqlite3.connect(database, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
-        connection.isolation_level = None  # transactions begin where begin() below says so
+        connection.isolation_level = None  # begin() below begins transactions explicitly
         connection.execute("PRAGMA foreign_keys = ON")
         return connection
 
@@ -40,7 +40,9 @@ def engine(path: Path | None, mode: str) -> sa.Engine:
 
 
 def keep_a_log(engine: sa.Engine) -> None:
-    """Let readers continue while another process writes. The file keeps this setting."""
+    """Use write-ahead logging, which lets readers continue while another process writes. The file keeps this
+    setting.
+    """
     raw = engine.raw_connection()
     try:
         raw.cursor().execute("PRAGMA journal_mode = WAL")
@@ -49,7 +51,7 @@ def keep_a_log(engine: sa.Engine) -> None:
 
 
 def copied(original: sa.Engine) -> sa.Engine:
-    """A copy of a database, in memory."""
+    """A copy of a database in memory."""
     made = engine(None, "rw")
     source, target = original.raw_connection(), made.raw_connection()
     try:
@@ -69,7 +71,7 @@ def refuse_writes(engine: sa.Engine) -> None:
 
 
 def explanation(error: DBAPIError, where: str) -> AnabranchError:
-    """What a database error means for the user of the store at ``where``."""
+    """The error for a failed statement, in terms of the user of the store at ``where``."""
     message = str(error.orig)
     if "locked" in message or "busy" in message:
         return ConflictError(

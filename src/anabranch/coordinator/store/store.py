@@ -1,4 +1,4 @@
-"""The queries of the store. Every method that writes is one transaction."""
+"""The store, as a class. Each of its methods that writes is one transaction."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ from anabranch.protocol.drain import DrainProgress
 
 __all__ = ["Store"]
 
-_NO_EPOCH = 0  # below all that are claimed
+_NO_EPOCH = 0  # below all epochs that are claimed
 
 
 class Store:
-    """A store at a database URL, created if it doesn't exist; ``sqlite://`` is one in memory. For a few threads.
+    """A store at a database URL, created if it doesn't exist; ``sqlite://`` is in memory. Thread-safe.
 
     A store that an older anabranch wrote is migrated first, in one transaction. A coordinator that leads with the older
     program then loses the lead.
 
-    ``url`` is for messages and doesn't show the password. A store that stands by, claims the lead or has claimed it
-    writes only while it leads: each of its writes is conditional, in its own transaction, on the epoch that it claimed.
-    A store that has done none of this writes unconditionally.
+    The attribute ``url`` is for messages and has no password. After a call of ``stand_by`` or ``claim``, this object
+    writes only while it leads: each transaction checks that the epoch that it claimed still leads. Without such a call,
+    it writes unconditionally.
 
     Raises:
-        ConfigError: the store can't be opened or written, or the database belongs to something else.
-        UnsupportedFormatError: a newer anabranch has written it, now or since it was opened; it is left as it is.
-        ConflictError: another process has locked SQLite's file.
-        StoreUnavailableError: PostgreSQL can't be reached, or the connection was lost halfway. Later the same store
-            works again.
-        NotLeadingError: a write, but this store doesn't lead; nothing was written.
+        ConfigError: the store can't be opened or written, or the database belongs to another application.
+        UnsupportedFormatError: a newer anabranch wrote the store, perhaps after it was opened. It isn't changed.
+        ConflictError: another process has locked the SQLite file.
+        StoreUnavailableError: PostgreSQL can't be reached, or the connection was lost halfway. This object can be used
+            again later.
+        NotLeadingError: a write was requested, but this object doesn't lead. Nothing was written.
     """
 
     def __init__(self, url: str) -> None:
@@ -61,11 +61,11 @@ class Store:
     def open_existing(cls, url: str, to_write: bool = False) -> Self:
         """Open a store without creating anything. Raises NotFoundError if there is none.
 
-        It is opened read-only unless ``to_write`` is set. If it is read-only, a store that an older anabranch wrote is
-        left as it is; an SQLite store is read as if it had been migrated.
+        Without ``to_write``, the store is only read. If an older anabranch wrote it, it then isn't changed; an SQLite
+        store is read as if it had been migrated.
 
         Raises:
-            UnsupportedFormatError: also if a PostgreSQL store of an older format is only read.
+            UnsupportedFormatError: also if a PostgreSQL store in an older format is opened without ``to_write``.
         """
         store = cls.__new__(cls)
         store._open(url, database.open_existing(url, to_write))
@@ -78,12 +78,13 @@ class Store:
         self._lock = threading.Lock()
         one_connection = engine.dialect.name == "sqlite"
         self._looking: AbstractContextManager[Any] = self._lock if one_connection else nullcontext()
-        self._epoch: int | None = None  # None: writes need not lead
+        self._epoch: int | None = None  # None: writes are unconditional
         self._watchers: list[Callable[[], object]] = []
 
     @contextmanager
     def watched(self, wake: Callable[[], object]) -> Iterator[None]:
-        """Inside ``with``, ``wake`` is called after each step of this store that stores events. It must not wait."""
+        """A context in which ``wake`` is called after each write through this object that adds events. It must not
+        block."""
         self._watchers.append(wake)
         try:
             yield
@@ -94,14 +95,14 @@ class Store:
         with self._lock:
             self._engine.dispose()
 
-    # What is looked up
+    # Lookups
 
     def jobs(self) -> list[str]:
         with self._reading() as connection:
             return sorted(connection.execute(sa.select(jobs.c.name)).scalars())
 
     def deployment(self, job: str, number: int | None = None) -> DeploymentRecord | None:
-        """A deployment of the job; without a number, the last one."""
+        """A deployment of a job; without a number, the last one."""
         with self._reading() as connection:
             return lookups.deployment(connection, job, number)
 
@@ -114,12 +115,12 @@ class Store:
         return decode(self._document(models.c.document, *its), JobModel)
 
     def lanes(self, job: str) -> dict[str, Lane]:
-        """All lanes that the job ever had, of all deployments, by id, in the order in which they were planned."""
+        """All lanes that a job has ever had, by id, in the order in which they were planned."""
         with self._reading() as connection:
             return {lane.id: lane for lane in lookups.lanes(connection, lanes.c.job == job)}
 
     def containers(self, job: str) -> list[ContainerRecord]:
-        """The processes that hold the job's seats, or were the last to hold them."""
+        """The processes that hold a job's seats, or were the last to hold them."""
         with self._reading() as connection:
             return lookups.present(connection, job)
 
@@ -129,12 +130,12 @@ class Store:
         return ContainerRecord(**row) if row is not None else None
 
     def former(self, registration: Registration) -> ContainerRecord | None:
-        """The record of a process that registers, if it had a seat of the job before and has lost it."""
+        """The stored process that is now registering, if it had a seat of the job before and has lost it."""
         with self._reading() as connection:
             return lookups.former(connection, registration)
 
     def lost(self, job: str, limit: int) -> list[ContainerRecord]:
-        """The processes that most recently lost a seat of the job, newest first."""
+        """The processes that most recently lost a seat of a job, newest first."""
         with self._reading() as connection:
             return lookups.lost(connection, limit, containers.c.job == job)
 
@@ -144,49 +145,49 @@ class Store:
             return lookups.artifact(connection, sha256)
 
     def events(self, job: str, limit: int, wanted: EventRange = ALL_EVENTS) -> list[Event]:
-        """The last ``limit`` matching events, oldest first; with ``after``, the first ones after that event."""
+        """The last ``limit`` events that match, oldest first. With ``after``, the first ``limit`` events after it."""
         with self._reading() as connection:
             return lookups.events_of(connection, job, limit, wanted)
 
     def lane_states(self, job: str) -> dict[str, int]:
-        """How many lanes of the job are in each state, of all deployments."""
+        """How many lanes of a job are in each state, over all deployments."""
         with self._reading() as connection:
             return lookups.lane_states(connection, job)
 
     def open_lanes(self, job: str) -> list[Lane]:
-        """The lanes of the job that aren't closed, in the order in which they were planned."""
+        """The lanes of a job that aren't closed, in the order in which they were planned."""
         with self._reading() as connection:
             return lookups.lanes(connection, lanes.c.job == job, lanes.c.state != LaneState.CLOSED.value)
 
     def deployment_numbers(self, job: str, limit: int) -> list[int]:
-        """The numbers of the job's last deployments, newest first."""
+        """The numbers of a job's last deployments, newest first."""
         with self._reading() as connection:
             return lookups.deployment_numbers(connection, job, limit)
 
     def export_job(self, job: str) -> moving.JobRows:
-        """All rows of a job, with the code of its deployments. NotFoundError if there is none."""
+        """All rows of a job, with the code of its deployments. Raises NotFoundError if there is no such job."""
         with self._reading() as connection:
             return moving.of_job(connection, job)
 
-    # Who leads
+    # Leadership
 
     def leader(self) -> LeaderRecord | None:
-        """The coordinator that leads, or was the last to lead."""
+        """The coordinator that leads, or that led last; None if none ever led."""
         with self._reading() as connection:
             return leading.read(connection)
 
     def leads(self) -> bool:
-        """Whether this store may write: it leads, or has never tried to lead."""
+        """Whether this object may write: it leads, or it has never tried to lead."""
         found = None if self._epoch is None else self.leader()
         return self._epoch is None or (found is not None and not found.resigned and found.epoch == self._epoch)
 
     def stand_by(self) -> None:
-        """From now on, write only while this store leads."""
+        """From now on, write only while this object leads."""
         with self._lock:
             self._epoch = _NO_EPOCH if self._epoch is None else self._epoch
 
     def claim(self, seen: LeaderRecord | None, holder: str) -> bool:
-        """Lead from now on, under the next epoch, if the row is exactly as ``seen``. Returns whether it was."""
+        """Lead from now on, under the next epoch, if the leader's row is exactly as ``seen``. Returns whether it is."""
         with self._lock:
             self._epoch = _NO_EPOCH
             epoch = 1 if seen is None else seen.epoch + 1
@@ -196,18 +197,18 @@ class Store:
                         database.check_format(connection, self._database)
                         won = rows.claim_lead(connection, seen, epoch, holder)
                 except IntegrityError:
-                    return False  # somebody else was the first
+                    return False  # another coordinator was faster
             if won:
                 self._epoch = epoch
             return won
 
     def renew(self) -> None:
-        """Record that this store still leads. Raises NotLeadingError if it doesn't."""
+        """Renew the lease. Raises NotLeadingError if this object doesn't lead."""
         with self._lock, database.explained(self._database), self._writer.begin() as connection:
             leading.renew(connection, self._epoch)
 
     def resign(self) -> None:
-        """Stop leading, so that others may claim the lead at once. Raises NotLeadingError if this store doesn't
+        """Stop leading. Others can then claim the lead at once. Raises NotLeadingError if this object doesn't
         lead."""
         with self._lock:
             try:
@@ -216,10 +217,10 @@ class Store:
             finally:
                 self._epoch = _NO_EPOCH
 
-    # Durable steps
+    # Writes
 
     def create_deployment(self, start: StartRequest, state: DeploymentState, event: Event) -> None:
-        """Create the deployment ``start.model.run_id`` with its first generation and its lanes, as given."""
+        """Create the deployment with the number ``start.model.run_id``, its first generation and its lanes."""
         job = start.graph.job
         with self.writing(event) as connection:
             if connection.execute(sa.select(jobs.c.name).where(jobs.c.name == job)).first() is None:
@@ -235,8 +236,8 @@ class Store:
         event: Event,
         noted: Sequence[Event] = (),
     ) -> None:
-        """Like :meth:`create_deployment`, for a deployment that continues from the lanes of
-        ``start.model.replaces``, which gets the state ``former``; its lanes are changed. ``noted``: more events."""
+        """Like :meth:`create_deployment`, for a deployment that continues from the lanes of the deployment
+        ``start.model.replaces``. That one gets the state ``former`` and ``changed`` lanes. ``noted``: more events."""
         with self.writing(event, *noted) as connection:
             rows.move_deployment(
                 connection, start.graph.job, start.model.replaces, state=former, error=None, at=event.at
@@ -247,8 +248,8 @@ class Store:
     def resume_deployment(
         self, deployment: DeploymentRecord, state: DeploymentState, changed: Iterable[Lane], gone: str, event: Event
     ) -> None:
-        """Start a deployment again with the given program. Its lanes are changed, its error is cleared, and its former
-        processes lose their seats.
+        """Start a deployment again, with the program in ``deployment``. Its ``changed`` lanes are stored, its error is
+        removed, and former processes lose their seats for the reason ``gone``.
         """
         with self.writing(event) as connection:
             rows.move_deployment(connection, deployment.job, deployment.id, state=state, error=None, at=event.at)
@@ -269,13 +270,13 @@ class Store:
         event: Event,
         drain: DrainProgress | None = None,
     ) -> None:
-        """Put a deployment into a state; ``drain`` is the drain that is under way then."""
+        """Give a deployment another state. ``drain``: the drain that is under way in this state."""
         with self.writing(event) as connection:
             rows.move_deployment(connection, job, deployment, state=state, error=error, at=event.at)
             rows.put_drain(connection, job, deployment, drain)
 
     def reset(self, job: str, deployment: int, changed: Iterable[Lane], event: Event) -> None:
-        """End the last deployment of a job; only the given changes to its lanes are remembered."""
+        """Reset a deployment, the last one of its job. ``changed``: its lanes, without what is forgotten."""
         with self.writing(event) as connection:
             rows.reset(connection, job, deployment, changed, event)
 
@@ -293,7 +294,7 @@ class Store:
         event: Event,
         noted: Sequence[Event] = (),
     ) -> None:
-        """Put a deployment into its next generation, in which some lanes have changed and others are new. ``noted``:
+        """Store the next generation of a deployment, in which some lanes have changed and others are new. ``noted``:
         more events.
         """
         with self.writing(event, *noted) as connection:
@@ -305,18 +306,17 @@ class Store:
             rows.add_lanes(connection, new, model.generation)
 
     def put_lanes(self, changed: Iterable[Lane], happened: Sequence[Event]) -> None:
-        """Replace the records of lanes."""
+        """Replace stored lanes."""
         with self.writing(*happened) as connection:
             rows.put_lanes(connection, changed)
 
     def register(
         self, registration: Registration, seat: str, changed: Sequence[Lane], at: float
     ) -> tuple[ContainerRecord, list[Lane]]:
-        """Give a process a seat under the job's next epoch, which the ``changed`` lanes get, too. The process has the
-        code of ``registration.deployment``.
+        """Give a process a seat under the job's next epoch. The ``changed`` lanes get this epoch, too.
 
         Returns:
-            The process, and the lanes as stored.
+            The process and the lanes, as stored.
         """
         job = registration.job
         with self.writing() as connection:
@@ -332,7 +332,7 @@ class Store:
         return process, stored
 
     def reseat(self, changed: Sequence[Lane], event: Event) -> list[Lane]:
-        """Give lanes another seat, and the job's next epoch. Returns them as stored."""
+        """Store lanes, for example with another seat, under the job's next epoch. Returns the lanes as stored."""
         with self.writing(event) as connection:
             epoch = rows.next_epoch(connection, event.job)
             stored = [msgspec.structs.replace(lane, epoch=epoch) for lane in changed]
@@ -356,7 +356,7 @@ class Store:
             rows.mark_gone(connection, "it gave its seat back", containers.c.id == process.id)
 
     def sweep(self, events: int, versions: int, unused: Collection[str]) -> sweeping.SweepResult:
-        """Remove what is older than what should be kept: see :func:`anabranch.coordinator.store.sweeping.sweep`."""
+        """Delete old history: see :func:`anabranch.coordinator.store.sweeping.sweep`."""
         with self.writing() as connection:
             return sweeping.sweep(connection, events, versions, unused)
 
@@ -366,16 +366,16 @@ class Store:
             rows.put_artifact(connection, sha256, content)
 
     def import_job(self, job: str, rows: moving.JobRows, event: Event) -> None:
-        """Add a job as it was in another store. Raises ConflictError if this store already knows the job."""
+        """Add a job with its rows from another store. Raises ConflictError if this store already knows the job."""
         with self.writing(event) as connection:
             moving.add(connection, job, rows)
 
     def note(self, happened: Sequence[Event]) -> None:
-        """Add events to the log."""
+        """Add events."""
         with self.writing(*happened):
             pass
 
-    # How
+    # Transactions
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
@@ -384,11 +384,11 @@ class Store:
 
     @contextmanager
     def writing(self, *happened: Event) -> Iterator[sa.Connection]:
-        """A transaction for one change and its events: all of it is stored, or nothing."""
+        """A transaction for a change and its events: either all of it is stored, or nothing."""
         with self._lock, database.explained(self._database), self._writer.begin() as connection:
             if self._epoch is None:
                 database.check_format(connection, self._database)
-            else:  # whoever migrates a store deposes its leader
+            else:  # this covers the format, too, because a migration ends the leader's epoch
                 leading.check(connection, self._epoch)
             yield connection
             rows.add_events(connection, happened)

@@ -1,4 +1,4 @@
-"""What a store deletes over time: old events, and code that no deployment needs any more."""
+"""What a store deletes over time: old events, and code that is no longer needed."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ __all__ = ["SweepResult", "sweep"]
 
 @dataclass(frozen=True)
 class SweepResult:
-    """``events``: how many were removed. ``artifacts``: the code that was removed. ``unused``: code that is still
-    stored, although none of the last deployments uses it.
-    """
+    """What a sweep has deleted."""
 
     events: int = 0
+    """How many events were deleted."""
     artifacts: frozenset[str] = frozenset()
+    """The code that was deleted."""
     unused: frozenset[str] = frozenset()
+    """The code that is still stored, although none of the last deployments uses it."""
 
 
 def sweep(connection: sa.Connection, keep_events: int, versions: int, unused: Collection[str]) -> SweepResult:
-    """Remove everything that is older than what should be kept.
+    """Delete old events and unused code.
 
     Args:
         keep_events: how many of each job's newest events to keep.
         versions: for how many of each job's last deployments to keep the code.
-        unused: code that was unused at the previous sweep. Only this code is removed, if it is still unused, because
-            code is stored before the deployment that uses it.
+        unused: the code that was unused at the previous sweep. Only this code is deleted, if it is still unused: newer
+            code may be unused only because its deployment hasn't been stored yet.
     """
     names = list(connection.execute(sa.select(jobs.c.name)).scalars())
     removed = sum(_forget_events(connection, job, keep_events) for job in names)

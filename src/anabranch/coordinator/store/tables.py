@@ -1,4 +1,4 @@
-"""The store's tables. Documents are JSON text; further columns hold what queries search for."""
+"""The store's tables. Documents are stored as JSON text. What queries search for is in columns of its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ metadata = MetaData()
 
 
 class FreeText(TypeDecorator[str]):
-    """Text from outside, which may have any characters. (PostgreSQL can't store NUL.)"""
+    """Text from users or containers, which may contain any characters. NUL is replaced, because PostgreSQL can't store
+    it.
+    """
 
     impl = Text
     cache_ok = True
@@ -40,7 +42,7 @@ class FreeText(TypeDecorator[str]):
 leader = Table(
     "leader",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=False),  # 1: there is one row
+    Column("id", Integer, primary_key=True, autoincrement=False),  # always 1: the table has one row
     Column("epoch", BigInteger, nullable=False),
     Column("holder", Text, nullable=False),
     Column("beat", BigInteger, nullable=False),  # -1: resigned
@@ -70,9 +72,9 @@ deployments = Table(
     Column("fingerprint", Text, nullable=False),
     Column("promises", Text, nullable=False),
     Column("formats", Text, nullable=False),
-    Column("program", Text),  # of containers in other processes
+    Column("program", Text),  # what containers in other processes need
     Column("until_caught_up", Boolean, nullable=False),
-    Column("drain", Text),  # while one is wished for
+    Column("drain", Text),  # the drain that is under way
     Column("error", FreeText),
     Column("created_at", Float, nullable=False),
     Column("changed_at", Float, nullable=False),
@@ -96,8 +98,8 @@ lanes = Table(
     Column("job", String(100), nullable=False),
     Column("id", String(200), nullable=False),
     Column("deployment", Integer, nullable=False),
-    Column("generation", Integer, nullable=False),  # the one that it began in
-    Column("place", Integer, nullable=False),  # in the order of that generation's plan
+    Column("generation", Integer, nullable=False),  # the generation in which the lane was planned
+    Column("place", Integer, nullable=False),  # the place in the order in which that generation's lanes were planned
     Column("state", String(20), nullable=False),
     Column("record", Text, nullable=False),
     PrimaryKeyConstraint("job", "id"),
@@ -111,7 +113,7 @@ containers = Table(
     Column("id", String(240), primary_key=True),
     Column("job", ForeignKey("jobs.name"), nullable=False),
     Column("seat", String(100), nullable=False),
-    Column("deployment", Integer, nullable=False),  # whose code it has
+    Column("deployment", Integer, nullable=False),  # the deployment whose code the process has
     Column("epoch", BigInteger, nullable=False),
     Column("execution", FreeText, nullable=False),
     Column("host", FreeText, nullable=False),
@@ -119,7 +121,7 @@ containers = Table(
     Column("instance", Text, nullable=False),
     Column("rack", FreeText),
     Column("registered_at", Float, nullable=False),
-    Column("gone", FreeText),  # why it holds its seat no more
+    Column("gone", FreeText),  # why the process no longer holds its seat
     Index("containers_of_a_job", "job", "epoch", unique=True),
 )
 

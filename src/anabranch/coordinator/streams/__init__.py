@@ -1,2 +1,3 @@
-"""What is looked up in the streams of jobs: partition counts, offsets, dead letters and early output. No job is locked
-meanwhile."""
+"""Looks things up in the streams of jobs: partition counts, offsets, dead letters and early output. No job may be
+locked meanwhile.
+"""

@@ -22,19 +22,21 @@ __all__ = ["MOST", "DeadLetterReader", "LetterRange", "content_of", "letter", "s
 
 MOST = 1_000
 _SHOWN_BYTES = 4_096
-"""How many bytes of a key, a value or a header are shown."""
+"""How many bytes of a key, a value or a header are shown at most."""
 _SECONDS, _BYTES = 5.0, 2_000_000
 """Limits for the seconds spent reading, and for the bytes returned."""
 _AT_ONCE = 500
-"""How many offsets are read at once, from the end backwards. (Kafka's transactions take up some of them.)"""
+"""How many offsets are read at once, from the end backwards. (Some may have no records, because of Kafka's
+transactions.)
+"""
 _PREFIX = "anabranch."
 _ORIGIN = ("stream", "partition", "offset")
 
 
 @dataclass(frozen=True)
 class LetterRange:
-    """Which dead letters to return: the last ``limit`` of a partition (None: of all partitions), before one of its
-    offsets (0: up to the end).
+    """Which dead letters to return: the last ``limit`` letters of a partition (None: of all partitions) before an
+    offset (0: before the end).
     """
 
     partition: int | None
@@ -43,7 +45,7 @@ class LetterRange:
 
     @classmethod
     def of(cls, partition: str, before: int, limit: int) -> LetterRange:
-        """The range. Raises UsageError if the partition isn't a number, or the limit is too large."""
+        """The range from a request's parameters. Raises UsageError if they aren't valid."""
         if not 1 <= limit <= MOST:
             raise UsageError(f"{limit} dead letters can't be asked for", f"ask for 1 to {MOST}")
         if partition and not partition.isdecimal():
@@ -54,8 +56,12 @@ class LetterRange:
 
 
 class DeadLetterReader:
-    """Reads for one user at a time. ``systems`` is as for :class:`StreamOpener`; ``now`` returns the seconds since
-    1970."""
+    """Reads dead letters, for one user at a time.
+
+    Args:
+        systems: see :class:`StreamOpener`.
+        now: returns the seconds since 1970.
+    """
 
     def __init__(self, store: Store, systems: Systems | None, now: Callable[[], float]) -> None:
         self._store = store
@@ -64,12 +70,12 @@ class DeadLetterReader:
         self._clock = time.monotonic
 
     def newest(self, job: str, stream: str, wanted: LetterRange) -> DeadLetters:
-        """The newest dead letters in one of a job's dead-letter streams, by default the first.
+        """The newest dead letters in one of a job's dead-letter streams, by default the first one.
 
         Raises:
             NotFoundError: there is no such job, stream or partition.
-            ConflictError: another user is reading; or the settings of the job, which ran in one process, aren't
-                available here.
+            ConflictError: another user is reading; or the job ran in one process with its coordinator, so its settings
+                aren't available here.
             AnabranchError: the system doesn't answer.
         """
         its = queries.deployment(self._store, job)
@@ -121,8 +127,8 @@ class DeadLetterReader:
 
 
 def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
-    """The dead-letter streams of a job's lanes, open and closed, in order, each with the system of the stream whose
-    records it takes. Unless settings say otherwise, the dead-letter stream is in the same system.
+    """The dead-letter streams of lanes, sorted by name. The value is the system of the stream whose dead letters are
+    written there; unless settings say otherwise, the dead-letter stream is in the same system.
     """
     found: dict[str, str] = {}
     for lane in lanes:
@@ -132,7 +138,7 @@ def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
 
 
 def letter(partition: int, offset: int, row: Mapping[str, Any]) -> DeadLetter:
-    """A dead letter, from a record whose headers say why it was rejected."""
+    """A dead letter, from a record whose headers say where it came from and why it could not be processed."""
     headers = {each["key"]: each["value"] or b"" for each in row["headers"] or ()}
     ours = {name.removeprefix(_PREFIX): _text(value) for name, value in headers.items() if name.startswith(_PREFIX)}
     return DeadLetter(
@@ -157,7 +163,7 @@ def _origin(ours: Mapping[str, str]) -> Origin | None:
 
 
 def content_of(value: bytes | None) -> Content | None:
-    """A key or a value in the form in which it is shown: only its beginning, if it is long."""
+    """A key or a value in the form in which it is shown. Only the beginning of a long one is shown."""
     if value is None:
         return None
     part, cut = value[:_SHOWN_BYTES], len(value) > _SHOWN_BYTES
@@ -168,7 +174,7 @@ def content_of(value: bytes | None) -> Content | None:
 
 
 def _whole(part: bytes, cut: bool) -> str:
-    """UTF-8 as text; if it was cut, without the incomplete character at its end."""
+    """Decoded UTF-8. If the bytes were ``cut``, an incomplete character at their end is dropped."""
     for less in range(4 if cut else 1):
         try:
             return part[: len(part) - less].decode()

@@ -1,4 +1,6 @@
-"""Reads the rows of windows that a drain cut from a job's output streams, without locking the job."""
+"""Reads early output: rows in a job's output streams that a drain emitted before their windows were complete. The job
+isn't locked meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +24,16 @@ __all__ = ["MOST", "EarlyOutputReader", "is_marked", "streams_of"]
 
 MOST = 1_000
 _RECORDS, _SECONDS = 20_000, 5.0
-"""Limits for how many records of a partition are examined, and for the time."""
+"""Limits for the number of records that are examined in each partition, and for the seconds spent reading."""
 _AT_ONCE = 1_000
 _MARK = "drained"
-"""The field that is true in a row of a window that a drain cut (:data:`anabranch.spark.operators.evaluation.DRAINED`,
-which a coordinator can't import because it runs without Spark)."""
+"""The field that is true in a row that a drain emitted early. It is the same as
+:data:`anabranch.spark.operators.evaluation.DRAINED`, which a coordinator can't import because it runs without Spark.
+"""
 
 
 class EarlyOutputReader:
-    """Reads rows that drains emitted early, for one user at a time. The arguments are the same as for
+    """Reads early output, for one user at a time. The arguments are the same as for
     :class:`anabranch.coordinator.streams.dead_letters.DeadLetterReader`.
     """
 
@@ -41,12 +44,13 @@ class EarlyOutputReader:
         self._clock = time.monotonic
 
     def newest(self, job: str, stream: str, limit: int) -> EarlyOutput:
-        """The last ``limit`` rows of cut windows in one of a job's output streams, by default the first one.
+        """The last ``limit`` rows that a drain emitted early into one of a job's output streams, by default the first
+        one.
 
         Raises:
             NotFoundError: there is no such job or stream.
-            ConflictError: another user is reading; or the settings of the job, which ran in one process, aren't
-                available here.
+            ConflictError: another user is reading; or the job ran in one process with its coordinator, so its settings
+                aren't available here.
             UsageError: the limit is too large.
             AnabranchError: the system doesn't answer.
         """
@@ -94,7 +98,7 @@ class EarlyOutputReader:
 
 
 def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
-    """The streams of rows that lanes write and that none of them reads, by name, each with its system."""
+    """The output streams that none of the lanes reads, each with its system. Dead-letter streams are left out."""
     known = list(lanes)
     others = {ssp.stream for lane in known for ssp in (*lane.ssps, *lane.broadcast)}
     others |= {stream for lane in known for stream in lane.dead_letters.values()}
@@ -103,7 +107,7 @@ def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
 
 
 def is_marked(value: bytes | None) -> bool:
-    """Whether a record's value is a JSON object that says that a drain cut its window."""
+    """Whether a record's value is a JSON object that is marked as emitted early by a drain."""
     if value is None or f'"{_MARK}"'.encode() not in value:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Looks up periodically how many partitions the inputs of jobs have."""
+"""Looks up the partition counts and racks of the inputs of jobs, and has this done periodically."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _EVERY = 1.0
 log = logs.get_logger()
 
 Counting = Callable[[str, Mapping[str, Any], Iterable[str], Iterable[Matched]], Mapping[str, int]]
-"""See :func:`counted`."""
+"""A function such as :func:`counted`."""
 
 Locating = Callable[[str, Mapping[str, Any], Iterable[str]], Mapping[str, Mapping[int, Sequence[str | None]]]]
-"""See :func:`located`."""
+"""A function such as :func:`located`."""
 
 
 class Looking(Protocol):
@@ -36,7 +36,8 @@ def counted(
 
     Args:
         settings: the settings of the job.
-        patterns: patterns; streams that match one of them are counted, too.
+        streams: the streams, as ``system/stream``.
+        patterns: the job's patterns. All streams that match one of them are counted, too.
 
     Raises:
         AnabranchError: a system doesn't answer.
@@ -70,8 +71,7 @@ def located(
 
 
 class InputMonitor:
-    """Has the inputs of jobs checked whenever that is due. Active inside ``with``. ``every``: the interval in
-    seconds."""
+    """Inside ``with``, has the inputs of jobs checked by ``looking``. ``every``: the interval in seconds."""
 
     def __init__(self, looking: Looking, every: float = _EVERY) -> None:
         self._looking = looking

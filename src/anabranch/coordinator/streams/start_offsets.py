@@ -1,4 +1,4 @@
-"""The start offsets of a rewind: the user's request, as offsets."""
+"""The start offsets of a rewind, from the user's request."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ _EXAMPLE = "2026-11-22T10:00:00Z"
 
 
 def offsets(to: str | Mapping[str, int], job: str, sources: Sequence[SSP], systems: Systems) -> dict[str, int]:
-    """The next offsets to read, by SSP in text form. The retention of these streams keeps what exists now until the job
-    has begun there, or for a minute.
+    """The offsets from which to read again, by SSP in text form.
+
+    The retention of these streams keeps all records that exist now until the job has begun to read from there, or for a
+    minute.
 
     Args:
-        to: "earliest", a time (see :func:`instant`), or offsets by whole SSPs in text form.
+        to: "earliest", a time (see :func:`instant`), or offsets by whole SSP in text form.
         sources: the partitions that the job reads and doesn't write.
 
     Raises:
-        UsageError: ``to`` is none of these, or isn't within the streams.
-        NotFoundError: the job doesn't read such a partition, or a stream is gone.
+        UsageError: ``to`` is none of these, or lies outside the streams.
+        NotFoundError: the job doesn't read one of the partitions, or a stream no longer exists.
         AnabranchError: a system doesn't answer.
     """
     _hold(job, sources, systems)
@@ -50,7 +52,7 @@ def _hold(job: str, sources: Sequence[SSP], systems: Systems) -> None:
 
 
 def ends(sources: Sequence[SSP], systems: Systems) -> dict[str, int]:
-    """The present ends of partitions, by SSP in text form: beyond every record that any reader knows to be in them.
+    """The current ends of partitions, by SSP in text form. They are beyond every record that any reader may have seen.
     Raises the same errors as :func:`offsets`.
     """
     asked = {(ssp.system, ssp.stream) for ssp in sources}
@@ -59,8 +61,9 @@ def ends(sources: Sequence[SSP], systems: Systems) -> dict[str, int]:
 
 
 def instant(text: str) -> int:
-    """A time in ISO 8601, with its offset from UTC, as Unix ms. Raises UsageError if it isn't one, or is in the
-    future."""
+    """A time as Unix ms, from ISO 8601 with an offset from UTC. Raises UsageError if the text has another form, or the
+    time is in the future.
+    """
     try:
         at = datetime.fromisoformat(text)
     except ValueError:

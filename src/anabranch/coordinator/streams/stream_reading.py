@@ -1,4 +1,4 @@
-"""Opens the system of a job's stream for a user who wants to see records, without locking the job."""
+"""Opens the system of a job's stream for a user who wants to see records. The job isn't locked meanwhile."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["StreamOpener"]
 
 
 class StreamOpener:
-    """Serves one user at a time and refuses others meanwhile, so that reading costs a coordinator little.
+    """Opens systems for one user at a time, and refuses others meanwhile. This limits the load on a coordinator.
 
     Args:
-        systems: the systems of the only job, which runs in this process; None: each job's settings name them.
-        what: what is being read, for the message to a user who is refused.
+        systems: the systems of the only job, which runs in this process; None: those that jobs' settings name.
+        what: the beginning of the message to a user who is refused, such as "dead letters are".
     """
 
     def __init__(self, systems: Systems | None, what: str) -> None:
@@ -30,10 +30,11 @@ class StreamOpener:
 
     @contextmanager
     def opened(self, job: str, program: Program | None, stream: str, default: str) -> Iterator[System]:
-        """The system of a stream: the one to which the job's settings bind it, otherwise ``default``.
+        """The system of a stream: the one to which the job's settings bind the stream or, if they don't, ``default``.
 
         Raises:
-            ConflictError: another user is reading; or the job ran in one process, so its settings aren't here.
+            ConflictError: another user is reading; or the job ran in one process with its coordinator, so its settings
+                aren't available here.
         """
         systems = self._systems or _systems_of(job, program, stream)
         if not self._busy.acquire(blocking=False):

@@ -1,4 +1,6 @@
-"""What holds a job back, derived from its status, the worst first. Pure: a page and ``anabranch why`` show the same."""
+"""What holds a job back, derived from its status; the most severe finding comes first. These are pure functions, so the
+dashboard and ``anabranch why`` show the same findings.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,12 @@ from anabranch.views.live import ChangeProgress
 __all__ = ["MOST", "RULES", "findings"]
 
 MOST = 20
-"""The largest number of findings that are shown."""
+"""How many findings are returned at most."""
 _SPAN = 20.0
-"""Rates from figures that cover fewer seconds than this are inconclusive."""
+"""How many seconds figures must cover to make a rate conclusive."""
 _GROWS = 1.1
 _BEHIND_SECONDS = 30.0
-"""A lag that can be read in less time than this isn't reported."""
+"""The minimum time, in seconds, to work off a lag that is reported."""
 _BUSY, _SKEWED = 0.9, 3.0
 _HELD_MS = 60_000
 _BEHIND = 10
@@ -31,10 +33,12 @@ Rule = Callable[[JobStatus, float, ChangeProgress | None], Iterable[Finding]]
 
 
 def findings(status: JobStatus, at: float, lease: float, change: ChangeProgress | None = None) -> list[Finding]:
-    """Args:
-    at: seconds since 1970.
-    lease: how long a container may be silent, in seconds.
-    change: the one that is under way.
+    """What holds a job back; the most severe finding comes first.
+
+    Args:
+        at: the current time, in seconds since 1970.
+        lease: for how many seconds a container counts as alive after a heartbeat.
+        change: the change that is under way, if there is one.
     """
     found = [each for rule in RULES for each in rule(status, at, change)]
     found += _leases(status, lease)
@@ -188,7 +192,7 @@ def _growing_lag(status: JobStatus, at: float, change: ChangeProgress | None) ->
 
 
 def _backlog(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
-    """A lag that doesn't grow, but will take long to clear."""
+    """A lag that doesn't grow, but will take long to work off."""
     heard = [(lane, report) for lane, report in _open(status) if report is not None and report.load.span >= _SPAN]
     lag = sum(lane.lag for lane, _ in heard)
     arriving = sum(report.load.arriving for _, report in heard)
@@ -337,7 +341,9 @@ RULES: Sequence[Rule] = (
     _dead_letters,
     _stuck,
 )
-"""Each rule finds one kind of problem; the worst ones come first."""
+"""The rules, each of which finds one kind of problem. Among findings of the same severity, those of earlier rules come
+first.
+"""
 
 
 def _open(status: JobStatus) -> Iterable[tuple[LaneStatus, LaneReport | None]]:

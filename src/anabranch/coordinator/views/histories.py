@@ -1,4 +1,4 @@
-"""The histories of the jobs that a coordinator serves: figures are recorded every ten seconds, and can be queried."""
+"""The histories of the jobs that a coordinator serves: their figures, recorded every ten seconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Histories"]
 
 
 class Histories:
-    """Thread-safe."""
+    """Records the figures of the served jobs, and returns them. Thread-safe."""
 
     def __init__(self, registry: JobRegistry) -> None:
         self._registry = registry
@@ -24,12 +24,12 @@ class Histories:
         self._lock = threading.Lock()
 
     def sample(self) -> None:
-        """Record the present figures of the served jobs, if it is time. Must be called several times a second."""
+        """Record the current figures of the served jobs every ten seconds. Call this several times a second."""
         slot = int(self._registry.now() // STEP)
         with self._lock:
             for job in list(self._registry.jobs):
                 its = self._by_job.setdefault(job, JobHistory())
-                if slot < its.last - 1:  # the clock was set back: what is known is of a time that is in the future
+                if slot < its.last - 1:  # the clock was set back, so the recorded figures would be in the future
                     its = self._by_job[job] = JobHistory()
                 if slot > its.last and (found := self._snapshot(job)) is not None:
                     its.look(found, self._registry.now())
@@ -37,7 +37,7 @@ class Histories:
     def history(
         self, job: str, series: str = "lag,rows,arriving", by: str = "stage", since: float = 0.0, until: float = 0.0
     ) -> History:
-        """The figures of a job over time, from ``since`` to before ``until`` (0.0: the last hour, until now).
+        """The figures of a job from ``since`` (0.0: an hour ago) until before ``until`` (0.0: now).
 
         Raises:
             NotFoundError: there is no such job.
@@ -68,7 +68,7 @@ class Histories:
         return History(at=now, job=job, by=by, t0=first * step, step=step, since=begins, values=values)
 
     def lag_trend(self, job: str) -> float | None:
-        """The change of a job's lag in offsets per second, over the last minute; None if it isn't known."""
+        """The change of a job's lag over the last minute, in offsets per second; None: unknown."""
         with self._lock:
             return self._by_job[job].trend(self._registry.now()) if job in self._by_job else None
 

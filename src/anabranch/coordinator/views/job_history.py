@@ -1,7 +1,7 @@
-"""The figures of jobs over the last hours, in ring buffers of a fixed size: a day for a job and its stages, an hour for
-its lanes. The leading coordinator keeps them in memory.
+"""The figures of a job over the last hours, in ring buffers of a fixed size: for a day of the job and its stages, and
+for an hour of its lanes. The leading coordinator keeps them in memory.
 
-A figure takes eight bytes: a job with two stages takes 1.7 MB, and 100 open lanes as much again.
+A figure takes eight bytes. A job with two stages takes 1.7 MB, and each 100 open lanes take about as much again.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from anabranch.protocol.lane_report import LaneReport
 __all__ = ["DAY", "HOUR", "SERIES", "STEP", "JobHistory", "Ring", "known"]
 
 STEP = 10.0
-"""Seconds between two figures."""
+"""The seconds between two figures."""
 SERIES = ("lag", "rows", "arriving", "busy", "working", "batchSeconds", "deadLetters")
 DAY, HOUR = 8_640, 360
-"""How many figures are kept for a job and its stages, and for a lane."""
+"""How many figures of a series are kept: ``DAY`` for a job and its stages, ``HOUR`` for a lane."""
 _TREND = 60.0
 _NOT_KNOWN = math.nan
 
 
 class Ring:
-    """The latest figures, each in a slot. A slot is a whole number of steps since 1970."""
+    """The latest figures of a series. Each figure belongs to a step (``slot``); steps are numbered since 1970."""
 
     def __init__(self, size: int) -> None:
         self._values = array("d", [_NOT_KNOWN]) * size
         self._last = -1
 
     def put(self, slot: int, value: float) -> None:
-        """Record a figure for a slot that isn't before the last one. Slots in between were missed."""
+        """Record the figure of a step. Steps before the last one are ignored; steps in between become unknown."""
         size = len(self._values)
         if slot < self._last:
             return
@@ -45,7 +45,7 @@ class Ring:
         self._last = slot
 
     def get(self, first: int, after: int) -> list[float]:
-        """The figures from slot ``first`` to before ``after``; NaN for unknown ones."""
+        """The figures from step ``first`` to before step ``after``; NaN for unknown ones."""
         size = len(self._values)
         oldest = self._last - size + 1
         return [
@@ -59,16 +59,18 @@ Rings = dict[str, dict[str, Ring]]
 
 @dataclass
 class JobHistory:
-    """The history of one job. ``since`` and ``last``: the first and the last slot with figures."""
+    """The history of a job."""
 
     since: int | None = None
+    """The first step with figures."""
     last: int = -1
+    """The last step with figures."""
     job: Rings = field(default_factory=dict)
     stages: Rings = field(default_factory=dict)
     lanes: Rings = field(default_factory=dict)
 
     def look(self, job: RunningJob, at: float) -> None:
-        """Record the present figures, once per step; ``at`` is in seconds since 1970."""
+        """Record the current figures, once per step. ``at``: the current time, in seconds since 1970."""
         slot = int(at // STEP)
         if slot <= self.last:
             return
@@ -91,7 +93,7 @@ class JobHistory:
         return {"job": self.job, "stage": self.stages, "lane": self.lanes}[by]
 
     def trend(self, at: float) -> float | None:
-        """The change of the job's lag in offsets per second, over the last minute; None if it isn't known."""
+        """The change of the job's lag over the last minute, in offsets per second; None: unknown."""
         slot = int(at // STEP)
         for rings in self.job.values():
             values = rings["lag"].get(slot - int(_TREND // STEP), slot + 1)
@@ -102,7 +104,7 @@ class JobHistory:
 
 
 def known(values: Iterable[float]) -> tuple[float | None, ...]:
-    """Figures for JSON: None for unknown ones."""
+    """Figures for JSON, with None for unknown ones instead of NaN."""
     return tuple(None if math.isnan(value) else value for value in values)
 
 
@@ -118,7 +120,7 @@ def _is_recent(rings: Mapping[str, Ring], slot: int) -> bool:
 
 
 def _figures(reports: Sequence[LaneReport]) -> dict[str, float]:
-    """The sum for each figure; for shares of the time, the maximum."""
+    """The figures of several lanes together: the maximum for shares of the time and durations, the sum for the rest."""
     return {
         "lag": float(sum(map(live_view.lag, reports))),
         "rows": _sum(report.load.rows_per_second for report in reports),

@@ -1,5 +1,5 @@
-"""The present figures of a job: see :class:`anabranch.views.live.Live`. Pure functions of a snapshot, or of a locked
-job.
+"""The current figures of a job: see :class:`anabranch.views.live.Live`. These are pure functions of a snapshot or of a
+locked job.
 """
 
 from __future__ import annotations
@@ -22,15 +22,19 @@ __all__ = ["change_of", "lag", "live", "stored"]
 
 
 def lag(report: LaneReport) -> int:
-    """Offsets between a lane's positions and its inputs' ends."""
+    """The number of offsets between a lane's positions and its inputs' end offsets."""
     held = report.progress.positions
     return sum(max(0, end - held.get(ssp, 0)) for ssp, end in report.progress.ends.items())
 
 
 def live(job: RunningJob, at: float, clock: float, lease: float, lost: Sequence[ContainerRecord] = ()) -> Live:
-    """Args:
-    at: seconds since 1970, the same moment as ``clock`` on the clock of leases.
-    lost: processes that have lost their seats.
+    """The figures of a job that is served here.
+
+    Args:
+        at: the current time, in seconds since 1970.
+        clock: the current time on the clock for leases.
+        lease: for how many seconds a process counts as alive after a heartbeat.
+        lost: processes that have lost their seats, to be shown, too.
     """
     lanes = open_lanes(job.lanes)
     per_seat = Counter(lane.seat for lane in lanes)
@@ -79,8 +83,9 @@ def live(job: RunningJob, at: float, clock: float, lease: float, lost: Sequence[
 
 
 def stored(fields: dict[str, Any], lanes: Iterable[Lane], containers: Iterable[ContainerRecord]) -> Live:
-    """The figures of a job that isn't served here, from what the store knows about it; ``fields`` has the remaining
-    data."""
+    """The figures of a job that isn't served here, from the store. ``fields``: the values of the fields that don't come
+    from lanes and containers.
+    """
     its = open_lanes(lanes)
     per_seat = Counter(lane.seat for lane in its)
     return Live(
@@ -127,7 +132,7 @@ def _lane(lane: Lane, report: LaneReport | None) -> tuple[Any, ...]:
 
 
 def _container(process: Process, epoch: float, now: float, lease: float, lanes: Counter[str]) -> tuple[Any, ...]:
-    """A container's row. ``epoch``: the moment, in seconds since 1970, at which the clock of leases was 0."""
+    """A container's row. ``epoch``: the time at which the clock for leases was 0, in seconds since 1970."""
     heard = epoch + process.lease_ends - lease if process.heard >= 0 else None
     known = _stored_container(process.record, process.lease_ends - now, lanes[process.record.seat])
     place = CONTAINERS.index("heard")
@@ -152,8 +157,8 @@ def _stored_container(record: ContainerRecord, lease: float | None, lanes: int) 
 
 
 def change_of(job: RunningJob, epoch: float) -> ChangeProgress | None:
-    """The progress of the change that is under way. ``epoch``: the moment, in seconds since 1970, at which the clock of
-    leases was 0.
+    """The progress of the change that is under way; None if there is none. ``epoch``: the time at which the clock for
+    leases was 0, in seconds since 1970.
     """
     if job.state is not DeploymentState.CHANGING:
         return None

@@ -1,4 +1,4 @@
-"""Which buckets got another seat in a change that the store knows."""
+"""Which buckets moved to another seat in an earlier change, from the store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ __all__ = ["moves"]
 
 
 def moves(store: Store, job: str, at: float, deployment: int = 0, generation: int = 0) -> Moves:
-    """Which buckets got another seat when a generation began. 0 means the last deployment, and its last generation.
+    """Which buckets moved to another seat when a generation began.
+
+    Args:
+        at: the current time, in seconds since 1970.
+        deployment: the number of the deployment; 0: the last one.
+        generation: the number of the generation; 0: the deployment's last one.
 
     Raises:
         NotFoundError: the job, deployment or generation doesn't exist, or the generation is the job's first one.

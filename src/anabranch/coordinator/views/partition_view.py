@@ -1,4 +1,6 @@
-"""The partitions that a job reads, sorted and limited: which are behind, and which hold the watermark back. Pure."""
+"""The partitions that a job reads, sorted and limited: which ones are behind, and which ones hold the watermark back?
+These are pure functions.
+"""
 
 from __future__ import annotations
 
@@ -21,22 +23,25 @@ _LAG, _IDLE = COLUMNS.index("lag"), COLUMNS.index("idle")
 
 @dataclass(frozen=True)
 class PartitionFilter:
-    """Which partitions to return: those of a ``stage`` and a ``lane`` (empty: all), sorted by a column (with a minus:
-    the largest first), ``limit`` of them from index ``start`` on.
-    """
+    """Which partitions to return."""
 
     stage: str
+    """The stage that reads the partitions; empty: any."""
     lane: str
+    """The lane that reads the partitions; empty: any."""
     sort: str
+    """The column by which to sort; with a minus before its name, the largest value comes first."""
     start: int
+    """The index of the first partition to return, in this order."""
     limit: int
+    """How many partitions to return at most."""
 
 
 def partitions(
     job: str, at: float, lanes: Iterable[Lane], reports: Mapping[str, LaneReport] | None, wanted: PartitionFilter
 ) -> Partitions:
-    """The partitions. ``reports`` None: the job isn't served here, and no positions are known. Raises UsageError for an
-    unknown column.
+    """The partitions that lanes read. ``reports``: the reports about lanes, by lane; None: the job isn't served here,
+    and no positions are known. Raises UsageError if there is no such column.
     """
     column, falling = wanted.sort.removeprefix("-"), wanted.sort.startswith("-")
     if column not in COLUMNS:

@@ -1,4 +1,4 @@
-"""What pages and verbs read about jobs, in parts. A job is locked only while it is copied."""
+"""What the dashboard and the CLI read about jobs. A job is locked only while a snapshot of it is made."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from anabranch.views.table import Table
 __all__ = ["Reads"]
 
 _LOST_SHOWN = 5
-"""How many processes that have lost their seats are shown."""
+"""How many of the processes that have lost their seats are shown."""
 _MOST_ROWS = 2_000
 _MOST_CHANGES, _EVENTS_OF_A_CHANGE = 1_000, 5
 _LAST_ID = 2**62
@@ -50,10 +50,10 @@ _SCANNED_AT_ONCE, _SCANNED = 1_000, 10_000
 
 
 class Reads:
-    """Thread-safe.
+    """The operations of a coordinator that only read. Thread-safe.
 
     Args:
-        invalid_heartbeats: returns how many heartbeats of processes without a seat there have been.
+        invalid_heartbeats: returns how many heartbeats have come from processes without a seat.
         links: see :attr:`anabranch.config.CoordinatorSettings.links`.
     """
 
@@ -68,13 +68,13 @@ class Reads:
         self._at_rest: dict[str, tuple[tuple[int, int], int, int]] = {}
 
     def snapshot(self, job: str) -> RunningJob | None:
-        """A snapshot of a job, if it is served here."""
+        """A snapshot of a job; None if the job isn't served here."""
         check_name("job", job)
         with self._registry.locked_as_seen() as jobs:
             return jobs[job].snapshot() if job in jobs else None
 
     def listening(self, wake: Callable[[], object]) -> AbstractContextManager[None]:
-        """Inside ``with``, ``wake`` is called when events have been stored by this process."""
+        """A context in which ``wake`` is called after this process has stored events."""
         return self._store.watched(wake)
 
     def info(self) -> CoordinatorInfo:
@@ -94,7 +94,7 @@ class Reads:
         )
 
     def overview(self) -> Overview:
-        """All jobs, by name."""
+        """All jobs, sorted by name."""
         led_by = self._store.leader()
         return Overview(
             at=self._registry.now(),
@@ -154,7 +154,7 @@ class Reads:
         )
 
     def findings(self, job: str) -> list[Finding]:
-        """What holds a job back, the worst first. Raises NotFoundError if the job doesn't exist."""
+        """What holds a job back, the most severe finding first. Raises NotFoundError if the job doesn't exist."""
         found = self.snapshot(job)
         if found is None:
             status, change = queries.status(self._store, job), None
@@ -165,7 +165,7 @@ class Reads:
         return diagnosis.findings(status, self._registry.now(), self._registry.lease, change)
 
     def live(self, job: str) -> Live:
-        """The present figures of a job. Raises NotFoundError if there is no such job."""
+        """The current figures of a job. Raises NotFoundError if the job doesn't exist."""
         found = self.snapshot(job)
         at, clock = self._registry.now(), self._registry.clock()
         if found is not None:
@@ -201,14 +201,14 @@ class Reads:
         return f"{its.id}.{its.generation}"
 
     def model(self, job: str) -> JobModel:
-        """The present generation of the job's last deployment."""
+        """The job model of the current generation of a job's last deployment."""
         found = self.snapshot(job)
         return queries.model(self._store, job) if found is None else found.model
 
     def events(self, job: str, limit: int, wanted: EventRange, kind: str = "", lane: str = "") -> list[LoggedEvent]:
-        """The last ``limit`` matching events, oldest first; with ``after``, the first ones after that event.
+        """The last ``limit`` events that match, oldest first. With ``after``, the first ``limit`` events after it.
 
-        With a kind or a lane, about 10,000 events are searched.
+        If a kind or a lane is given, only about 10,000 events are searched.
         """
         if not 1 <= limit <= queries.MOST_EVENTS:
             raise UsageError(f"{limit} events can't be asked for", f"ask for 1 to {queries.MOST_EVENTS}")
@@ -230,13 +230,13 @@ class Reads:
         return found
 
     def last_event(self, job: str) -> int:
-        """The id of the last event of a job, or 0."""
+        """The id of the last event of a job; 0 if there is none."""
         check_name("job", job)
         return max((each.id for each in self._store.events(job, 1)), default=0)
 
     def changes(self, job: str, limit: int = 50, before: int = 0) -> list[ChangeRecord]:
-        """The latest changes of a job, newest first; with ``before``, those before the change with that id. Raises
-        NotFoundError if the job doesn't exist.
+        """The latest changes of a job, newest first. ``before``: return only changes before the event with this id; 0:
+        all. Raises NotFoundError if the job doesn't exist.
         """
         _check_limit(limit, _MOST_CHANGES)
         queries.deployment(self._store, job)
@@ -255,7 +255,7 @@ class Reads:
         return times_of_lanes.times_of_lanes(self._store, job, self._registry.now(), since, until, known)
 
     def graph(self, job: str, deployment: int = 0) -> GraphView:
-        """The graph of a deployment; 0: the last one. Raises NotFoundError if there is no such job."""
+        """The graph of a deployment (0: the last one). Raises NotFoundError if the job or deployment doesn't exist."""
         last = queries.deployment(self._store, job)
         if deployment > last.id:
             raise NotFoundError(f"job {job!r} has no deployment {deployment}", f"its last one is {last.id}")
@@ -291,7 +291,7 @@ class Reads:
         return GraphView(job=job, deployment=its.id, nodes=graph.nodes, stages=tuple(found), edges=tuple(edges))
 
     def deployments(self, job: str) -> list[DeploymentInfo]:
-        """The last 50 deployments of a job, newest first. Raises NotFoundError if there is no such job."""
+        """The last 50 deployments of a job, newest first. Raises NotFoundError if the job doesn't exist."""
         queries.deployment(self._store, job)
         numbers = self._store.deployment_numbers(job, _DEPLOYMENTS)
         return [self._deployment(job, number) for number in numbers]
@@ -311,7 +311,7 @@ class Reads:
         )
 
     def placement(self, job: str, stage: str = "", start: int = 0, limit: int = _MOST_CELLS) -> Placement:
-        """How much of each partition of a stage each seat has; by default for the first stage.
+        """How many buckets of each partition of a stage (by default, of the first one) each seat has.
 
         Raises:
             NotFoundError: there is no such job or stage.
@@ -346,7 +346,7 @@ class Reads:
     def partitions(
         self, job: str, stage: str = "", lane: str = "", sort: str = "-lag", start: int = 0, limit: int = 100
     ) -> Partitions:
-        """The partitions that a job reads, sorted by a column; a minus before its name puts the largest first.
+        """The partitions that a job reads. For the parameters, see :class:`partition_view.PartitionFilter`.
 
         Raises:
             NotFoundError: there is no such job.
@@ -370,7 +370,7 @@ def _stage(model: JobModel, name: str) -> StageModel:
 
 
 def _base(task: str) -> str:
-    """The name of a task at factor 1. Names from a user's own grouper are unchanged."""
+    """The name that a task has at factor 1. Names that come from a user's own grouper stay as they are."""
     try:
         return str(parse(task).base)
     except UsageError:
@@ -387,6 +387,6 @@ def _fits(event: LoggedEvent, kind: str, lane: str) -> bool:
 
 
 def _beyond(wanted: EventRange, last: int) -> EventRange:
-    """The rest of a range that has been read up to an event."""
+    """The rest of a range that has been read up to the event with the id ``last``."""
     after, before = (last, wanted.before) if wanted.after is not None else (None, last)
     return EventRange(after=after, before=before, since=wanted.since, until=wanted.until)

@@ -1,4 +1,4 @@
-"""When the lanes of a job ran, as far as the store's events say."""
+"""When the lanes of a job ran, according to the store's events."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ __all__ = ["times_of_lanes"]
 
 _HOUR = 3600.0
 _FIRST = "planned deployment "
-"""The beginning of the text of a job's first event."""
+"""How the text of a job's first event begins."""
 
 
 def times_of_lanes(
     store: Store, job: str, at: float, since: float = 0.0, until: float = 0.0, known: Mapping[str, Lane] | None = None
 ) -> LaneTimes:
-    """When the lanes that were open from ``since`` to before ``until`` ran (0.0: the last hour, until now).
+    """When the lanes ran that were open in a span of time.
 
     Args:
-        known: all lanes that the job ever had, by id; None: they are looked up.
+        at: the current time, in seconds since 1970.
+        since: the beginning of the span; 0.0: an hour before its end.
+        until: the end of the span; 0.0: now.
+        known: all lanes that the job has ever had, by id; None: they are looked up.
 
     Raises:
         NotFoundError: there is no such job.

@@ -1,4 +1,4 @@
-"""The life of a deployment: one file for each state, with a step to the next one."""
+"""The life of a deployment: a module for each state, whose ``step`` determines the next state."""
 
 from anabranch.coordinator.jobs.states import (
     changing,
@@ -32,5 +32,5 @@ _STEPS = {
 
 
 def step(snapshot: Snapshot) -> Transition | None:
-    """The next transition of a deployment; None while it stays in its state."""
+    """The next transition of a deployment; None while the deployment stays in its state."""
     return _STEPS[snapshot.state](snapshot)

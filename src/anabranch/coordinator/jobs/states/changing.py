@@ -1,4 +1,4 @@
-"""Changing: some lanes are closed, and others continue from them. The generation is already the next one."""
+"""Changing: lanes close, and others continue from them. The deployment is already in the new generation."""
 
 from __future__ import annotations
 

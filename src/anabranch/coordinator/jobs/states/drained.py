@@ -1,4 +1,6 @@
-"""Drained: nothing is in flight, and all windows have been emitted. The next start makes another deployment."""
+"""Drained: everything that was read has been finished, and all windows have been emitted. The next start makes a new
+deployment.
+"""
 
 from __future__ import annotations
 

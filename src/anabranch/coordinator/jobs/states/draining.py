@@ -1,5 +1,5 @@
-"""Draining: no new records are read, and those that were read are finished stage by stage. If the drain is cancelled,
-the deployment runs again.
+"""Draining: lanes read their inputs only up to the drain's offsets, and finish what they have read stage by stage. If
+the drain is cancelled, the deployment runs again.
 """
 
 from __future__ import annotations
@@ -17,6 +17,6 @@ def step(snapshot: Snapshot) -> Transition | None:
     if not snapshot.drains:
         return Transition(to=DeploymentState.RUNNING, why="the drain was cancelled")
     if snapshot.failure is not None:
-        # The others would wait for what it doesn't write.
+        # The lanes downstream would wait for the failed lane's output.
         return Transition(to=DeploymentState.STOPPING, why="a lane failed", error=snapshot.failure)
     return None

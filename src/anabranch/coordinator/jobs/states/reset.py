@@ -1,4 +1,4 @@
-"""Reset: positions and state are forgotten. The next deployment begins like a new job."""
+"""Reset: the job's positions and state are deleted. The next deployment begins like that of a new job."""
 
 from __future__ import annotations
 

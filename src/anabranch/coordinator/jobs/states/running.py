@@ -1,4 +1,4 @@
-"""Running: all lanes have been seen running. A failed lane isn't restarted while others have something to do."""
+"""Running: all lanes have reported that they run. A lane that has failed isn't started again in this state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The input of a state's step, and its result."""
+"""The input and the result of a state's step."""
 
 from __future__ import annotations
 
@@ -12,42 +12,46 @@ __all__ = ["LaneView", "Snapshot", "Transition", "interrupted"]
 
 
 class LaneView(msgspec.Struct, frozen=True, kw_only=True):
-    """A lane that isn't closed, in this run: it runs, has ended, is still held by a live container, or has failed with
-    an error. ``starved``: whether a lane upstream of it failed, so that it won't reach the end of its inputs.
-    ``closing``: whether others continue from it once it is closed.
-    """
+    """A lane that isn't closed, in this run of the job."""
 
     id: str
     running: bool = False
     ended: bool = False
+    """Whether the lane has ended because it had caught up."""
     held: bool = False
+    """Whether a process may still be running the lane."""
     error: str | None = None
+    """Why the lane failed; None: it hasn't failed."""
     starved: bool = False
+    """Whether a lane upstream has failed, so this one will never reach the end of its inputs."""
     closing: bool = False
+    """Whether the lane should close, so that others can continue from it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """A deployment at one moment. ``error``: the first error of any lane. ``wanted``: whether the user wants it to run.
-    ``drains``: whether the user wants it to drain, and it hasn't finished draining.
-    """
+    """A deployment at one moment."""
 
     state: DeploymentState
     lanes: tuple[LaneView, ...] = ()
     until_caught_up: bool = False
     start_wanted: bool = False
+    """Whether the deployment should be started."""
     stop_wanted: bool = False
+    """Whether a user wants the deployment to stop."""
     drains: bool = False
+    """Whether a drain was requested, and hasn't been finished or cancelled."""
     error: str | None = None
+    """The error that the deployment keeps."""
 
     @property
     def failure(self) -> str | None:
-        """The first error."""
+        """The error that the deployment keeps, or else the first error of any lane."""
         return self.error or next((lane.error for lane in self.lanes if lane.error is not None), None)
 
     @property
     def up(self) -> bool:
-        """Whether no lane is closing, and all others run as far as they can."""
+        """Whether no lane is closing, and every lane is running, has failed, or has caught up."""
         return all(
             not lane.closing and (lane.running or lane.error is not None or (lane.ended and self.until_caught_up))
             for lane in self.lanes
@@ -55,7 +59,7 @@ class Snapshot:
 
     @property
     def broken(self) -> bool:
-        """Whether lanes have failed, and no other lane has anything to do."""
+        """Whether lanes have failed, and no other lane can do anything more."""
         idle = self.until_caught_up
         over = all(lane.error is not None or (idle and (lane.ended or lane.starved)) for lane in self.lanes)
         return over and self.failure is not None
@@ -63,7 +67,7 @@ class Snapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class Transition:
-    """A deployment's transition to the state ``to``, with an ``error`` that the deployment keeps."""
+    """A deployment's transition to the state ``to``, for the reason ``why``, with the ``error`` that it keeps."""
 
     to: DeploymentState
     why: str
@@ -71,8 +75,8 @@ class Transition:
 
 
 def interrupted(snapshot: Snapshot, doing: str) -> Transition | None:
-    """The transition that ends a state in which lanes are wanted, if there is one. ``doing``: what the process was
-    doing to the job, in case it has died.
+    """The transition that interrupts a state in which lanes should run, if there is one. ``doing``: what the
+    coordinator's process was doing with the job, for the reason if that process has died.
     """
     if snapshot.start_wanted:
         return Transition(to=DeploymentState.STARTING, why=f"the process that {doing} it died")

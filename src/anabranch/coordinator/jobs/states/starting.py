@@ -1,4 +1,4 @@
-"""Starting: lanes are wanted, but not all of them are running yet."""
+"""Starting: the lanes should run, but not all of them are running yet."""
 
 from __future__ import annotations
 

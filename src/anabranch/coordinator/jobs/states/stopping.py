@@ -1,4 +1,4 @@
-"""Stopping: no lane is wanted any more, and lanes that are still running end at a batch boundary."""
+"""Stopping: no lane should run any more. Lanes that are still running end at a batch boundary."""
 
 from __future__ import annotations
 
