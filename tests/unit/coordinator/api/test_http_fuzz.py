@@ -44,7 +44,7 @@ class Target:
     def __init__(self, folder: Path) -> None:
         self.url = f"sqlite:///{folder}/coordinator.db"
         self.store = Store(self.url)
-        self.coordinator = Coordinator(self.store, lease=3600.0, grace=2.0)  # it ends in no test, however long that takes
+        self.coordinator = Coordinator(self.store, lease=3600.0, grace=2.0)  # however long a test takes
         self.coordinator.start(plan(program=PROGRAM))
         self.seat = Seat(self.coordinator)
         self.seat.report("running", folder_epoch=1)
