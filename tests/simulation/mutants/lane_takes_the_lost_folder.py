@@ -10,7 +10,6 @@ from anabranch.container.lane import lifecycle
 from anabranch.container.lane.lifecycle import LaneState
 from anabranch.model.lane import Lane
 
-FIRST = 233
 BREAKS = frozenset({"exactly-once", "one-owner", "state-goes-along"})
 
 
