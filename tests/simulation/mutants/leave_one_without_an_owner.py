@@ -10,7 +10,7 @@ import pytest
 from anabranch.model.lane import LaneState
 from anabranch.planning.transition.shares import Share
 
-FIRST = 350
+FIRST = 700
 BREAKS = frozenset({"progress"})
 
 
