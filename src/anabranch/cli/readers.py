@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from anabranch.cli import output
 from anabranch.errors import NotFoundError, UsageError
 from anabranch.systems.contract import System
 from anabranch.systems.readers import ReaderLag
@@ -36,7 +37,10 @@ def forget(system: System, stream: str, job: str) -> None:
 
 def lines(stream: str, readers: Sequence[ReaderLag], now: float) -> list[str]:
     """A line for each reader, then the lines of :func:`overdue`. ``now``: seconds since 1970."""
-    each = [f"reader {lag.job}: {_records(lag.unread)} to read, as of {_ago(now - lag.changed_at)}" for lag in readers]
+    each = [
+        f"reader {lag.job}: {output.count(lag.unread, 'record')} to read, as of {_ago(now - lag.changed_at)}"
+        for lag in readers
+    ]
     return [*each, *overdue(stream, readers)]
 
 
@@ -44,7 +48,7 @@ def overdue(stream: str, readers: Sequence[ReaderLag]) -> list[str]:
     """The records that a stream keeps beyond its retention because jobs have still to read them, and what the user can
     do; empty if there are none."""
     found = [
-        f"kept beyond the retention, because job {lag.job} has still to read it: {_records(lag.overdue)}"
+        f"kept beyond the retention, because job {lag.job} has still to read it: {output.count(lag.overdue, 'record')}"
         for lag in readers
         if lag.overdue
     ]
@@ -62,13 +66,8 @@ def plain(readers: Sequence[ReaderLag]) -> list[dict[str, Any]]:
     ]
 
 
-def _records(count: int) -> str:
-    return "1 record" if count == 1 else f"{count:,} records"
-
-
 def _ago(seconds: float) -> str:
     for name, unit in (("day", 86_400), ("hour", 3600), ("minute", 60)):
         if seconds >= unit:
-            count = int(seconds // unit)
-            return f"1 {name} ago" if count == 1 else f"{count:,} {name}s ago"
+            return f"{output.count(int(seconds // unit), name)} ago"
     return "less than a minute ago"

@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 import typer
 
-from anabranch.cli import json_lines, readers, retention
+from anabranch.cli import json_lines, output, readers, retention
 from anabranch.cli.options import Json
 from anabranch.errors import AnabranchError, NotFoundError, UsageError
 from anabranch.systems.contract import Offsets, System
@@ -53,7 +53,7 @@ def create(
     system.create(name, partitions)
     if wanted is not None:
         system.retain(name, wanted)
-    typer.echo(f"{name}: {_count(partitions, 'partition')}", err=True)
+    typer.echo(f"{name}: {output.count(partitions, 'partition')}", err=True)
 
 
 @app.command()
@@ -64,7 +64,7 @@ def expand(
 ) -> None:
     """Add partitions to a stream, permanently. Jobs that read it adapt by themselves."""
     _system(name, config).expand(name, partitions)
-    typer.echo(f"{name}: {_count(partitions, 'partition')}", err=True)
+    typer.echo(f"{name}: {output.count(partitions, 'partition')}", err=True)
 
 
 @app.command()
@@ -92,7 +92,9 @@ def retain(
     if forget_reader is not None:
         readers.forget(system, name, forget_reader)
     deleted = system.retain(name, Retention() if forever else wanted, past_readers=past_readers)
-    typer.echo(f"{name}: keeps {retention.text(system.retention(name))}; {_count(deleted, 'record')} deleted", err=True)
+    typer.echo(
+        f"{name}: keeps {retention.text(system.retention(name))}; {output.count(deleted, 'record')} deleted", err=True
+    )
     for line in readers.overdue(name, readers.of(system, name)):
         typer.echo(line, err=True)
 
@@ -124,9 +126,9 @@ def describe(name: Name, config: Config = None, json: Json = False) -> None:
         _print_json({**found, "retention": limits, "readers": readers.plain(readers.of(system, name))})
         return
     offsets = sum(end - starts[number] for number, end in ends.items())
-    held = _count(offsets, "record") if system.gapless else f"{_count(offsets, 'offset')} in {system.name}"
+    held = output.count(offsets, "record") if system.gapless else f"{output.count(offsets, 'offset')} in {system.name}"
     limited = f", keeps {retention.text(kept)}" if kept not in (None, Retention()) else ""
-    typer.echo(f"{name}: {_count(len(ends), 'partition')}, {held}{limited}")
+    typer.echo(f"{name}: {output.count(len(ends), 'partition')}, {held}{limited}")
     for number, end in ends.items():
         typer.echo(f"{number}\t{end}" if not starts[number] else f"{number}\t{starts[number]} to {end}")
     for line in readers.lines(name, readers.of(system, name), time.time()):
@@ -153,8 +155,8 @@ def put(
                 raise _stopped(error, written, line) from error
             line += len(lines)
             if fault is not None:
-                raise AnabranchError(f"{fault.what}; {_count(written, 'record')} written", fault.cure)
-    typer.echo(f"{name}: {_count(written, 'record')} written", err=True)
+                raise AnabranchError(f"{fault.what}; {output.count(written, 'record')} written", fault.cure)
+    typer.echo(f"{name}: {output.count(written, 'record')} written", err=True)
 
 
 @app.command()
@@ -238,9 +240,11 @@ def _stopped(error: AnabranchError, written: int, line: int) -> AnabranchError:
     part: int = getattr(error, "published", 0)
     rest = f"then put the rest (tail -n +{line})"
     if part:
-        rest = f"then put the rest (tail -n +{line}): its first {_count(part, 'record')} or so will be there twice"
+        rest = (
+            f"then put the rest (tail -n +{line}): its first {output.count(part, 'record')} or so will be there twice"
+        )
     return AnabranchError(
-        f"{_count(written + part, 'record')} written, of all lines before line {line}"
+        f"{output.count(written + part, 'record')} written, of all lines before line {line}"
         f"{f' and of {part} after that' if part else ''}; {error.what}",
         f"{error.cure}; {rest}" if error.cure else rest,
     )
@@ -260,10 +264,6 @@ def _system(stream: str, path: Path | None) -> System:
     from anabranch.systems.systems import Systems
 
     return Systems(config.load(path)).of(stream)
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
 
 
 def _print_json(value: Any) -> None:

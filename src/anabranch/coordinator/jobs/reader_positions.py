@@ -185,13 +185,12 @@ class ReaderPositions:
 
 
 def _places(systems: Systems, job: str) -> list[_Place]:
-    found = []
+    found: list[_Place] = []
     for system in systems.all:
         readers = system.readers()
-        for stream in system.streams() if readers is not None else ():
-            assert readers is not None
-            if (reader := readers.of(stream).get(job)) is not None:
-                found.append(_Place(readers, system.name, stream, reader.revision))
+        if readers is not None:
+            known = ((stream, readers.of(stream).get(job)) for stream in system.streams())
+            found += [_Place(readers, system.name, stream, its.revision) for stream, its in known if its is not None]
     return found
 
 

@@ -71,7 +71,7 @@ def expired(of: Partition, retention: Retention, now: int) -> Due:
     return due
 
 
-def trim(of: Partition, due: Due, limit: Callable[[], int | None] = lambda: None) -> Trimmed:
+def trim(of: Partition, due: Due, limit: Callable[[], int | None]) -> Trimmed:
     """Delete the oldest entries of a partition as long as they are due, at most ``_AT_ONCE``.
 
     ``limit``: returns the lowest offset that readers have still to read, or None if there are no readers. It is called
