@@ -3,8 +3,8 @@
 A batch takes a fixed time (to start Spark tasks, to commit, and for a single message), and some time for each record.
 If a batch is far shorter than the target, it says little about the time for a record, so the next batch can have up to
 ten times as many records. A batch whose duration is near the target shows how many records would just reach it. Of the
-last few such batches, the slowest one doesn't count, unless it was the very last: so anything that slows down a single
-batch (an unreachable broker, a frozen process) only makes the next batch small.
+last few such batches, the median counts, or the very last one if that was far slower: so anything that slows down a
+single batch (an unreachable broker, a frozen process) only makes the next batch small.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ _OUTLASTS = 3.0
 """A batch must not take longer than this multiple of the target, if its time is in proportion to its records."""
 _NEAR = 0.5
 """A batch that takes at least this share of the target shows how long its records take."""
+_FAR_SLOWER = 0.75
+"""The last batch decides alone if, judging by it, the next one should have less than this share of the usual rows."""
 _OF_TRANSACTION = 0.25
 """The largest share of the allowed time that a batch should take."""
 _TIMES_FIXED = 4
@@ -163,8 +165,8 @@ class Pace:
 
     def _next(self) -> int:
         rows = [self._wanted(each) for each in self.ran]
-        usual = sorted(rows)[min(1, len(rows) - 1)]
-        wanted = min(usual, rows[-1], self._grown())
+        usual = statistics.median_high(rows)
+        wanted = min(usual if rows[-1] > _FAR_SLOWER * usual else rows[-1], self._grown())
         return max(self.aim.least, min(self.aim.most, round(min(wanted, self.aim.most))))
 
     def _wanted(self, ran: BatchRun) -> float:

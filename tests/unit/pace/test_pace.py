@@ -100,6 +100,24 @@ def test_a_minute_after_a_machine_was_under_load_nothing_is_seen_of_it(times: in
     assert rate(run, ended + 60, 320) >= 0.97 * rate(run, 20, 60)
 
 
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("each", [1e-5, 1e-3])
+def test_batches_that_differ_by_chance_take_as_long_as_they_should_on_average(each: float, seed: int) -> None:
+    chance = random.Random(seed)
+    run = Lane(each, disturbed=lambda _, __, seconds: seconds * chance.uniform(0.8, 1.25)).run(400)
+    later = [took for at, _, took in run if at > 60]
+    assert 0.9 * AIM.target <= sum(later) / len(later) <= 1.15 * AIM.target
+
+
+def test_a_process_that_becomes_faster_soon_has_larger_batches() -> None:
+    def warming(_: float, number: int, seconds: float) -> float:
+        return seconds * max(1.0, 2.5 - number * 0.25)
+
+    run = Lane(1e-5, disturbed=warming).run(120)
+    warm = next(place for place in range(len(run)) if 2.5 - place * 0.25 <= 1.0)
+    assert run[warm + 3][2] >= 0.9 * AIM.target
+
+
 def test_a_slow_time_from_now_on_is_followed_at_once() -> None:
     def slower(at: float, _: int, seconds: float) -> float:
         return 0.4 + (seconds - 0.4) * 100 if at >= 60 else seconds
