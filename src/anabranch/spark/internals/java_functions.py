@@ -31,7 +31,7 @@ _compiling = threading.Lock()
 
 SURFACE = Surface(
     "java_functions",
-    "values of JSON, Avro and Protobuf",
+    "values of text, JSON, Avro and Protobuf",
     [
         JavaMembers(_COMPILER, ("cook", "getBytecodes", "setParentClassLoader")),
         JavaMembers(_MUTABLE, ("addURL",)),
@@ -39,6 +39,7 @@ SURFACE = Surface(
         JavaMembers(f"{_SQL}.functions"),
         JavaMembers(f"{_SQL}.api.java.UDF1", ("call",)),
         JavaMembers(f"{_SQL}.types.DataType", ("fromJson",)),
+        JavaMembers("org.apache.spark.unsafe.types.UTF8String", ("fromBytes", "isValid")),
     ],
 )
 probe = SURFACE.probe

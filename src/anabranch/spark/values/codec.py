@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from anabranch.spark.internals import strict_json
+from anabranch.spark.internals import strict_json, utf8
 
 # By default, Spark writes times with milliseconds only. It reads any number of digits.
 _WRITE = {
@@ -92,7 +92,7 @@ def key_fault(key: Column, schema: StructType) -> Column | None:
     if isinstance(kind, BinaryType):
         return None
     if isinstance(kind, StringType):
-        return key.isNotNull() & ~F.is_valid_utf8(key.cast("string"))
+        return ~utf8.is_valid(key)
     return key.isNotNull() & (F.length(key) != (8 if isinstance(kind, LongType) else 4))
 
 

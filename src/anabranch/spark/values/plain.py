@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 )
 
 from anabranch.errors import GraphError
-from anabranch.spark.internals import strict_json
+from anabranch.spark.internals import strict_json, utf8
 from anabranch.spark.values import codec
 
 __all__ = ["READ_AS", "JsonReader", "JsonWriter", "OpaqueReader", "OpaqueWriter"]
@@ -114,7 +114,7 @@ class OpaqueReader:
         return value.cast("string") if self.text else value
 
     def fault(self, opened: str) -> Column | None:
-        return F.col(opened).isNotNull() & ~F.is_valid_utf8(F.col(opened)) if self.text else None
+        return ~utf8.is_valid(F.col(opened).cast("binary")) if self.text else None
 
     def reason(self, value: Column) -> Column:
         return F.lit("the value isn't UTF-8, and the stream's format is \"string\"")

@@ -1,0 +1,15 @@
+"""``Utf8.java`` as a function on columns."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql.types import BooleanType
+
+from anabranch.spark.internals import java_functions
+
+__all__ = ["is_valid"]
+
+
+def is_valid(value: Column) -> Column:
+    """Whether bytes are UTF-8, or null. Never null itself."""
+    return java_functions.applied("Utf8", lambda _: [], value, BooleanType())
