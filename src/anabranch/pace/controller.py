@@ -145,10 +145,12 @@ class Pace:
         """The size of a batch that will show the fixed time, if such a batch is due; otherwise 0.
 
         If the fixed time is near the target, a batch looks as if its records were slow. Without this, batches would get
-        fewer and fewer records, which wouldn't help. The test batch gets half as many records, which costs little; only
-        if the limit can't be lowered, it gets twice as many.
+        fewer and fewer records, which wouldn't help. And if a fixed time that was estimated too high makes batches look
+        short, nothing else would correct it once they can't grow any more. The test batch gets half as many records,
+        which costs little; only if the limit can't be lowered, it gets twice as many.
         """
-        if not ran.bound or self._is_short(ran) or self.age < self._patience:
+        grows = self._is_short(ran) and (self.limit < self.aim.most or math.isinf(self.target))
+        if not ran.bound or grows or self.age < self._patience:
             return 0
         fewer, more = ran.rows // _APART, ran.rows * _APART
         if fewer >= self.aim.least:

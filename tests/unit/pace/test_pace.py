@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from anabranch.pace.controller import BatchRun, BatchTarget, Pace
@@ -222,6 +222,11 @@ def test_a_limit_stays_in_its_bounds_and_grows_by_ten_at_most(several: list[Batc
         assert pace.target <= max(30.0, 1.25 * pace.fixed)
 
 
+MISLEADING = [BatchRun(1, 5.0, bound=False), BatchRun(2, 5.0, bound=False), BatchRun(37601, 5.0)]
+"""A fixed time of 5 s is estimated from them, and then batches of the most records look short."""
+
+
+@example(MISLEADING, 1e-5)
 @given(st.lists(ANY_RAN, max_size=20), st.sampled_from([1e-5, 1e-3, 0.02]))
 def test_whatever_was_is_forgotten_within_some_batches(several: list[BatchRun], each: float) -> None:
     pace = Pace(AIM, FIRST)
