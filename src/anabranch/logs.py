@@ -5,9 +5,9 @@ structlog is imported only when there is something to log, because importing it 
 
 from __future__ import annotations
 
+import io
 import json
 import sys
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -105,5 +105,18 @@ class _Stderr:
 
 
 def _write(line: str) -> None:
-    with suppress(OSError, ValueError):
+    try:
         print(line, file=sys.stderr, flush=True)
+    except ValueError:
+        pass  # stderr is closed
+    except OSError:
+        _forget_what_is_buffered()
+
+
+def _forget_what_is_buffered() -> None:
+    """Let stderr drop a line that couldn't be written. Otherwise Python tries it again when the process ends, and a
+    process that has done all its work exits with 120.
+    """
+    raw = getattr(getattr(sys.stderr, "buffer", None), "raw", None)  # without it, nothing is buffered
+    if raw is not None:
+        sys.stderr = io.TextIOWrapper(raw, sys.stderr.encoding, sys.stderr.errors, write_through=True)

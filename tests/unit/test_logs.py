@@ -126,6 +126,7 @@ print("goes on")
 """
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("form", logs.FORMATS)
 @pytest.mark.parametrize(
     "gone",
@@ -136,10 +137,11 @@ print("goes on")
         "r, w = os.pipe(); os.dup2(w, 2); os.close(w); os.close(r)",
     ],
 )
-def test_a_log_that_cannot_be_written_stops_nothing(gone: str, form: str) -> None:
-    """Seen: a lane failed as a line of its log couldn't be written."""
+def test_a_log_that_cannot_be_written_stops_nothing(gone: str, form: str, unbuffered: str) -> None:
+    """Seen: a lane failed as a line of its log couldn't be written; and a process exited with 120."""
     run = [sys.executable, "-c", NOWHERE.format(form=form, gone=gone)]
-    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(run, capture_output=True, text=True, check=False, env=env)
     assert (done.returncode, done.stdout) == (0, "goes on\n")
     assert "before" in done.stderr
     assert "lost" not in done.stderr
