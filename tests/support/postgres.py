@@ -100,6 +100,19 @@ class Server:
         return f"postgresql://{self.login}/{name}"
 
     @contextmanager
+    def database(self) -> Iterator[str]:
+        """The URL of an empty database. Then it is dropped, and with it the connections that are still open to it: the
+        server takes few, and those of a store that nobody closed end when Python collects it.
+        """
+        url = self.new_database()
+        try:
+            yield url
+        finally:
+            if self._process is not None:
+                with self.admin() as connection:
+                    connection.execute(f"drop database if exists {url.rpartition('/')[2]} with (force)".encode())
+
+    @contextmanager
     def on_disk(self, path: Path, database: str) -> Iterator[None]:
         """New tables of a database go to another disk. Then it is dropped."""
         if self._user is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,11 @@ from tests.support.postgres import Server
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """An empty database of each kind."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/coordinator.db"
+        yield f"sqlite:///{tmp_path}/coordinator.db"
+        return
     server: Server = request.getfixturevalue("postgres_server")
-    return server.new_database()
+    with server.database() as made:
+        yield made

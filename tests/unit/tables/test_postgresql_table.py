@@ -22,8 +22,9 @@ from tests.unit.tables.helpers import LANE, SCHEMA, committed, owner, written
 
 
 @pytest.fixture
-def url(postgres_server: postgres.Server) -> str:
-    return postgres_server.new_database()
+def url(postgres_server: postgres.Server) -> Iterator[str]:
+    with postgres_server.database() as made:
+        yield made
 
 
 @pytest.fixture

@@ -38,6 +38,7 @@ _REFUSED = {
     "certificate verify failed": "shows a certificate that can't be trusted",
     "permission denied for database": "doesn't let this user into the database",
 }
+_FULL = ("too many connections", "too many clients", "remaining connection slots")
 _AWAY = ("08", "53", "57P", "25P03", "25P04")  # connection, resources, shutting down or starting, too long idle
 _HELD_UP = ("57014", "55P03", "40001", "40P01")  # timeouts of statements and locks, deadlocks
 
@@ -151,6 +152,12 @@ def _refused(error: psycopg.Error, address: Address) -> AnabranchError:
         )
     if "invalid" in message and "option" in message:
         return ConfigError(f"the store {where} can't be reached with these options: {message}", _SETTING)
+    if any(sign in message for sign in _FULL):
+        return StoreUnavailableError(
+            f"the store {where} takes no more connections: {message}",
+            "end what else holds its connections, or raise max_connections, or the limit of the role or the database; "
+            f"a coordinator takes up to {2 * _CONNECTIONS}",
+        )
     return StoreUnavailableError(
         f"the store {where} can't be reached: {message}",
         "see whether PostgreSQL runs there and takes connections, and whether [coordinator] store names it",

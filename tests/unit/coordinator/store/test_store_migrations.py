@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,9 @@ def sqlite_url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def postgresql_url(postgres_server: Server) -> str:
-    return postgres_server.new_database()
+def postgresql_url(postgres_server: Server) -> Iterator[str]:
+    with postgres_server.database() as made:
+        yield made
 
 
 def schema(url: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
+import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -35,8 +37,9 @@ print(Store(sys.argv[1]).claim(None, sys.argv[2]))
 
 
 @pytest.fixture
-def url(postgres_server: Server) -> str:
-    return postgres_server.new_database()
+def url(postgres_server: Server) -> Iterator[str]:
+    with postgres_server.database() as made:
+        yield made
 
 
 def running(lanes: dict[str, Lane], between: Callable[[], object]) -> Iterator[Lane]:
@@ -233,6 +236,26 @@ def test_what_can_t_be_reached_says_why_and_shows_no_password(
     shown = "".join(traceback.format_exception(caught.value))
     assert PASSWORD not in shown
     assert "wr0ng-one" not in shown
+
+
+def test_a_server_without_a_free_connection_is_told_apart_from_one_that_is_away(
+    postgres_server: Server, url: str
+) -> None:
+    def refused() -> StoreUnavailableError:
+        with pytest.raises(StoreUnavailableError, match="takes no more connections: ") as caught:
+            Store(url)
+        return caught.value
+
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(psycopg.OperationalError):
+            for _ in range(1000):
+                held.enter_context(psycopg.connect(url))
+        assert "max_connections" in refused().cure
+    with postgres_server.admin() as admin:
+        admin.execute(f"alter database {url.rpartition('/')[2]} connection limit 0")
+        refused()
+        admin.execute(f"alter database {url.rpartition('/')[2]} connection limit -1")
+    assert Store(url).jobs() == []
 
 
 def test_a_user_without_rights_is_told_which(postgres_server: Server, url: str) -> None:
