@@ -11,7 +11,7 @@ import typer
 from anabranch import config as configuration
 from anabranch.cli import connect, options, output, progress
 from anabranch.cli.restore import as_json, place
-from anabranch.coordinator.store import Store, queries
+from anabranch.coordinator.store import Store, stored_jobs
 
 
 def backup(
@@ -28,7 +28,7 @@ def backup(
 
     settings = configuration.load(config)
     with closing(Store.open_existing(settings.coordinator.store)) as store:
-        queries.deployment(store, job)
+        stored_jobs.deployment(store, job)
         its = connect.settings_of(settings, job)
         progress.say("copying with Spark ...")
         spark = session.for_schemas(its, "")

@@ -13,7 +13,7 @@ from anabranch import config as configuration
 from anabranch.cli import connect, options, output, progress
 from anabranch.config import Settings
 from anabranch.coordinator.maintenance import stopped_job
-from anabranch.coordinator.store import queries
+from anabranch.coordinator.store import stored_jobs
 from anabranch.model.lane import Lane, LaneState
 from anabranch.protocol.status import JobStatus
 
@@ -35,7 +35,7 @@ def check(
     with ExitStack() as stack:
         if repair:
             store = stack.enter_context(stopped_job.alone(settings.coordinator.store, job))
-            status = queries.status(store, job)
+            status = stored_jobs.status(store, job)
         else:
             status = connect.status(settings.coordinator, job)
         looked = _Check(connect.settings_of(settings, job), status, stack)

@@ -16,7 +16,7 @@ from anabranch.cli import options, output, progress
 from anabranch.config import Settings
 from anabranch.config.storage import local_folder
 from anabranch.coordinator.maintenance import stopped_job
-from anabranch.coordinator.store import Store, queries
+from anabranch.coordinator.store import Store, stored_jobs
 from anabranch.errors import ConflictError
 from anabranch.model.lane import Lane
 
@@ -76,7 +76,7 @@ def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> lis
     from anabranch.container.checkpoint import compaction
 
     job = lanes[0].job
-    keys = {stage.stage: len(stage.key) for stage in queries.model(store, job).stages}
+    keys = {stage.stage: len(stage.key) for stage in stored_jobs.model(store, job).stages}
     looks = [
         compaction.look(spark, lane, f"{root}/{job}/{lane.id}/{lane.folder_epoch}", keys[lane.stage]) for lane in lanes
     ]
@@ -120,7 +120,7 @@ def cleared(store: Store, job: str, root: str) -> list[str]:
 def _settings(settings: Settings, store: Store, job: str) -> Settings:
     """The settings with which the job was started on a coordinator; ``settings`` if it was started by ``run``."""
     try:
-        return configuration.restored(queries.running(store, job).program.settings)
+        return configuration.restored(stored_jobs.running(store, job).program.settings)
     except ConflictError:  # a job of ``run``, whose settings aren't stored
         return settings
 

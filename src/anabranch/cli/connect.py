@@ -18,7 +18,7 @@ from anabranch.coordinator.api.operations import Operations
 from anabranch.coordinator.events import event_kinds
 from anabranch.coordinator.events.event_kinds import LoggedEvent
 from anabranch.coordinator.leadership import endpoint
-from anabranch.coordinator.store import address, queries
+from anabranch.coordinator.store import address, stored_jobs
 from anabranch.errors import ConflictError, UsageError
 from anabranch.model.job_model import JobModel
 from anabranch.protocol.status import JobStatus
@@ -37,13 +37,13 @@ def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
             return client.jobs()
     served = endpoint.find(settings.store)
     with _opened(settings) as store:
-        found = queries.jobs(store)
+        found = stored_jobs.jobs(store)
     return [status(settings, each.job) if each.job in served else each for each in found]
 
 
 def status(settings: CoordinatorSettings, job: str) -> JobStatus:
     """A job's status. Raises NotFoundError if there is no such job; the error names the existing ones."""
-    return _told(settings, job, lambda found: found.status(job), lambda store: queries.status(store, job))
+    return _told(settings, job, lambda found: found.status(job), lambda store: stored_jobs.status(store, job))
 
 
 def events(settings: CoordinatorSettings, job: str, limit: int) -> list[LoggedEvent]:
@@ -52,7 +52,7 @@ def events(settings: CoordinatorSettings, job: str, limit: int) -> list[LoggedEv
         settings,
         job,
         lambda found: found.events(job, limit),
-        lambda store: list(map(event_kinds.logged, queries.events(store, job, limit))),
+        lambda store: list(map(event_kinds.logged, stored_jobs.events(store, job, limit))),
     )
 
 
@@ -62,7 +62,7 @@ def described(settings: CoordinatorSettings, job: str) -> tuple[JobStatus, JobMo
         settings,
         job,
         lambda found: (found.status(job), found.model(job)),
-        lambda store: (queries.status(store, job), queries.model(store, job)),
+        lambda store: (stored_jobs.status(store, job), stored_jobs.model(store, job)),
     )
 
 
@@ -86,7 +86,7 @@ def settings_of(settings: Settings, job: str) -> Settings:
     """The settings with which a job was started on a coordinator; ``settings`` if it was started by ``run``."""
     try:
         running = _told(
-            settings.coordinator, job, lambda found: found.running(job), lambda store: queries.running(store, job)
+            settings.coordinator, job, lambda found: found.running(job), lambda store: stored_jobs.running(store, job)
         )
     except ConflictError:  # a job of ``run``, whose settings aren't stored
         return settings

@@ -35,7 +35,7 @@ from anabranch.coordinator.leadership.election import Election
 from anabranch.coordinator.leadership.leadership import Leadership
 from anabranch.coordinator.lineage_source import ServedJobs
 from anabranch.coordinator.store import Store
-from anabranch.coordinator.store.retention import Retain
+from anabranch.coordinator.store.sweep_schedule import Retain
 from anabranch.coordinator.streams.input_monitor import InputMonitor
 from anabranch.errors import ConfigError, UsageError
 from anabranch.event_time import durations

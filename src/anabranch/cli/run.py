@@ -28,8 +28,8 @@ from anabranch.coordinator.api.audit import Audit, AuditTrail
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.leadership import endpoint
 from anabranch.coordinator.lineage_source import ServedJobs
-from anabranch.coordinator.store.retention import Retain
 from anabranch.coordinator.store.store import Store
+from anabranch.coordinator.store.sweep_schedule import Retain
 from anabranch.coordinator.streams.input_monitor import InputMonitor
 from anabranch.errors import AnabranchError, ConflictError, JobFailedError
 from anabranch.formats import Format

@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 import typer
 
-from anabranch.cli import json_lines, output, readers, retention
+from anabranch.cli import json_lines, output, readers, stream_retention
 from anabranch.cli.options import Json
 from anabranch.errors import AnabranchError, NotFoundError, UsageError
 from anabranch.systems.contract import Offsets, System
@@ -49,7 +49,7 @@ def create(
     config: Config = None,
 ) -> None:
     """Create a stream."""
-    system, wanted = _system(name, config), retention.parsed(age, size)
+    system, wanted = _system(name, config), stream_retention.parsed(age, size)
     system.create(name, partitions)
     if wanted is not None:
         system.retain(name, wanted)
@@ -86,14 +86,15 @@ def retain(
     config: Config = None,
 ) -> None:
     """Set how long a stream keeps its records, and delete what it no longer keeps. Without options, only delete."""
-    system, wanted = _system(name, config), retention.parsed(age, size)
+    system, wanted = _system(name, config), stream_retention.parsed(age, size)
     if forever and wanted is not None:
         raise UsageError("--forever excludes the other options", "give an age or a size, or --forever")
     if forget_reader is not None:
         readers.forget(system, name, forget_reader)
     deleted = system.retain(name, Retention() if forever else wanted, past_readers=past_readers)
     typer.echo(
-        f"{name}: keeps {retention.text(system.retention(name))}; {output.count(deleted, 'record')} deleted", err=True
+        f"{name}: keeps {stream_retention.text(system.retention(name))}; {output.count(deleted, 'record')} deleted",
+        err=True,
     )
     for line in readers.overdue(name, readers.of(system, name)):
         typer.echo(line, err=True)
@@ -127,7 +128,7 @@ def describe(name: Name, config: Config = None, json: Json = False) -> None:
         return
     offsets = sum(end - starts[number] for number, end in ends.items())
     held = output.count(offsets, "record") if system.gapless else f"{output.count(offsets, 'offset')} in {system.name}"
-    limited = f", keeps {retention.text(kept)}" if kept not in (None, Retention()) else ""
+    limited = f", keeps {stream_retention.text(kept)}" if kept not in (None, Retention()) else ""
     typer.echo(f"{name}: {output.count(len(ends), 'partition')}, {held}{limited}")
     for number, end in ends.items():
         typer.echo(f"{number}\t{end}" if not starts[number] else f"{number}\t{starts[number]} to {end}")

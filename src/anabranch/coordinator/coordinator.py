@@ -24,8 +24,8 @@ from anabranch.coordinator.jobs.membership import Membership
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.launcher.launch_policy import Demand
 from anabranch.coordinator.naming import check_name
-from anabranch.coordinator.store import EventRange, Store, queries
-from anabranch.coordinator.store.retention import Retain, Retention
+from anabranch.coordinator.store import EventRange, Store, stored_jobs
+from anabranch.coordinator.store.sweep_schedule import Retain, SweepSchedule
 from anabranch.coordinator.streams import input_monitor
 from anabranch.coordinator.streams.dead_letters import DeadLetterReader, LetterRange
 from anabranch.coordinator.streams.early_output import EarlyOutputReader
@@ -100,7 +100,7 @@ class Coordinator(Operations):
         self.membership = Membership(self.registry, lambda job: autoscale.autoscale(self.registry, job))
         self.reads = Reads(self.registry, lambda: self.membership.invalid_heartbeats, links)
         self._store = store
-        self._retention = Retention(store, retain or Retain(), clock)
+        self._sweep_schedule = SweepSchedule(store, retain or Retain(), clock)
         self._dead_letters = DeadLetterReader(store, systems, now)
         self._early_output = EarlyOutputReader(store, systems, now)
         self._context = Context(self.registry, systems, counting, locating)
@@ -169,7 +169,7 @@ class Coordinator(Operations):
         check_name("job", job)
         with self.registry.locked_as_seen():
             if job not in self.registry.jobs:
-                return queries.status(self._store, job)
+                return stored_jobs.status(self._store, job)
             self.registry.advance(self.registry.jobs[job])
             lost = [] if self.registry.grace is None else self._store.lost(job, _LOST_SHOWN)
             return self.registry.status(self.registry.jobs[job], lost)
@@ -269,11 +269,11 @@ class Coordinator(Operations):
 
     def known_formats(self, job: str) -> dict[str, Format]:
         """The stored formats of a job's streams, by stream; empty for a job that never ran."""
-        return queries.known_formats(self._store, job)
+        return stored_jobs.known_formats(self._store, job)
 
     def known_lanes(self, job: str) -> dict[str, Lane]:
         """All lanes that a job has ever had, by id; empty for a job that never ran."""
-        return queries.known_lanes(self._store, job)
+        return stored_jobs.known_lanes(self._store, job)
 
     def assignment(self, job: str) -> Assignment:
         """See :func:`anabranch.coordinator.commands.assign.explain`."""
@@ -313,12 +313,12 @@ class Coordinator(Operations):
         for job in jobs:
             autoscale.autoscale(self.registry, job)
         self.reads.histories.sample()
-        self._retention.look()
+        self._sweep_schedule.look()
 
     def look(self) -> None:
         """Check the inputs of jobs: see :func:`anabranch.coordinator.commands.expand.look`."""
         self.reads.histories.sample()  # because nothing calls tick for a job in one process
-        self._retention.look()
+        self._sweep_schedule.look()
         self.reader_positions.look()
         expand.look(self._context)
 
@@ -378,7 +378,9 @@ class Coordinator(Operations):
         """
         with self.registry.locked_as_seen():
             running_job = self.registry.jobs.get(job)
-            return queries.running(self._store, job, None if running_job is None else seats.program_due(running_job))
+            return stored_jobs.running(
+                self._store, job, None if running_job is None else seats.program_due(running_job)
+            )
 
     def put_artifact(self, sha256: str, content: bytes) -> None:
         """Store the code of a job. Raises UsageError if the hash doesn't match the content, or the code is too

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.coordinator.store import Store, address, queries
+from anabranch.coordinator.store import Store, address, stored_jobs
 from anabranch.errors import NotFoundError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.job_model import JobModel
@@ -21,8 +21,8 @@ def present_model(store_url: str, job: str) -> tuple[JobModel | None, bool]:
     except NotFoundError:
         return None, False
     try:
-        state = queries.deployment(store, job).state
-        return None if state is DeploymentState.RESET else queries.model(store, job), state.is_over
+        state = stored_jobs.deployment(store, job).state
+        return None if state is DeploymentState.RESET else stored_jobs.model(store, job), state.is_over
     except NotFoundError:
         return None, False
     finally:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.coordinator.store import queries
+from anabranch.coordinator.store import stored_jobs
 
 BREAKS = frozenset({"asked-once"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(queries, "is_known", lambda store, job, request: False)
+    patch.setattr(stored_jobs, "is_known", lambda store, job, request: False)

@@ -8,7 +8,7 @@ import pytest
 from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.jobs.states import LaneView, Snapshot, Transition, step
-from anabranch.coordinator.store import Store, queries
+from anabranch.coordinator.store import Store, stored_jobs
 from anabranch.errors import (
     ConflictError,
     NotFoundError,
@@ -330,21 +330,21 @@ def test_each_seat_is_told_its_own_lanes(coordinator: Coordinator, asked: Coordi
 def test_looking_without_a_coordinator(store: Store, coordinator: Coordinator) -> None:
     coordinator.start(plan())
     Seat(coordinator).report("running", offset=3)
-    status = queries.status(store, "delays")
+    status = stored_jobs.status(store, "delays")
     assert (status.served, status.state, status.deployment, status.generation) == (False, "running", 1, 1)
     assert [(one.lane.state, one.report) for one in status.lanes] == [(LaneState.RUNNING, None)] * 2
     # Who doesn't serve a job doesn't know who lives.
     assert [(one.seat, one.alive) for one in status.containers] == [("0", None)]
-    assert queries.jobs(store) == [status]
+    assert stored_jobs.jobs(store) == [status]
     assert Coordinator(store).jobs() == [status]
-    assert queries.model(store, "delays") == coordinator.model("delays")
-    assert list(queries.known_lanes(store, "delays")) == [FIRST, SECOND]
-    assert queries.known_lanes(store, "nobody") == {}
+    assert stored_jobs.model(store, "delays") == coordinator.model("delays")
+    assert list(stored_jobs.known_lanes(store, "delays")) == [FIRST, SECOND]
+    assert stored_jobs.known_lanes(store, "nobody") == {}
     with pytest.raises(NotFoundError, match="no job 'nobody'") as caught:
-        queries.status(store, "nobody")
+        stored_jobs.status(store, "nobody")
     assert caught.value.cure == "jobs here: delays"
     with pytest.raises(UsageError):
-        queries.events(store, "delays", 0)
+        stored_jobs.events(store, "delays", 0)
 
 
 def test_what_was_stopped_before_it_caught_up_goes_on_with_the_next_process(store: Store) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.store import Store, queries
+from anabranch.coordinator.store import Store, stored_jobs
 from tests.unit.coordinator.asked import coordinator, states
 from tests.unit.coordinator.helpers import FIRST, SECOND, Clock, Seat, lane, plan, report, wanted
 
@@ -33,7 +33,7 @@ def test_a_job_goes_on_whenever_its_process_dies(clock: Clock) -> None:
         lost = Coordinator(store, clock)
         for call in begun[:calls]:
             call(lost, seats)
-        left.append(queries.status(store, "delays").state)
+        left.append(stored_jobs.status(store, "delays").state)
 
         other_lanes = (lane("flights-99999999"), lane("by-dest-99999999"))
         coordinator = Coordinator(store, clock)
@@ -51,7 +51,7 @@ def test_a_job_goes_on_whenever_its_process_dies(clock: Clock) -> None:
         assert wanted(seat.beat()) == [FIRST, SECOND]
         seat.report("running")
         assert seat.report("ended").done
-        assert queries.status(store, "delays").state == "stopped"
+        assert stored_jobs.status(store, "delays").state == "stopped"
     assert left == expected
 
 
@@ -60,14 +60,14 @@ def test_a_death_within_start_and_within_stop(store: Store, coordinator: Coordin
     store.resume_deployment = died  # type: ignore[method-assign]
     with pytest.raises(RuntimeError):
         coordinator.start(plan())
-    assert queries.status(store, "delays").state == "planned"
+    assert stored_jobs.status(store, "delays").state == "planned"
     store.resume_deployment = durable  # type: ignore[method-assign]
     coordinator = Coordinator(store)
     coordinator.start(plan())
     seat = Seat(coordinator)
     seat.report("running")
     coordinator.stop("delays")
-    assert queries.status(store, "delays").state == "stopping"
+    assert stored_jobs.status(store, "delays").state == "stopping"
     coordinator = Coordinator(store)
     coordinator.start(plan())
     assert wanted(Seat(coordinator).beat()) == [FIRST, SECOND]

@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.store import Store, queries
+from anabranch.coordinator.store import Store, stored_jobs
 from anabranch.errors import (
     ConflictError,
     NotFoundError,
@@ -40,7 +40,7 @@ def test_another_job_under_the_name_is_refused(store: Store, coordinator: Coordi
         "start it with the file as it was, anabranch drain delays, and start the new version",
         "anabranch reset delays",
     ]
-    assert queries.status(store, "delays").state == "starting"
+    assert stored_jobs.status(store, "delays").state == "starting"
     assert again.start(plan()) == 1
 
 

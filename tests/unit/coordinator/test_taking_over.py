@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.store import Store, queries
+from anabranch.coordinator.store import Store, stored_jobs
 from anabranch.errors import ConflictError, NotFoundError, NotLeadingError, StoreUnavailableError
 from anabranch.model.lane import Lane
 from tests.unit.coordinator.helpers import FIRST, SECOND, Clock, Seat, plan, wanted
@@ -72,7 +72,7 @@ def test_a_failure_is_forgotten_when_the_job_is_started_again(coordinator: Coord
     assert coordinator.status("delays").state == "failed"
     coordinator.resume("delays")
     assert (coordinator.status("delays").state, coordinator.status("delays").error) == ("starting", None)
-    assert queries.status(store, "delays").error is None
+    assert stored_jobs.status(store, "delays").error is None
 
 
 # Another coordinator goes on

@@ -13,7 +13,7 @@ from anabranch.coordinator.jobs.next_deployment import CurrentDeployment, NextDe
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.transitions import Generation
 from anabranch.coordinator.naming import check_name
-from anabranch.coordinator.store import queries
+from anabranch.coordinator.store import stored_jobs
 from anabranch.errors import ConflictError, UsageError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.outline import Basis
@@ -52,7 +52,7 @@ def change(
     registry = context.registry
     for _ in range(off_lock.TRIES):
         found = present(registry, job)
-        if queries.is_known(registry.store, job, request.request):
+        if stored_jobs.is_known(registry.store, job, request.request):
             return already(registry, found)
         basis = Basis(deployment=found.stored.id, generation=found.stored.generation)
         off_lock.check_expected(job, request, basis, None)
@@ -77,7 +77,7 @@ def present(registry: JobRegistry, job: str) -> CurrentDeployment:
             registry.advance(running_job)
             if running_job.state.active:
                 snapshot = off_lock.take(registry, running_job)
-        stored = queries.deployment(store, job)
+        stored = stored_jobs.deployment(store, job)
     if snapshot is not None:
         lanes = tuple(snapshot.running_job.known.values())
         return CurrentDeployment(stored, snapshot.present, lanes, snapshot.running_job)
@@ -94,7 +94,7 @@ def _is_still(registry: JobRegistry, found: CurrentDeployment) -> bool:
     if found.running_job is not None:
         return running_job is not None and found.running_job.plans_alike(running_job)
     is_at_rest = running_job is None or not running_job.state.active
-    return is_at_rest and queries.deployment(registry.store, job) == found.stored
+    return is_at_rest and stored_jobs.deployment(registry.store, job) == found.stored
 
 
 def already(registry: JobRegistry, found: CurrentDeployment) -> DeployResult:
@@ -147,6 +147,6 @@ def apply(
     event = registry.event(former.job, planned.who, f"planned {planned.what}", planned.why)
     state, left = DeploymentState.PLANNED, former.state
     registry.write(store.replace_deployment, planned.start, state, left, planned.ending, event)
-    stored = queries.deployment(store, former.job)
+    stored = stored_jobs.deployment(store, former.job)
     registry.serve(msgspec.structs.replace(stored, until_caught_up=False))
     return planned.result

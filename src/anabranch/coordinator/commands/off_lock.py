@@ -13,7 +13,7 @@ import msgspec
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation
-from anabranch.coordinator.store import queries
+from anabranch.coordinator.store import stored_jobs
 from anabranch.errors import ConflictError
 from anabranch.model.outline import Basis, digest, outlined
 from anabranch.planning.transition import follow
@@ -90,7 +90,7 @@ def change(
             registry.advance(running_job)
             snapshot = take(registry, running_job)
         seen, planned = snapshot.running_job, None
-        if not queries.is_known(registry.store, job, request.request):
+        if not stored_jobs.is_known(registry.store, job, request.request):
             check_expected(job, request, snapshot.basis, None)
             planned = plan(seen, snapshot.present)
             if planned is not None:

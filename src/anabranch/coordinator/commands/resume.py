@@ -5,7 +5,7 @@ from __future__ import annotations
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.jobs import plans, seats
 from anabranch.coordinator.jobs.registry import JobRegistry
-from anabranch.coordinator.store import DeploymentRecord, queries
+from anabranch.coordinator.store import DeploymentRecord, stored_jobs
 from anabranch.errors import ConflictError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.protocol.deployment import StartRequest
@@ -24,7 +24,7 @@ def run(context: Context, job: str) -> int:
     """
     registry = context.registry
     with registry.locked_all() as jobs:
-        stored = queries.deployment(registry.store, job)
+        stored = stored_jobs.deployment(registry.store, job)
         if job in jobs:
             registry.advance(jobs[job])
             if seats.try_again(jobs[job], registry.clock()):
@@ -49,7 +49,7 @@ def plan(registry: JobRegistry, stored: DeploymentRecord) -> StartRequest | None
     if stored.state != DeploymentState.DRAINED:
         return None
     store, job = registry.store, stored.job
-    graph, model = store.graph(job, stored.id), queries.model(store, job)
+    graph, model = store.graph(job, stored.id), stored_jobs.model(store, job)
     known = store.lanes(job)
     return plans.after_drain(plans.again(stored, graph, model, known), stored.id + 1, known)
 

@@ -13,7 +13,7 @@ from anabranch.coordinator.jobs.pause_estimate import Kind
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
-from anabranch.coordinator.store import queries
+from anabranch.coordinator.store import stored_jobs
 from anabranch.coordinator.streams import start_offsets
 from anabranch.planning.transition import rewind
 from anabranch.protocol.commands import RewindRequest, RewindResult
@@ -38,7 +38,7 @@ def run(context: Context, job: str, request: RewindRequest) -> RewindResult:
     with registry.locked(job) as running_job:
         registry.advance(running_job)
         snapshot = off_lock.take(registry, running_job)
-    if queries.is_known(registry.store, job, request.request):
+    if stored_jobs.is_known(registry.store, job, request.request):
         return RewindResult(generation=snapshot.present.generation)
     off_lock.check_expected(job, request, snapshot.basis, None)
     check(snapshot.running_job)

@@ -13,7 +13,7 @@ from anabranch.coordinator.jobs.parts import Process
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.naming import check_container, check_name
-from anabranch.coordinator.store import Event, queries
+from anabranch.coordinator.store import Event, stored_jobs
 from anabranch.errors import ConflictError, FencedError, NotFoundError, NotLeadingError, StoreUnavailableError
 from anabranch.model.lane import Lane, LaneState
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
@@ -231,7 +231,7 @@ class Membership:
         """
         if job in self._registry.jobs:
             return False
-        its = queries.deployment(self._store, job)
+        its = stored_jobs.deployment(self._store, job)
         if its.program is not None and its.state.active:
             raise NotLeadingError(f"this coordinator doesn't serve job {job!r} now", "ask again")
         return not its.state.active

@@ -12,7 +12,7 @@ from anabranch.coordinator.jobs import pause_estimate, plans
 from anabranch.coordinator.jobs.pause_estimate import Kind
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation
-from anabranch.coordinator.store import DeploymentRecord, Store, queries
+from anabranch.coordinator.store import DeploymentRecord, Store, stored_jobs
 from anabranch.errors import ConflictError
 from anabranch.model.lane import Lane, LaneState
 from anabranch.planning import compatibility
@@ -92,7 +92,7 @@ def undone(store: Store, running_job: RunningJob, generation: Generation, who: s
     """A deployment of the previous version, to undo a deployment whose lanes haven't begun yet."""
     job, replaced = running_job.job, generation.model.replaces
     present = CurrentDeployment(
-        queries.deployment(store, job), generation, tuple(running_job.known.values()), running_job
+        stored_jobs.deployment(store, job), generation, tuple(running_job.known.values()), running_job
     )
     before = version_of(store, job, replaced)
     void = [opening.never_begun(lane, why) for lane in running_job.spoilt()]
@@ -111,7 +111,7 @@ def undone(store: Store, running_job: RunningJob, generation: Generation, who: s
 
 def again(store: Store, job: str, deployment: int) -> StartRequest:
     """A former deployment, as a request to start it. Raises ConflictError if its code isn't available here."""
-    stored = queries.deployment(store, job, deployment)
+    stored = stored_jobs.deployment(store, job, deployment)
     lanes = [lane for lane in store.lanes(job).values() if lane.deployment == deployment]
     return StartRequest(
         graph=store.graph(job, deployment),

@@ -30,7 +30,7 @@ from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.states import Snapshot, Transition, step
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
 from anabranch.coordinator.naming import check_name
-from anabranch.coordinator.store import ContainerRecord, DeploymentRecord, Event, Store, queries
+from anabranch.coordinator.store import ContainerRecord, DeploymentRecord, Event, Store, stored_jobs
 from anabranch.errors import ConflictError, StoreUnavailableError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.graph import Graph
@@ -92,7 +92,7 @@ class JobRegistry:
         """
         with self.locked_all() as jobs:
             if job not in jobs:
-                state = queries.deployment(self.store, job).state
+                state = stored_jobs.deployment(self.store, job).state
                 raise ConflictError(
                     f"job {job!r} is not running here; its last deployment was left {state}",
                     "start it: anabranch run JOB.py",
@@ -120,7 +120,7 @@ class JobRegistry:
         """Store a deployment."""
         event = self.event(plan.graph.job, "user", f"planned deployment {plan.model.run_id}")
         self.write(self.store.create_deployment, plan, DeploymentState.PLANNED, event)
-        return queries.deployment(self.store, plan.graph.job)
+        return stored_jobs.deployment(self.store, plan.graph.job)
 
     def adopt(self, job: str) -> bool:
         """See :meth:`anabranch.coordinator.coordinator.Coordinator.adopt`."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from anabranch.coordinator.store import Event, Store, queries
+from anabranch.coordinator.store import Event, Store, stored_jobs
 from anabranch.errors import ConflictError, NotFoundError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.graph import Graph
@@ -57,7 +57,7 @@ def losses(store: Store, job: str) -> Losses:
         NotFoundError: there is no such job.
         ConflictError: the job should run in containers, which may be alive.
     """
-    its = queries.deployment(store, job)
+    its = stored_jobs.deployment(store, job)
     if its.state is DeploymentState.RESET:
         return Losses(job, is_reset=True)
     if its.state.active and its.program is not None:  # without a program, the job's lock shows that its process is gone
@@ -90,7 +90,7 @@ def forget(
         remove: deletes the folders of the job's lanes, if there are any.
     """
     if not losses(store, job).is_reset:
-        its, known = queries.deployment(store, job), store.lanes(job)
+        its, known = stored_jobs.deployment(store, job), store.lanes(job)
         open_ones = [lane for lane in known.values() if planned.may_write(lane)]
         if open_ones:
             what = f"{len(open_ones)} lanes are fenced"

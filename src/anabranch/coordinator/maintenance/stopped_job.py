@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 import msgspec
 
 from anabranch.coordinator.leadership import endpoint
-from anabranch.coordinator.store import Event, Store, address, queries
+from anabranch.coordinator.store import Event, Store, address, stored_jobs
 from anabranch.errors import ConflictError, NotFoundError, NotLeadingError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState, open_lanes
@@ -60,7 +60,7 @@ def lanes(store: Store, job: str) -> list[Lane]:
         NotFoundError: there is no such job.
         ConflictError: the job isn't stopped, or was stopped in the middle of a change.
     """
-    its = queries.deployment(store, job)
+    its = stored_jobs.deployment(store, job)
     if its.state != DeploymentState.STOPPED:
         runs = its.state.active
         cure = f"anabranch stop {job}" if runs else "start it again, and stop it once it runs"

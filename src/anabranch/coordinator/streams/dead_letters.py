@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from anabranch.coordinator.store import Store, queries
+from anabranch.coordinator.store import Store, stored_jobs
 from anabranch.coordinator.streams.stream_reading import StreamOpener
 from anabranch.errors import NotFoundError, UsageError
 from anabranch.model.lane import Lane
@@ -78,8 +78,8 @@ class DeadLetterReader:
                 aren't available here.
             AnabranchError: the system doesn't answer.
         """
-        its = queries.deployment(self._store, job)
-        streams = streams_of(queries.known_lanes(self._store, job).values())
+        its = stored_jobs.deployment(self._store, job)
+        streams = streams_of(stored_jobs.known_lanes(self._store, job).values())
         if stream and stream not in streams:
             known = f"it has {', '.join(streams)}" if streams else "it has none: see [job] on_error"
             raise NotFoundError(f"job {job!r} has no dead letters in {stream[:200]!r}", known)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pyarrow.compute as pc
 
-from anabranch.coordinator.store import Store, queries
+from anabranch.coordinator.store import Store, stored_jobs
 from anabranch.coordinator.streams.dead_letters import content_of
 from anabranch.coordinator.streams.stream_reading import StreamOpener
 from anabranch.errors import NotFoundError, UsageError
@@ -56,8 +56,8 @@ class EarlyOutputReader:
         """
         if not 1 <= limit <= MOST:
             raise UsageError(f"{limit} rows can't be asked for", f"ask for 1 to {MOST}")
-        deployment = queries.deployment(self._store, job)
-        lanes = queries.known_lanes(self._store, job).values()
+        deployment = stored_jobs.deployment(self._store, job)
+        lanes = stored_jobs.known_lanes(self._store, job).values()
         streams = streams_of(lane for lane in lanes if lane.deployment == deployment.id)
         if stream and stream not in streams:
             known = f"it has {', '.join(streams)}" if streams else "it writes no stream"

@@ -7,7 +7,7 @@ import threading
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.naming import check_name
-from anabranch.coordinator.store import queries
+from anabranch.coordinator.store import stored_jobs
 from anabranch.coordinator.views.job_history import DAY, HOUR, SERIES, STEP, JobHistory, known
 from anabranch.errors import UsageError
 from anabranch.views.history import History
@@ -52,7 +52,7 @@ class Histories:
             raise UsageError(f"there are no figures by {by[:40]!r}", "ask for those by job, stage or lane")
         check_name("job", job)
         if job not in self._registry.jobs:
-            queries.deployment(self._registry.store, job)
+            stored_jobs.deployment(self._registry.store, job)
         now, step = self._registry.now(), STEP
         after = int(min(until, now) // step if until else now // step) + 1
         first = int(since // step) if since else after - HOUR

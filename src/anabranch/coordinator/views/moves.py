@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.coordinator.store import Store, queries
+from anabranch.coordinator.store import Store, stored_jobs
 from anabranch.errors import NotFoundError
 from anabranch.model import moves as bucket_moves
 from anabranch.views.changes import Moves
@@ -21,7 +21,7 @@ def moves(store: Store, job: str, at: float, deployment: int = 0, generation: in
     Raises:
         NotFoundError: the job, deployment or generation doesn't exist, or the generation is the job's first one.
     """
-    last = queries.deployment(store, job, deployment or None)
+    last = stored_jobs.deployment(store, job, deployment or None)
     number = generation or last.generation
     if number > last.generation:
         raise NotFoundError(
@@ -31,7 +31,7 @@ def moves(store: Store, job: str, at: float, deployment: int = 0, generation: in
     if number > 1:
         former = store.model(job, last.id, number - 1)
     elif model.replaces:
-        former = queries.model_of(store, job, model.replaces)
+        former = stored_jobs.model_of(store, job, model.replaces)
     else:
         raise NotFoundError(
             f"nothing was before generation 1 of deployment {last.id} of job {job!r}",

@@ -12,7 +12,7 @@ from anabranch.coordinator.events.event_kinds import KINDS, LoggedEvent
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.naming import check_name
-from anabranch.coordinator.store import EventRange, queries
+from anabranch.coordinator.store import EventRange, stored_jobs
 from anabranch.coordinator.views import diagnosis, live_view, moves, partition_view, times_of_lanes
 from anabranch.coordinator.views.histories import Histories
 from anabranch.errors import NotFoundError, UsageError
@@ -133,7 +133,7 @@ class Reads:
         )
 
     def _overview_at_rest(self, name: str) -> JobOverview:
-        its, counts = queries.deployment(self._store, name), self._store.lane_states(name)
+        its, counts = stored_jobs.deployment(self._store, name), self._store.lane_states(name)
         key = (its.id, its.generation)
         known = self._at_rest.get(name)
         if known is None or known[0] != key:
@@ -157,7 +157,7 @@ class Reads:
         """What holds a job back, the most severe finding first. Raises NotFoundError if the job doesn't exist."""
         found = self.snapshot(job)
         if found is None:
-            status, change = queries.status(self._store, job), None
+            status, change = stored_jobs.status(self._store, job), None
         else:
             lost = [] if self._registry.grace is None else self._store.lost(job, _LOST_SHOWN)
             status = self._registry.status(found, lost)
@@ -171,7 +171,7 @@ class Reads:
         if found is not None:
             lost = [] if self._registry.grace is None else self._store.lost(job, _LOST_SHOWN)
             return live_view.live(found, at, clock, self._registry.lease, lost)
-        its = queries.deployment(self._store, job)
+        its = stored_jobs.deployment(self._store, job)
         seen = self._overview_at_rest(job)
         return live_view.stored(
             {
@@ -197,24 +197,24 @@ class Reads:
         found = self.snapshot(job)
         if found is not None:
             return f"{found.deployment}.{found.generation}"
-        its = queries.deployment(self._store, job)
+        its = stored_jobs.deployment(self._store, job)
         return f"{its.id}.{its.generation}"
 
     def model(self, job: str) -> JobModel:
         """The job model of the current generation of a job's last deployment."""
         found = self.snapshot(job)
-        return queries.model(self._store, job) if found is None else found.model
+        return stored_jobs.model(self._store, job) if found is None else found.model
 
     def events(self, job: str, limit: int, wanted: EventRange, kind: str = "", lane: str = "") -> list[LoggedEvent]:
         """The last ``limit`` events that match, oldest first. With ``after``, the first ``limit`` events after it.
 
         If a kind or a lane is given, only about 10,000 events are searched.
         """
-        if not 1 <= limit <= queries.MOST_EVENTS:
-            raise UsageError(f"{limit} events can't be asked for", f"ask for 1 to {queries.MOST_EVENTS}")
+        if not 1 <= limit <= stored_jobs.MOST_EVENTS:
+            raise UsageError(f"{limit} events can't be asked for", f"ask for 1 to {stored_jobs.MOST_EVENTS}")
         if kind and kind not in KINDS:
             raise UsageError(f"there is no kind of event {kind[:40]!r}", f"ask for one of {', '.join(KINDS)}")
-        queries.deployment(self._store, job)
+        stored_jobs.deployment(self._store, job)
         if not kind and not lane:
             return [event_kinds.logged(each) for each in self._store.events(job, limit, wanted)]
         found: list[LoggedEvent] = []
@@ -239,7 +239,7 @@ class Reads:
         all. Raises NotFoundError if the job doesn't exist.
         """
         _check_limit(limit, _MOST_CHANGES)
-        queries.deployment(self._store, job)
+        stored_jobs.deployment(self._store, job)
         wanted = EventRange(patterns=change_log.PATTERNS, before=min(before, _LAST_ID) or None)
         found = change_log.records(self._store.events(job, _EVENTS_OF_A_CHANGE * limit, wanted))
         return found[: -limit - 1 : -1]
@@ -256,10 +256,10 @@ class Reads:
 
     def graph(self, job: str, deployment: int = 0) -> GraphView:
         """The graph of a deployment (0: the last one). Raises NotFoundError if the job or deployment doesn't exist."""
-        last = queries.deployment(self._store, job)
+        last = stored_jobs.deployment(self._store, job)
         if deployment > last.id:
             raise NotFoundError(f"job {job!r} has no deployment {deployment}", f"its last one is {last.id}")
-        its = queries.deployment(self._store, job, deployment) if deployment else last
+        its = stored_jobs.deployment(self._store, job, deployment) if deployment else last
         graph, model = self._store.graph(job, its.id), self._store.model(job, its.id, its.generation)
         by_name = {each.stage: each for each in model.stages}
         found, edges = [], []
@@ -292,12 +292,12 @@ class Reads:
 
     def deployments(self, job: str) -> list[DeploymentInfo]:
         """The last 50 deployments of a job, newest first. Raises NotFoundError if the job doesn't exist."""
-        queries.deployment(self._store, job)
+        stored_jobs.deployment(self._store, job)
         numbers = self._store.deployment_numbers(job, _DEPLOYMENTS)
         return [self._deployment(job, number) for number in numbers]
 
     def _deployment(self, job: str, number: int) -> DeploymentInfo:
-        its = queries.deployment(self._store, job, number)
+        its = stored_jobs.deployment(self._store, job, number)
         return DeploymentInfo(
             id=its.id,
             state=its.state,
@@ -357,7 +357,7 @@ class Reads:
         found = self.snapshot(job)
         if found is not None:
             return partition_view.partitions(job, self._registry.now(), found.lanes, found.reports, wanted)
-        queries.deployment(self._store, job)
+        stored_jobs.deployment(self._store, job)
         return partition_view.partitions(job, self._registry.now(), self._store.open_lanes(job), None, wanted)
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from anabranch.coordinator.events import lane_times
 from anabranch.coordinator.events.lane_times import Span
-from anabranch.coordinator.store import EventRange, Store, queries
+from anabranch.coordinator.store import EventRange, Store, stored_jobs
 from anabranch.errors import UsageError
 from anabranch.model.lane import Lane
 from anabranch.views.lane_times import LaneTimes
@@ -35,14 +35,14 @@ def times_of_lanes(
         NotFoundError: there is no such job.
         UsageError: the span ends before it begins.
     """
-    last = queries.deployment(store, job)
+    last = stored_jobs.deployment(store, job)
     end = until or at
     begin = since or end - _HOUR
     if end <= begin:
         raise UsageError("the span ends before it begins", "give a later end: to=")
     events = store.events(job, lane_times.MOST_EVENTS, EventRange(patterns=lane_times.PATTERNS))
     stopped = None if last.state.runs else last.changed_at
-    lanes = queries.known_lanes(store, job) if known is None else known
+    lanes = stored_jobs.known_lanes(store, job) if known is None else known
     view = lane_times.lane_times(job, lanes, events, Span(at, begin, end, stopped))
     oldest = store.events(job, 1, EventRange(after=0))
     whole = bool(oldest) and oldest[0].what.startswith(_FIRST) and len(events) < lane_times.MOST_EVENTS

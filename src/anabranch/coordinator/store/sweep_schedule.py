@@ -11,7 +11,7 @@ from anabranch.config import CoordinatorSettings
 from anabranch.coordinator.store import Store
 from anabranch.errors import NotLeadingError
 
-__all__ = ["Retain", "Retention"]
+__all__ = ["Retain", "SweepSchedule"]
 
 _EVERY = 3600.0
 _FIRST = 60.0
@@ -33,7 +33,7 @@ class Retain:
         return cls(settings.retain_events, settings.retain_versions)
 
 
-class Retention:
+class SweepSchedule:
     """Sweeps the store once an hour, if the coordinator leads. Not thread-safe.
 
     Args:

@@ -8,7 +8,7 @@ import msgspec
 
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Event, Store
-from anabranch.coordinator.store.retention import Retain, Retention
+from anabranch.coordinator.store.sweep_schedule import Retain, SweepSchedule
 from anabranch.model.deployment_state import DeploymentState
 from tests.unit.coordinator import workers
 from tests.unit.coordinator.helpers import Clock
@@ -55,41 +55,41 @@ def test_one_that_stands_by_sweeps_nothing_and_says_nothing(tmp_path: Path, cloc
     leading, other = Store(url), Store(url)
     for number, code in enumerate("abc", start=1):
         deployed(leading, number, code)
-    retention = Retention(other, Retain(versions=2), clock)
+    schedule = SweepSchedule(other, Retain(versions=2), clock)
     clock.at += 61
-    retention.look()  # it leads as long as nobody does
+    schedule.look()  # it leads as long as nobody does
     other.stand_by()
     clock.at += HOUR
-    retention.look()
+    schedule.look()
     assert there(leading) == {"a", "b", "c"}
 
     assert other.claim(other.leader(), "http://b:2")
     clock.at += HOUR
-    retention.look()
+    schedule.look()
     assert there(leading) == {"a", "b", "c"}, "what was unused hours ago may be about to be used"
     clock.at += HOUR
-    retention.look()
+    schedule.look()
     assert there(leading) == {"b", "c"}
 
 
 def test_code_goes_that_no_kept_version_has_but_not_what_is_just_handed_over(store: Store, clock: Clock) -> None:
-    retention = Retention(store, Retain(versions=2), clock)
+    schedule = SweepSchedule(store, Retain(versions=2), clock)
     for number, code in enumerate("abc", start=1):
         deployed(store, number, code)
     clock.at += 61
-    retention.look()
+    schedule.look()
     assert there(store) == {"a", "b", "c"}, "unused for the first time"
     store.put_artifact("coming", b"code")
     clock.at += HOUR - 1
-    retention.look()
+    schedule.look()
     assert there(store) == {"a", "b", "c", "coming"}
     clock.at += 1
-    retention.look()
+    schedule.look()
     assert there(store) == {"b", "c", "coming"}, "its deployment isn't stored yet"
     deployed(store, 4, "coming")
     clock.at += HOUR
-    retention.look()
+    schedule.look()
     assert there(store) == {"b", "c", "coming"}
     clock.at += HOUR
-    retention.look()
+    schedule.look()
     assert there(store) == {"c", "coming"}
