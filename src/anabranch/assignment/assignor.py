@@ -82,8 +82,8 @@ class Seating:
         why_not: why racks don't count although the rules ask for them; otherwise empty.
         cost: ``traffic_cost`` for each partition that a container reads from another rack, plus ``non_overlap_cost``
             for each task that moves; 0 without racks.
-        lower_bound: no placement that is equally balanced and (with containers first) reads each partition in no more
-            containers costs less; 0 without racks.
+        lower_bound: a lower bound on the cost of all placements that are as well balanced and, with containers first,
+            read each partition in as few containers; 0 without racks.
     """
 
     seats: Mapping[str, Mapping[str, str]]
@@ -117,7 +117,7 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
 
     Args:
         stages: the stages with their tasks.
-        former: the former seats of tasks, which may have had their names at another factor.
+        former: the former seats of tasks, by the tasks' names, which may be from another factor.
         where: the racks of seats and partitions.
         rules: the criteria.
 

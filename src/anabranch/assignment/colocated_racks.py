@@ -102,7 +102,8 @@ def _matched(
     traffic_cost: int,
     move_cost: int,
 ) -> list[tuple[list[Member], _Piece, int]]:
-    """Each group with the piece that it gets, and the cost of that, such that the total cost is least.
+    """Give each group the piece with which the total cost is least. Returns each group with its piece, and what the
+    piece costs the group.
 
     Pieces in the same racks cost the same, except for groups that had one of their seats before. So a group needs only
     an arc to each set of racks, and an arc to each piece with a seat in which it was; the least cost is the same as

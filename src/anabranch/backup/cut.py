@@ -1,7 +1,7 @@
 """Decides where a backup cuts through a running job, so that the copy is what a crash at some moment would have left.
 
 Works on plain data, without storage or Spark. Parts that were copied at different times fit together if no effect is
-copied without its cause, so for each lane there is a batch N such that:
+copied without its cause, so for each lane there is a batch N for which this is true:
 
 * The streams contain everything that the lane published in batches before N, nothing from later batches, and possibly
   part of N. The lane's folder is taken back to N, and N runs again; the streams record which parts of N they contain.

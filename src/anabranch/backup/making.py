@@ -211,7 +211,7 @@ def _place(source: Source, tree: Tree, lane: Lane, epoch: int) -> Folder:
 
 
 def _downstream_first(copies: Sequence[_Copied]) -> list[_Copied]:
-    """The folders, ordered such that a lane comes before the lanes whose output it reads. In this order, whatever a
+    """The folders, in such an order that a lane comes before the lanes whose output it reads. In this order, whatever a
     copied lane has read was published before the writing lane's folder is copied.
     """
     by_lane = {each.lane.id: each for each in copies}

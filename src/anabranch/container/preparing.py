@@ -20,13 +20,13 @@ _PATIENCE = 5.0
 
 
 class Preparations(Generic[T]):
-    """For each lane that will start soon, takes the lane's outputs and analyzes its query, in a thread of its own. If
-    the outputs can't be taken now, the lane itself tries again later.
+    """For each lane that will start soon, takes over the lane's outputs and analyzes its query, in a thread of its own.
+    If the outputs can't be taken over now, the lane itself tries again later.
 
     Args:
-        take: takes the outputs of a lane that no process has owned yet.
+        take: takes over the outputs of a lane that no process has owned yet.
         done: called whenever the preparation of a lane has ended.
-        foresee: returns the analyzed query of a lane whose outputs were taken.
+        foresee: returns the analyzed query of a lane whose outputs were taken over.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ _UNKNOWN, _OLD, _VERY_OLD = 2, 8, 50
 the fixed time is unknown or was estimated only once; if it is a large part of a batch; and if it is a small part.
 """
 _TRIED = 120.0
-"""A batch is made larger for this purpose only if it will probably take less than this many seconds."""
+"""A batch is made larger to estimate the fixed time only if it will probably take less than this many seconds."""
 _FASTEST = 10.0
 """The largest factor by which the limit grows from one batch to the next."""
 _CAREFUL = 0.8
@@ -107,8 +107,8 @@ class Pace:
 
     @property
     def target(self) -> float:
-        """The seconds that a batch should take. At least three quarters of them should be for records, unless the batch
-        would become too long for a transaction; and some must be."""
+        """The seconds that a batch should take: the configured target, or four times the fixed time if that is more,
+        but no more than a transaction allows. In any case, some time is left for records."""
         wanted = min(max(self.aim.target, _TIMES_FIXED * self.fixed), self.aim.allowed * _OF_TRANSACTION)
         return max(wanted, _SOME * self.fixed)
 

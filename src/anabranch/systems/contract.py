@@ -318,9 +318,9 @@ class System(Protocol):
         return
 
     def withdraw(self, lane: Lane, epoch: int, new: bool | None) -> int:
-        """Withdraw the right to write of a lane whose query has ended in this process, until the lane takes its outputs
-        again. Returns the last batch that is then in an output, at least in part, or -1 if this method doesn't know
-        (the caller calls :meth:`published` as well).
+        """Withdraw a lane's right to write, until the lane takes over its outputs again. The lane's query has ended in
+        this process. Returns the last batch that is then in an output, at least in part; -1 if there is none, or if
+        this method doesn't know (the caller also calls :meth:`published`).
         """
         return -1
 

@@ -154,8 +154,8 @@ def _seats(net: Network, it: Instance, sizes: Whole, containers: Whole) -> Whole
 def _limit(
     net: Network, it: Instance, containers: Whole, sink: Whole, own: Bounds, total: Bounds, later: Whole
 ) -> None:
-    """Add the bounds ``own`` on the tasks that end in each container, such that the tasks that are placed ``later`` can
-    still fill containers up to ``total``."""
+    """Add the bounds ``own`` on the number of tasks in each container, and leave room for the tasks that are placed
+    ``later``, so that these can still fill containers up to ``total``."""
     if not len(later):
         net.arcs(containers, sink, own.upper, own.lower)
         return

@@ -60,7 +60,8 @@ class Slopes:
         return int(((short**2 + over**2 - self.beyond**2) * self.weight).sum())
 
     def least(self, count: int) -> int:
-        """The smallest slope such that at least ``count`` standbys, over all containers, cost no more than it each."""
+        """The smallest slope at which all containers together can take ``count`` standbys, each at most at that
+        cost."""
         low, high = -1, 1
         while self.up_to(low).sum() >= count:
             low *= 2

@@ -114,7 +114,8 @@ class Answer(_Record, frozen=True, kw_only=True):
         moved: the number of tasks that will run elsewhere, plus that of standbys in containers that had none.
         needed_moves: the number of moves of active tasks that balance requires; see
             :func:`~anabranch.assignment.racks.reasons.compared`.
-        saved_by_moves: how much more the active tasks would cost at least, if no others than these moved.
+        saved_by_moves: what the other moves of active tasks save: how much more these tasks would cost, at the least,
+            with only the ``needed_moves``.
         loads: container → the number of its active tasks.
         spread: the number of racks (and tag values) in which a task or a copy of it is, summed over the tasks with
             standbys.

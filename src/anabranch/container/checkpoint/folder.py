@@ -1,4 +1,4 @@
-"""A lane's checkpoint folder, and edits of it, on any kind of storage root."""
+"""Reads and edits a lane's checkpoint folder, on any kind of storage root."""
 
 from __future__ import annotations
 

@@ -49,7 +49,8 @@ class LaneFolders:
 
         Args:
             unless: whether to stop waiting for a process that has the folder.
-            checked: whether the outputs of a new lane were taken for it, and contain nothing from it.
+            checked: whether this process has already taken over the outputs of a new lane, and found nothing from the
+                lane in them.
             ahead: whether the lane's query was already started in the folder.
         """
         folder = self.at(lane, lane.folder_epoch or epoch)

@@ -1,5 +1,5 @@
-"""Entries of Spark's offset log as data. Pure edits of entries plan batches, and change what a copied checkpoint
-reads."""
+"""Entries of Spark's offset log as plain data. By editing entries, anabranch plans batches, and changes what a copied
+checkpoint reads."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Attempt:
     Args:
         build: makes the query for a folder.
         starting: the lane's start offsets, by whole SSP.
-        until: the noted ends of the inputs; None to keep running.
+        until: by whole SSP, the offsets at which the lane ends, noted when the job was started; None to keep running.
     """
 
     lane_folders: LaneFolders

@@ -57,7 +57,8 @@ class QueryBuilder:
         )
 
     def take(self, lane: Lane) -> None:
-        """Take the outputs of a new lane, and check that they contain nothing from this lane."""
+        """Take over the outputs of a new lane, so that no process with a lower epoch can write to them, and check that
+        they contain nothing from this lane."""
         self.query(lane, self.lane_folders.at(lane, lane.epoch)).outputs.take(new=True)
         self.lane_folders.check_new(lane, self.lane_folders.published(lane))
 
@@ -118,8 +119,8 @@ class QueryBuilder:
                 readers.hold_all(stream, lane.job)
 
     def until(self, lane: Lane) -> Offsets:
-        """The noted ends of the inputs that the job doesn't write itself, by whole SSP. They are noted once, for all
-        lanes."""
+        """The end offsets, by whole SSP, of the inputs that the job doesn't write itself. A stream's ends are looked up
+        once, and are then the same for all lanes."""
         own = {stages.stream_of(self.job.graph, n) for n in self.job.graph.nodes if is_boundary(n)}
         found: Offsets = {}
         for ssp in (*lane.ssps, *lane.broadcast):

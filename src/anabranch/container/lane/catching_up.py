@@ -1,4 +1,4 @@
-"""Whether a lane has reached the noted ends of its inputs, where it must end."""
+"""Whether a lane has reached the ends that its inputs had when the job was started, and so must end."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def has_caught_up(attempt: Attempt) -> bool:
 
 
 def _has_read_all(attempt: Attempt) -> bool:
-    """Whether all inputs are at their noted ends, and intermediate streams have been read completely and have no
-    writers left.
+    """Whether all inputs have been read up to the noted ends, and intermediate streams have been read completely and
+    have no writers left.
     """
     if attempt.until is None:
         return False

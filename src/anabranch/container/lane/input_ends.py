@@ -22,7 +22,7 @@ class InputEnds:
 
     Args:
         look: looks the end offsets up.
-        until: noted ends, beyond which the lane doesn't read; None if it keeps running.
+        until: the offsets beyond which the lane doesn't read, by whole SSP; None if it keeps running.
 
     Attributes:
         sure: whether the last lookup succeeded.

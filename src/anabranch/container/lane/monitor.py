@@ -138,8 +138,8 @@ class Monitor:
             self.note_speed()
 
     def _look_for_idle(self, time: Clock) -> None:
-        """Tell the lane's clock which inputs are idle. If the lane runs up to noted ends, none is, because the length
-        of such a run means nothing.
+        """Tell the lane's clock which inputs are idle. If the lane ends at noted offsets, no input counts as idle,
+        because results must not depend on how long such a run takes.
         """
         if self._attempt.until is not None:
             return

@@ -33,7 +33,8 @@ class Queries:
     """Makes and starts the queries of a lane. Used by the lane's own thread.
 
     Args:
-        outputs_taken: whether the outputs of a new lane were taken for it.
+        outputs_taken: whether this process has already taken over the outputs of a new lane; see
+            :meth:`QueryBuilder.take <anabranch.container.lane.building.QueryBuilder.take>`.
     """
 
     def __init__(

@@ -58,11 +58,13 @@ class LaneRunner:
     Args:
         build: makes the query for a folder.
         starting: the lane's start offsets, by whole SSP.
-        until: the noted ends of the lane's inputs; None to keep running.
+        until: by whole SSP, the offsets at which the lane ends, noted when the job was started; None to keep running.
         standstill: decides when the lane must fail because it makes no progress.
-        taken: whether the outputs of a new lane were taken for it.
+        taken: whether this process has already taken over the outputs of a new lane, so that no other process can
+            write for the lane.
         wake: called when the report contains news for which others wait.
         drained: called when the lane has drained.
+        handover: what the lane needs for the hand-over from predecessors and to successors in this container.
         trace: called with the error with which the lane has failed, to record all details.
         life: the life of a lane that was started before; by default, a new one.
 

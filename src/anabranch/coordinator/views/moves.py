@@ -1,4 +1,4 @@
-"""Which buckets moved to another seat in an earlier change, from the store."""
+"""Finds out from the store which buckets moved to another seat in an earlier change."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def listening(context: SparkContext) -> Accumulator[Busy]:
 
 
 def heard(said: Accumulator[Busy]) -> Busy:
-    """The total since the last call."""
+    """The seconds that Spark tasks have added since the last call, by bucket."""
     found, said.value = said.value, {}
     return found
 

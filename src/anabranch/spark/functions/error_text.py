@@ -73,7 +73,7 @@ def traced(error: BaseException, home: str) -> str:
 
 
 def bounded(text: str, limit: int = LIMIT) -> str:
-    """The text, changed such that it can be encoded as UTF-8 and has no NUL, and cut to ``limit`` characters."""
+    """The text, cut to ``limit`` characters. NUL, and what can't be encoded as UTF-8, are replaced by escapes."""
     length = str.__len__(text)
     cut = str.__getitem__(text, slice(0, limit))
     clean = cut.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")

@@ -1,4 +1,4 @@
-"""Checks whether a value has one of Spark's types, in the way in which PySpark checks values that it is given."""
+"""Checks whether a value has one of Spark's types, as PySpark itself checks the values that it gets."""
 
 from __future__ import annotations
 

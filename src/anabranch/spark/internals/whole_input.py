@@ -48,7 +48,7 @@ class _Watched:
 
 
 def whole(load: Load) -> Load:
-    """The same function, except that it raises CutShortError if a stream has ended without the end mark."""
+    """``load``, changed to raise CutShortError if the stream that it reads has ended without the end mark."""
 
     def load_whole(serializer: Any, stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
         watched: Any = _Watched(stream)

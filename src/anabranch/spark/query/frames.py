@@ -130,8 +130,9 @@ class LaneFrames:
         return Lookups(load, self.plan.job.schemas, monotonic)
 
     def ticking(self, frame: DataFrame) -> DataFrame:
-        """The DataFrame, changed such that there is a batch even if only the lane's event time has advanced. Before an
-        operator with a watermark, no change is needed, because this operator reads the clock itself.
+        """The DataFrame, with the lane's clock as an additional source, so that there is a batch even if only the
+        lane's event time has advanced. Before an operator with a watermark, the DataFrame is returned unchanged,
+        because this operator reads the clock itself.
         """
         if not self.sources.delays or (self.plan.group.stateful is not None and is_timed(self.plan.group.stateful)):
             return frame

@@ -1,4 +1,4 @@
-"""Sizes the batches of a lane's query such that each takes the intended time: after each batch, the sources get new
+"""Sizes the batches of a lane's query so that each takes the intended time: after each batch, the sources get new
 limits."""
 
 from __future__ import annotations

@@ -31,21 +31,22 @@ _READ = {"mode": "FAILFAST"}
 
 
 def parse_schema(declared: str) -> StructType:
-    """A declaration such as ``"carrier string, delay int"`` as a schema. Raises Spark's ParseException."""
+    """The schema that a declaration such as ``"carrier string, delay int"`` stands for. Raises Spark's
+    ParseException."""
     schema = StructType.fromDDL(declared)
     assert isinstance(schema, StructType)
     return schema
 
 
 def parse_type(declared: str) -> DataType:
-    """A declaration as a type: ``"long"`` gives this type, ``"n long, s string"`` a struct. Raises Spark's
-    ParseException."""
+    """The type that a declaration stands for: ``"long"`` for a long, ``"n long, s string"`` for a struct with these
+    fields. Raises Spark's ParseException."""
     return DataType.fromDDL(declared)
 
 
 def pruned(schema: StructType, only: Set[str] | None) -> StructType:
-    """The schema with only the needed fields (None: all), but with at least one, because values must still be checked
-    as JSON."""
+    """The schema with only the fields in ``only`` (None: all fields). At least one field always stays, because even if
+    no field is needed, values must be checked as JSON."""
     if only is None:
         return schema
     return StructType([field for field in schema if field.name in only] or schema.fields[:1])

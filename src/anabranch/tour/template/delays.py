@@ -1,5 +1,5 @@
-"""The job of the tour: it finds late flights, and counts the flights and their mean delay for each destination in each
-hour."""
+"""The job of the tour: it finds late flights, and computes the number of flights and their mean delay for each
+destination in each hour."""
 
 import time
 from typing import Any
