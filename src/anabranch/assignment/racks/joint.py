@@ -1,8 +1,8 @@
 """Places active tasks and standbys together, because the best place for an active task may leave only expensive places
 for its standbys.
 
-The plan has the least cost among plans in which active tasks are balanced, and in which standbys are spread at least as
-widely and balanced at least as well as if active tasks were placed first. Copies of a task exclude each other from
+Of all plans in which active tasks are balanced, and in which standbys are spread and balanced at least as well as if
+active tasks were placed first, the plan has the least cost. Copies of a task exclude each other from
 containers and racks, so this can't be solved as a flow. A branch-and-bound search finds the plan; if it ends early, it
 finds a bound of the cost.
 """

@@ -227,7 +227,7 @@ class LaneOutputs:
         }
 
     def _named(self, node: Node) -> TaskNames | None:
-        """See :class:`Sink`."""
+        """The names of tasks, if the settings ask for a header with the task's name in this output; otherwise None."""
         bound = self.plan.settings.streams.get(stages.stream_of(self.plan.graph, node))
         return task_header.of_lane(self.plan.lane) if bound is not None and bound.task_header else None
 
@@ -235,7 +235,9 @@ class LaneOutputs:
         return JSON if is_boundary(node) else self.plan.format_of(node.args["stream"])
 
     def _slots(self, node: Node) -> dict[tuple[int, int], int] | None:
-        """See :class:`Sink`."""
+        """The slot of an output's rows, by the source and partition of their record. {}: the rows come from state,
+        whose partitions are the slots; None: the output has no slots.
+        """
         stream = stages.stream_of(self.plan.graph, node)
         if self.plan.is_plain(stream) or not self.publishers[self.plan.lane.system(stream)].slotted:
             return None

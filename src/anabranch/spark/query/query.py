@@ -161,7 +161,7 @@ class LaneQuery:
         return self._start(False, each)
 
     def _start(self, once: bool, each: Callable[[DataFrame, int], None], since: int = 0) -> StreamingQuery:
-        """``since``: see :func:`batch_clock.starting`."""
+        """Start the query. ``each`` is called for each batch; ``since``: see :func:`batch_clock.starting`."""
         self.pacer.begin()
         writer = self._body.frame.writeStream.foreachBatch(each).queryName(self.lane.id)
         writer = writer.option("checkpointLocation", self.folder)
