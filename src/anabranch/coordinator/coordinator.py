@@ -1,6 +1,4 @@
-"""The coordinator: decides what each job should run, and tells the job's containers. Each decision is stored before it
-takes effect.
-"""
+"""The coordinator: decides what each job should run, stores the decision, and then tells the job's containers."""
 
 from __future__ import annotations
 
