@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
 
 from anabranch.testing.broker import Cluster
 from tests.support import kafka_peers, postgres
+from tests.support.cases import left_out
 
 hypothesis.settings.register_profile("anabranch", deadline=None)  # how long an example takes depends on the machine
 hypothesis.settings.load_profile("anabranch")
 
-_LONGEST = "test_tour.py"
+_LONGEST = "test_running.py"
 """Its minutes would otherwise be those of one process while the others have nothing left to do."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before those that are long are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name != _LONGEST)
+    cases: dict[tuple[Path, str], list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("suite") and not item.get_closest_marker("long"):
+            cases.setdefault((item.path, item.nodeid.partition("[")[0]), []).append(item)
+    for several in cases.values():
+        marker = several[0].get_closest_marker("suite")
+        assert marker is not None
+        for item in left_out(several, marker.kwargs["cases"]):
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="session")

@@ -35,7 +35,7 @@ def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Worksp
     for path in tmp_path.glob(".anabranch/lanes/*/*/*/state/*/_metadata/v2/[0-9]*"):
         path.write_text(path.read_text().replace("@FOLDER@", str(tmp_path)))
     job = FOLDER / JOBS[request.param] / "delays.py"
-    made = Workspace(tmp_path, job=job, job__state_partitions=1, job__max_rows_per_batch=100)
+    made = Workspace(tmp_path, job=job, job__state_partitions=1, job__max_rows_per_batch=300)
     yield made
     made.close()
 

@@ -38,6 +38,7 @@ def check_promises(tour: Tour) -> None:
     tour.check_nothing_is_left()
 
 
+@pytest.mark.long
 def test_all_that_is_promised_is_measured(tmp_path: Path, folder: list[Tour]) -> None:
     folder.append(tour := Tour(tmp_path))
     assert tour.wait(900) == 0, tour.text

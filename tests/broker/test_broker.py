@@ -121,6 +121,7 @@ def test_a_broker_that_cannot_start_says_why(tmp_path: Path, folder: Path) -> No
         broker.start(tmp_path, folder, properties={"replica.selector.class": "no.such.Selector"})
 
 
+@pytest.mark.long
 def test_a_port_that_another_broker_took_meanwhile_is_replaced(
     cluster: broker.Cluster, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

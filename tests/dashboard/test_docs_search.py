@@ -7,12 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.dashboard.conftest import SLOWEST
 from tests.support.paths import ROOT
 
 
+@pytest.mark.long
 def test_a_page_is_found(browser: Browser, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}

@@ -15,6 +15,7 @@ FEW = ("a prediction for a measurement", "rows by their places")
 
 
 @pytest.mark.parametrize("mutant", [each for each in MUTANTS if each.name in FEW], ids=lambda each: each.name)
+@pytest.mark.suite(cases=1)
 def test_a_broken_page_is_seen(
     mutant: Mutant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:

@@ -48,6 +48,7 @@ def test_a_stream_that_is_read_is_shown_as_its_read_declares_it(site: Site, conf
     assert files(site) == before
 
 
+@pytest.mark.long
 def test_what_would_be_written_is_computed_on_all_that_is_there(site: Site, config: Path) -> None:
     job = counting()
     before = files(site)

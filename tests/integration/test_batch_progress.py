@@ -106,6 +106,7 @@ def check(watched: Watched, rows: int, phase: str = "functions") -> None:
     assert sum(last.load.spent.values()) == pytest.approx(last.load.seconds, rel=0.2)
 
 
+@pytest.mark.long
 def test_of_a_function(site: Site) -> None:
     rows = 6000
     filled(site, rows)

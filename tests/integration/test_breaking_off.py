@@ -226,6 +226,7 @@ def refusing(inputs: str, outputs: str) -> Job:
     return job
 
 
+@pytest.mark.long
 def test_dead_letters_are_written_once(quick_site: Site) -> None:
     slow = Slow(quick_site, refusing, on_error="dead-letter")
     slow.put(COUNT)
@@ -243,6 +244,7 @@ def test_dead_letters_are_written_once(quick_site: Site) -> None:
     assert told == dict.fromkeys((n for n in range(COUNT) if n % 5 == 2), 2)
 
 
+@pytest.mark.long
 def test_a_batch_that_is_seen_in_part_is_awaited_and_told(kafka: KafkaSite) -> None:
     """Of two slots, one has committed; the other needs some seconds yet."""
     slow = Slow(kafka, mapped)
@@ -259,6 +261,7 @@ def test_a_batch_that_is_seen_in_part_is_awaited_and_told(kafka: KafkaSite) -> N
     assert slow.numbers() == {b"k0": [*range(200)], b"k1": [0]}
 
 
+@pytest.mark.long
 def test_a_batch_that_is_found_to_be_seen_after_it_was_broken_off_is_finished(
     kafka: KafkaSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,6 +358,7 @@ def test_a_table_has_each_row_once(site: Site) -> None:
     assert sorted(found) == [(f"k{p}", n) for p in range(2) for n in range(COUNT)]
 
 
+@pytest.mark.long
 def test_what_a_former_process_has_left_is_taken_back_by_whoever_closes_the_lane(any_site: Site) -> None:
     """It was stopped in its batch, and is to close when it is started again."""
     slow = Slow(any_site, mapped)

@@ -173,6 +173,7 @@ BAD_KEYS = [
 
 
 @pytest.mark.parametrize(("declared", "key"), BAD_KEYS)
+@pytest.mark.suite(cases=5)
 def test_a_key_that_isn_t_what_is_declared_is_a_fault_and_null(spark: SparkSession, declared: str, key: bytes) -> None:
     frame = spark.createDataFrame([(bytearray(key),), (None,)], "key binary")
     schema = codec.parse_schema(declared)

@@ -46,6 +46,7 @@ def caught_up(site: Site, job: Job) -> JobStatus:
 
 
 @pytest.mark.parametrize("via", ["stream", "spark"])
+@pytest.mark.suite(cases=1)
 def test_a_job_runs_until_it_is_caught_up(site: Site, via: Any) -> None:
     site.log.create("in", 2)
     for partition in range(2):

@@ -204,6 +204,7 @@ def test_a_lane_whose_query_can_not_be_held_drains_with_queries_of_their_own(
 
 
 @pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.suite(cases=1)
 def test_a_lane_that_is_stopped_in_its_last_batch_ends_well(site: Site, at_once: bool) -> None:
     """With all its windows out; or with that batch pending, which the next process finishes."""
     site.log.create("flights", 1)

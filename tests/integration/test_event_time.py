@@ -96,6 +96,7 @@ def test_updates_are_emitted_for_open_windows(site: Site) -> None:
     assert last == computed([*several, *several[:5]])
 
 
+@pytest.mark.long
 def test_windows_without_a_stage_between_and_on_a_merge_of_streams(site: Site) -> None:
     for stream in ("a", "b"):
         site.log.create(stream, 1)

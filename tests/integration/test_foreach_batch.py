@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame
 
 from anabranch import Job
@@ -73,6 +74,7 @@ def test_dead_letters_are_complete_and_once_whatever_a_function_looks_at(site: S
     assert all(first == second == third for first, second, third in SEEN["twice"])
 
 
+@pytest.mark.long
 def test_what_is_dropped_is_counted_once_whatever_a_function_looks_at(site: Site) -> None:
     run = deployed(site, "drop")
     reports = run.ran()

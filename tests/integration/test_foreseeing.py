@@ -89,7 +89,8 @@ def test_a_query_that_was_begun_ahead_and_failed_is_begun_anew(
     assert not gone_on
 
 
-@pytest.mark.parametrize("build", [pytest.param(sql, marks=pytest.mark.long), functions])
+@pytest.mark.parametrize("build", [sql, functions])
+@pytest.mark.long
 def test_spark_compiles_nothing_for_a_lane_like_a_former_one(
     spark: SparkSession, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, build: Any
 ) -> None:

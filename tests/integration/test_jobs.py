@@ -51,6 +51,7 @@ def test_running_counts_are_exact_over_several_batches_and_runs(site: Site) -> N
     assert latest(site.all_records("out"))[b"k3"] == {"k": "k3", "c": 9, "s": sum(range(3, 40, 5)) + 103}
 
 
+@pytest.mark.long
 def test_spark_compiles_nothing_for_a_batch_like_a_former_one(
     site: Site, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +173,7 @@ def test_null_keys_are_dropped_where_state_is_kept_and_pass_elsewhere(site: Site
 
 
 @pytest.mark.parametrize("how", ["agg", "stream", "spark"])
+@pytest.mark.suite(cases=1)
 def test_a_null_key_fails_the_lane_that_keeps_state(site: Site, how: str) -> None:
     site.log.create("in", 1)
     site.put("in", 0, [{"d": "a"}, {"d": None}], [b"k", None])

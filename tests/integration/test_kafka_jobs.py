@@ -363,6 +363,7 @@ def test_at_least_once_records_of_a_key_stay_in_order_above_factor_1(kafka: Kafk
 
 
 @pytest.mark.parametrize("trigger", ["micro-batch", "real-time"])
+@pytest.mark.suite(cases=1)
 def test_a_lane_without_markers_goes_on(kafka: KafkaSite, trigger: str) -> None:
     """One whose outputs are all at least once, and which puts nothing aside, has none to look for, nor to fence."""
     source, output = kafka.create("in", 1), f"{kafka.name}-out"

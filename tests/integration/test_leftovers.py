@@ -60,6 +60,7 @@ def left(folder: Path) -> dict[str, leftovers.Kind]:
     ],
     ids=lambda files: " ".join(files).replace(UUID, "UUID").replace(HEX, "HEX"),
 )
+@pytest.mark.suite(cases=4)
 def test_a_lane_begins_where_no_batch_was_planned(site: Site, files: dict[str, str | None]) -> None:
     run = copying(site)
     folder = with_folder(site, run, files)

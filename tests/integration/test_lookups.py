@@ -107,6 +107,7 @@ def test_columns_that_do_not_fit_are_refused(
 
 
 @pytest.mark.parametrize("policy", ["dead-letter", "fail"])
+@pytest.mark.suite(cases=1)
 def test_a_record_of_a_table_that_cannot_be_read_stops_no_lane_but_where_it_shall(site: Site, policy: str) -> None:
     for stream in ("in", "airports"):
         site.log.create(stream, 1)

@@ -122,6 +122,7 @@ def several(site: Site, names: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", ["where is SQL's: neither false nor null passes", *ALONE])
+@pytest.mark.suite(cases=4)
 def test_an_operator_alone(site: Site, name: str) -> None:
     several(site, [name])
 

@@ -102,6 +102,7 @@ REFUSED: list[tuple[dict[str, Any], Callable[[Stream], Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("read", "build", "what", "also"), REFUSED, ids=[str(n) for n in range(len(REFUSED))])
+@pytest.mark.suite(cases=16)
 def test_it_is_found_when_planned(
     spark: SparkSession, read: dict[str, Any], build: Callable[[Stream], Any], what: str, also: str
 ) -> None:

@@ -105,6 +105,7 @@ def test_a_batch_of_many_tasks_is_one_file(site: Site) -> None:
     assert pq.read_metadata(file).num_rows == 20
 
 
+@pytest.mark.long
 def test_a_windowed_job_with_functions_writes_its_table_once(site: Site) -> None:
     put(site, 0, 20)
     made = Job("shop")
@@ -118,6 +119,7 @@ def test_a_windowed_job_with_functions_writes_its_table_once(site: Site) -> None
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg", "postgresql"])
+@pytest.mark.suite(cases=2)
 def test_other_kinds_of_tables(site: Site, kind: str, request: pytest.FixtureRequest) -> None:
     """A batch that fails when it is committed already is run again, and changes nothing."""
     put(site, 0, 20)

@@ -71,6 +71,7 @@ def test_a_message_says_what_a_row_cannot() -> None:
     assert {n: record.key for n, record in found.items()} == {1: b"a", 2: b"a", 3: b"b", 4: None, 5: None}
 
 
+@pytest.mark.long
 def test_a_kill_leaves_batches_that_are_published_and_not_committed_and_each_is_done_again(tmp_path: Path) -> None:
     """What is written is there once, by the first incarnation; the function, which promises less, sees it twice."""
     seen: list[tuple[str, int, int, int]] = []

@@ -46,6 +46,7 @@ def test_it_runs_both_its_lanes_and_leaves_nothing_behind(spark: SparkSession, o
 
 
 @pytest.mark.parametrize("when", ["before it begins", "in its first batch"])
+@pytest.mark.suite(cases=1)
 def test_it_ends_when_a_seat_is_there(spark: SparkSession, outside: Path, when: str) -> None:
     leaving = threading.Event()
     seen: dict[str, list[tuple[str, int]]] = defaultdict(list)

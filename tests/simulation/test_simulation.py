@@ -10,7 +10,7 @@ import pytest
 
 from tests.simulation import mutants, running
 
-_SEEDS, _MORE, _BLOCK = 300, 2000, 100
+_SEEDS, _MORE, _BLOCK = 100, 2000, 100
 _CAUGHT_WITHIN = 200
 _SELDOM_SEEN = {
     "forget_to_copy",

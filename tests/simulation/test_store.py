@@ -115,6 +115,7 @@ def _registration(job: str, pid: int) -> Registration:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("stands_by", [True, False])
+@pytest.mark.suite(cases=4)
 def test_it_does_what_the_real_one_does(seed: int, stands_by: bool, tmp_path: Any) -> None:
     database = Database()
     mine = [MemoryStore(database) for _ in range(2)]

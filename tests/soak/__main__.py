@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -62,6 +63,7 @@ from tests.soak import (
 )
 from tests.soak.damaged import damage
 from tests.support import kafka_peers, postgres
+from tests.support.cases import THOROUGH
 from tests.support.interruption import interruptible
 
 FOLDER = ROOT / ".soak"
@@ -158,11 +160,17 @@ def _killed(seed: int, dice: random.Random, workspace: Workspace) -> str:
 
 
 def long_tests(seed: int, workspace: Workspace) -> str:
-    """The tests that the suite leaves out because they take long. Whatever the seed, they are the same."""
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "long"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-    return done.stdout.strip().splitlines()[-1]
+    """The tests that the suite leaves out because they take long, and properties with all of their examples. Whatever
+    the seed, they are the same.
+    """
+    said = []
+    for which in ("long", "hypothesis and not long"):
+        command = [sys.executable, "-m", "pytest", "-q", "-m", which]
+        env = {**os.environ, THOROUGH: "yes"}
+        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+        said.append(done.stdout.strip().splitlines()[-1])
+    return "; ".join(said)
 
 
 def broken_pages(seed: int, workspace: Workspace) -> str:

@@ -80,6 +80,7 @@ def test_which_connector_is_used(look: Look, tmp_path: Path) -> None:
         ('[systems.kafka]\nrack = "r1"', True),
     ],
 )
+@pytest.mark.suite(cases=3)
 def test_a_broker_is_asked_where_one_is_wanted(
     look: Look, monkeypatch: pytest.MonkeyPatch, settings: str, asked: bool
 ) -> None:

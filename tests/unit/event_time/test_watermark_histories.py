@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.cases import examples
 from tests.unit.event_time.memory_log import DELAY, WINDOW, Row, Window
 from tests.unit.event_time.running import DEATHS, Site
 from tests.unit.event_time.shapes import Action, Expand, Merge, Recut, Shape, Split, Take
@@ -61,7 +62,7 @@ def counted(windows: Mapping[Window, Sequence[Row]]) -> dict[Window, Counter[Row
     return {window: Counter(rows) for window, rows in windows.items()}
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(shapes(), HISTORIES)
 def test_a_watermark_never_goes_backwards(shape: Shape, history: list[Action]) -> None:
     before: dict[str, float] = {}
@@ -71,7 +72,7 @@ def test_a_watermark_never_goes_backwards(shape: Shape, history: list[Action]) -
         before[told.lane.id] = now
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(shapes(), HISTORIES)
 def test_a_watermark_never_overtakes_a_row(shape: Shape, history: list[Action]) -> None:
     for told in ran(shape, history).told:
@@ -79,7 +80,7 @@ def test_a_watermark_never_overtakes_a_row(shape: Shape, history: list[Action]) 
             assert min(told.unread, default=told.watermark) >= told.watermark, told
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(shapes(), HISTORIES)
 def test_windows_hold_the_same_rows_whatever_the_lanes_have_gone_through(shape: Shape, history: list[Action]) -> None:
     site = ran(shape, history)
@@ -89,7 +90,7 @@ def test_windows_hold_the_same_rows_whatever_the_lanes_have_gone_through(shape: 
     assert counted(site.drained()) == expected
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(shapes(), HISTORIES)
 def test_the_watermark_gets_as_far_as_the_slowest_source(shape: Shape, history: list[Action]) -> None:
     site = ran(shape, history)

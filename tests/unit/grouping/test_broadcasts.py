@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch import Job
@@ -21,6 +21,7 @@ from anabranch.model.ssp import SSP, wholes
 from anabranch.planning import plan as planning
 from anabranch.planning.transition import opening, rescale
 from anabranch.planning.transition.change import Change
+from tests.support.cases import examples
 from tests.unit.planning.factory import around, new_id
 
 RULES = SSP(system="embedded", stream="rules", partition=0)
@@ -142,7 +143,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     rules=st.lists(st.none() | st.binary(max_size=2), max_size=20),
     partitions=st.integers(1, 4),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.errors import ConflictError
@@ -12,6 +12,7 @@ from anabranch.grouping.request import Input, Request
 from anabranch.model.hashing import bucket, partition_for
 from anabranch.model.job_model import StageModel
 from anabranch.model.ssp import SSP
+from tests.support.cases import examples
 
 KEYS = [f"k{number}".encode() for number in range(40)]
 
@@ -141,7 +142,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(grouper=st.sampled_from(["partition", "ssp", "cogroup"]), begin=st.integers(1, 4), steps=STEPS)
 def test_a_key_stays_where_it_is_whatever_comes(grouper: str, begin: int, steps: list[tuple[str, str, int]]) -> None:
     """Keys' tasks never change, and the assignment is a function of its history."""

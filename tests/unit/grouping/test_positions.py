@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.errors import StateError
@@ -14,6 +14,7 @@ from anabranch.grouping.positions import FormerPosition, after, begin, parts_of
 from anabranch.model.hashing import bucket
 from anabranch.model.lane import Position
 from anabranch.model.ssp import SSP
+from tests.support.cases import examples
 
 WHOLE_SSP = SSP(system="kafka", stream="flights", partition=3)
 MOST = 64
@@ -136,7 +137,7 @@ STEPS = st.one_of(
 KEYS = st.lists(st.none() | st.sampled_from([b"%d" % number for number in range(40)]), min_size=1, max_size=40)
 
 
-@settings(max_examples=2000)
+@examples(2000)
 @given(keys=KEYS, steps=st.lists(STEPS, max_size=40))
 def test_every_history_processes_each_message_once_and_each_key_in_order(
     keys: list[bytes | None], steps: list[tuple[str, int, int]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.grouping.ownership import floors, owned
@@ -17,6 +17,7 @@ from anabranch.model.ssp import SSP, wholes
 from anabranch.planning import plan as planning
 from anabranch.planning.transition import expand, rescale, rewind
 from anabranch.planning.transition.change import Change
+from tests.support.cases import examples
 from tests.unit.planning.factory import new_id
 from tests.unit.planning.matching import job, named, planned
 
@@ -149,7 +150,7 @@ def lived(base: int, grouper: str, steps: list[tuple[str, Any, Any]]) -> World:
     return world
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(base=st.integers(1, 3), grouper=st.sampled_from(["partition", "cogroup"]), steps=STEPS)
 def test_a_key_stays_in_its_task_and_each_message_is_taken_once_whatever_comes(
     base: int, grouper: str, steps: list[tuple[str, Any, Any]]

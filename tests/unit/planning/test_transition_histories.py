@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.grouping.ownership import floors, owned
@@ -22,6 +22,7 @@ from anabranch.planning import plan as planning
 from anabranch.planning.transition import deploy, expand, follow, rescale, rewind
 from anabranch.planning.transition.change import Change
 from anabranch.planning.transition.deploy import NextVersion
+from tests.support.cases import examples
 from tests.unit.planning.factory import around, job, new_id
 
 KEYS = st.lists(st.none() | st.binary(max_size=2), max_size=40)
@@ -222,14 +223,14 @@ HISTORIES = given(
 )
 
 
-@settings(max_examples=500)
+@examples(500)
 @HISTORIES
 def test_each_message_is_taken_once_and_state_is_whole(**history: Any) -> None:
     _holds(**history)
 
 
 @pytest.mark.long
-@settings(max_examples=5000)
+@examples(5000)
 @HISTORIES
 def test_each_message_is_taken_once_in_many_histories(**history: Any) -> None:
     _holds(**history)

@@ -52,6 +52,7 @@ def least(asked: Problem) -> float:
 
 
 @pytest.mark.parametrize("rules", RULES)
+@pytest.mark.suite(cases=3)
 def test_no_plan_costs_less(rules: dict[str, object]) -> None:
     rng = random.Random(str(rules))
     better = 0

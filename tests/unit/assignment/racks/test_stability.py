@@ -36,6 +36,7 @@ def plan(answer: Answer) -> object:
 
 
 @pytest.mark.parametrize("name", RULES)
+@pytest.mark.suite(cases=5)
 def test_the_same_after_100_shuffles(name: str) -> None:
     rng = random.Random(name)
     asked = referee.problem(rng, 8 if "joint" in name else 14, 5, stages=3, **RULES[name])

@@ -8,6 +8,7 @@ from tests.soak.api_requests import TOKENS, sent
 
 
 @pytest.mark.parametrize("role", TOKENS)
+@pytest.mark.suite(cases=1)
 def test_no_request_breaks_it_or_gets_further_than_its_role(role: str) -> None:
     statuses = sent(role, each=2).statuses
     assert statuses.total() > 60

@@ -137,6 +137,7 @@ def alone(candidates: list[Candidate]) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(60))
+@pytest.mark.suite(cases=20)
 def test_no_two_lead_at_once_and_one_does_soon(seed: int) -> None:
     chance = random.Random(seed)
     row, clock = Row(), Clock()

@@ -202,6 +202,7 @@ def test_every_route_that_changes_something_is_tried_here(make: Callable[[str], 
 
 @pytest.mark.parametrize("name", sorted(ROUTES))
 @pytest.mark.parametrize("how", ["stands by", "was deposed", "lost its lease"])
+@pytest.mark.suite(cases=18)
 def test_who_doesn_t_lead_refuses_what_only_a_leader_may_say(
     make: Callable[[str], One], clock: Clock, name: str, how: str
 ) -> None:

@@ -147,6 +147,7 @@ def imported(verb: str, names: list[str]) -> str:
 
 
 @pytest.mark.parametrize("verb", ["drain", "events", "fence", "scale", "sizing", "status", "stop", "cancel"])
+@pytest.mark.suite(cases=3)
 def test_a_verb_that_asks_a_coordinator_needs_no_database(verb: str) -> None:
     slow = [
         "sqlalchemy",

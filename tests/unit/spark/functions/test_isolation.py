@@ -93,7 +93,7 @@ def deadly_batch(rows: pa.RecordBatch) -> pa.RecordBatch:
         pytest.param("map", deadly_later, marks=pytest.mark.long),
         pytest.param("flat_map", lambda m: [deadly(m)], marks=pytest.mark.long),
         pytest.param("filter", lambda m: bool(deadly(m)), marks=pytest.mark.long),
-        ("map_arrow", deadly_batch),
+        pytest.param("map_arrow", deadly_batch, marks=pytest.mark.long),
     ],
 )
 def test_messages_that_kill_their_process_are_rejected_and_no_others(kind: str, function: Any) -> None:

@@ -170,6 +170,7 @@ def test_isolated_turns_give_the_same_and_keep_the_same() -> None:
     assert wanted.rows == [{"n": sum(n for n in range(30) if n not in ways), "count": 28, "all": None}]
 
 
+@pytest.mark.long
 def test_a_message_that_kills_leaves_nothing_behind_and_takes_nothing_with_it() -> None:
     key, without = Key(), Key()
     ways = {2: "exit", 5: "raise", 7: "exit", 9: "exit"}

@@ -122,6 +122,7 @@ def test_only_a_multiple_of_partitions(log: Log) -> None:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", range(45))
+@pytest.mark.suite(cases=30)
 def test_create_and_expand_are_all_or_nothing(
     log: Log, monkeypatch: pytest.MonkeyPatch, step: int, after: bool
 ) -> None:

@@ -255,6 +255,7 @@ def test_fences_hold_in_partitions_that_come_later(log: Log) -> None:
 
 
 @pytest.mark.parametrize("moment", range(40))
+@pytest.mark.suite(cases=14)
 def test_a_fence_during_an_expansion_holds_everywhere(log: Log, moment: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """At whatever durable step of the expansion the fence comes."""
     import os
@@ -283,6 +284,7 @@ def test_a_fence_during_an_expansion_holds_everywhere(log: Log, moment: int, mon
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", range(30))
+@pytest.mark.suite(cases=20)
 def test_a_replay_makes_whole_what_a_kill_interrupted(
     log: Log, monkeypatch: pytest.MonkeyPatch, step: int, after: bool
 ) -> None:
