@@ -133,8 +133,8 @@ def test_what_cannot_be_exact_is_refused_and_nothing_is_changed(made: Callable[.
 
     destroy(workspace, but_for="streams")
     said = workspace.call("restore", str(place), code=4).stderr
-    assert "that was written after the backup was made" in said
-    assert "those outputs as of the time of this one" in said
+    assert "the later batches were written after the backup was made" in said
+    assert "set those outputs back to the time of this one" in said
     assert workspace.ends() == ends
     assert not workspace.lanes.exists()
     assert not (workspace.folder / ".anabranch" / "coordinator.db").exists()
@@ -175,7 +175,7 @@ def test_on_kafka_it_is_exact_unless_something_was_written_since(
 
     destroy(workspace)
     said = workspace.call("restore", str(tmp_path / "first"), code=4).stderr
-    assert "that was written after the backup was made" in said
+    assert "the later batches were written after the backup was made" in said
 
 
 def test_a_job_under_a_coordinator_is_restored_with_its_code(made: Callable[..., Workspace], tmp_path: Path) -> None:

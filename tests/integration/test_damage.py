@@ -18,7 +18,7 @@ from anabranch.systems.embedded import EmbeddedSystem
 from tests.integration.harness import Deployed, Site
 
 EXACT = ""
-REFUSED = "can't go on without it"
+REFUSED = "can't continue without it"
 SET_BACK = "but its folder"
 WITHIN = 10.0
 KEYS = [b"a", b"b", b"c", b"d"]
@@ -149,7 +149,7 @@ def test_an_output_that_was_set_back_is_seen(stopped: Stopped) -> None:
     (report,) = stopped.run.run().values()
     assert report.phase == "failed"
     assert report.error is not None
-    assert "embedded/out/0 ends at offset 8, and ended at 12 before" in report.error
+    assert "embedded/out/0 ends at offset 8, but it used to end at 12:" in report.error
     assert 'set [streams.out] on_data_loss = "earliest"' in report.error
     assert stopped.site.system.ends("out") == {0: 8}
 

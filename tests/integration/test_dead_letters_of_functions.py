@@ -193,7 +193,7 @@ def test_whatever_functions_raise_or_return_is_put_aside(site: Site) -> None:
         "ExceptionGroup: two (2 sub-exceptions) [ValueError: \\ud800\\x00; Mute: its text",
         "ValueError: xxx",
         "BaseException: its text can't be made",
-        "it returned a coroutine that nobody awaited",
+        "it returned a coroutine that wasn't awaited",
         "its column 'n' is int, and 1.5 (float) came",
         "its column 'd' is string, and '\\udfff' (str) came",
         "its column 'd' is string, and <a Odd that has no repr>",

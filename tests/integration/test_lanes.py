@@ -150,7 +150,7 @@ def test_a_stream_that_lost_its_newest_records_fails_the_lane(site: Site) -> Non
     run.ran()
     shutil.rmtree(site.root / "log/in")
     shutil.copytree(kept, site.root / "log/in")
-    assert "embedded/in/0 ends at offset 5, before the position 6 that lane" in run.failure()
+    assert f"embedded/in/0 ends at offset 5, but lane {run.lanes[0].id} has already read up to 6" in run.failure()
 
 
 def broken(message: dict[str, Any]) -> dict[str, Any]:

@@ -50,7 +50,7 @@ Damage = Callable[[Workspace, Path], tuple[object, ...]]
 def _other_job(workspace: Workspace, home: Path) -> tuple[object, ...]:
     job = workspace.folder / "delays.py"
     job.write_text(job.read_text().replace("dep_delay >= 15", "dep_delay >= 20"))
-    return 4, "not the one that was started", "condition is"
+    return 4, "differs from the one that was started", "condition is"
 
 
 def _no_lanes(workspace: Workspace, home: Path) -> tuple[object, ...]:

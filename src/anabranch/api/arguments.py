@@ -130,8 +130,8 @@ def joined_table(
         return {"path": table, "format": kind, "schema": schema}, None
     if format is not None or schema is not None:
         raise GraphError(
-            f"join_table at {caller()} has format= or schema=, and no path",
-            "a function itself says how its table is read, and job.table(...) what is in a stream",
+            f"join_table at {caller()} has format= or schema=, but the table isn't a path",
+            "leave them out: a function reads its table itself, and job.table(...) declares a stream's columns",
         )
     if isinstance(table, Table):
         of: dict[str, Any] = {"stream": table.stream, "key": table.key}

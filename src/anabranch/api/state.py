@@ -94,7 +94,7 @@ class State:
         if self._stored is None:
             raise UsageError(
                 f"a {type(self).__name__} was used outside of on_message and on_timer",
-                "use it there only: it is that of the message's key; declare it in the class",
+                "use it only there, where it holds the state of the current key; declare it in the class",
             )
         return self._stored
 
@@ -135,7 +135,7 @@ class ValueState(State):
             UsageError: the value is None, or not of the declared type. Use :meth:`clear` to remove the value.
         """
         if value is None:
-            raise UsageError("the value None can't be kept", "call clear() to have none")
+            raise UsageError("the value None can't be stored", "call clear() to remove the value")
         self._held.check(value)
         self._become(_own(value))
 
@@ -196,7 +196,7 @@ class ListState(State):
             UsageError: the value is None, or not of the declared type.
         """
         if value is None:
-            raise UsageError("the value None can't be kept in a list", "append another one")
+            raise UsageError("the value None can't be stored in a list", "append another one")
         self._held.check(value)
         self._journal.note(self._added.pop)
         self._added.append(_own(value))
@@ -209,7 +209,7 @@ class ListState(State):
         """
         given = [_own(value) for value in values]
         if any(value is None for value in given):
-            raise UsageError("the value None can't be kept in a list", "leave it out")
+            raise UsageError("the value None can't be stored in a list", "leave it out")
         for value in given:
             self._held.check(value)
         self._become(given)
@@ -289,7 +289,7 @@ class MapState(State):
             UsageError: the name or the value is None, or not of the declared type.
         """
         if name is None or value is None:
-            raise UsageError("None can't be kept in a map", "call delete(name) to have no entry")
+            raise UsageError("the value None can't be stored in a map", "call delete(name) to remove the entry")
         self._held.check_name(name)
         self._held.check(value)
         self._become(name, _own(value))

@@ -103,8 +103,9 @@ class Timers:
     def _kept(self) -> StoredTimers:
         if self._stored is None:
             raise UsageError(
-                "the operator has no timers: nothing says which clock they go by",
-                'write process(..., timers="event_time"), or "processing_time", and give the processor an on_timer',
+                "the operator has no timers, because process(...) names no clock for them",
+                'write process(..., timers="event_time") or timers="processing_time", and define on_timer in the '
+                "processor",
             )
         return self._stored
 

@@ -66,8 +66,8 @@ class Windowed:
             raise GraphError(f"agg at {caller()} has emit={emit!r}", 'use emit="on_close" or emit="on_update"')
         if emit == "on_update" and isinstance(self._window, Session):
             raise GraphError(
-                f'agg at {caller()} has emit="on_update", but where a session ends isn\'t known while it goes on',
-                'use emit="on_close": a session has one row, when it has ended',
+                f'agg at {caller()} has emit="on_update", but the end of a session isn\'t known until it is over',
+                'use emit="on_close": each session then gives one row, when it has ended',
             )
         window = {**windows.to_builtins(self._window), **self._said}
         args = arguments.aggregation(by, aggregates)

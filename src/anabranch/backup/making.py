@@ -139,8 +139,9 @@ def _settled(source: Source) -> Moment:
 
 def _unsettled(job: str, why: str) -> ConflictError:
     return ConflictError(
-        f"job {job!r} can't be backed up: {why}, and that for {_PATIENCE:.0f} s",
-        f"wait until it runs, or is stopped: anabranch status {job}. If nobody runs it, start it: it finishes that",
+        f"job {job!r} can't be backed up: {why}, and this has been so for {_PATIENCE:.0f} s",
+        f"wait until the job runs or is stopped: anabranch status {job}. If no process runs it, start it: it then "
+        "finishes what is under way",
     )
 
 

@@ -129,8 +129,8 @@ def read(tree: Tree) -> Manifest:
     if tree.has(_UNFINISHED):
         unfinished = decode(tree.read_bytes(_UNFINISHED), _Unfinished)
         raise NotFoundError(
-            f"the backup of job {unfinished.job!r} at {where} was interrupted, and isn't whole",
-            f"make it again: anabranch backup {unfinished.job} {where}; or restore an older one",
+            f"the backup of job {unfinished.job!r} at {where} was interrupted and is incomplete",
+            f"run it again: anabranch backup {unfinished.job} {where}; or restore an older one",
         )
     raise NotFoundError(f"there is no backup at {where}", "name the place that was given to `anabranch backup`")
 

@@ -216,12 +216,13 @@ def _check_outputs(due: _Restore, there: set[str]) -> None:
 
 
 def _written_since(due: _Restore, lane: Lane, outputs: Mapping[str, int], seen: int, knows: int) -> ConflictError:
-    named = ", ".join(sorted(outputs))
+    which = f"{'the output' if len(outputs) == 1 else 'one of the outputs'} {', '.join(sorted(outputs))}"
+    until = f"ends with batch {knows}" if knows >= 0 else "contains none of its batches"
     return ConflictError(
-        f"what lane {lane.id} writes elsewhere ({named}) holds its batch {seen}, and the backup of job "
-        f"{due.backup.job!r} knows none after {knows}: that was written after the backup was made",
-        "restored, the job would write those records once more. Restore a newer backup, or those outputs as of the "
-        "time of this one; without either, start the job as a new one, under another name or after `anabranch reset`: "
+        f"{which} already contains batch {seen} of lane {lane.id}, but the backup of job {due.backup.job!r} {until}: "
+        "the later batches were written after the backup was made",
+        "the restored job would write those records again. Restore a newer backup, or set those outputs back to the "
+        "time of this one; otherwise start the job as a new one, under another name or after `anabranch reset`: "
         "its positions and its state are lost then. Nothing was changed",
     )
 

@@ -71,14 +71,14 @@ def apply(
     *,
     chosen: ChangeOptions,
 ) -> None:
-    """Move tasks of a running job to the containers that suit the present racks, and wait for it.
+    """Move tasks of a running job to the containers that suit the present racks, and wait until that is done.
 
-    Ctrl-C ends only the waiting. `plan assign JOB` shows the moves first.
+    Ctrl-C stops only the waiting. `plan assign JOB` shows the moves first.
     """
     with connect.client(configuration.load(chosen.config).coordinator, job) as client:
         told = client.assign(job, wished(now=chosen.now))
         if told.why_not:
-            progress.say(f"tasks are placed without racks: {told.why_not}")
+            progress.say(f"racks are ignored when tasks are placed: {told.why_not}")
         said = f"generation {told.generation}"
         if told.lanes:
             progress.say(f"job {job}: {told.moved} task(s) get another container{_saved(told)}")
@@ -111,7 +111,7 @@ def explain(
         typer.echo(f"  {one.why}")
     if found.strategy != "none" and not found.why_not:
         proof = "none costs less" if found.cost == found.lower_bound else f"none costs less than {found.lower_bound:g}"
-        typer.echo(f"the placement of all tasks that should be costs {found.cost:g}; {proof}")
+        typer.echo(f"the best placement of all tasks costs {found.cost:g}; {proof}")
     if any(one.should != one.seat for one in its.values()):
         typer.echo(f"anabranch assign apply {job} moves what is not where it should be")
 

@@ -12,7 +12,7 @@ def cancel(
     detach: options.Detach = False,
     config: options.Config = None,
 ) -> None:
-    """Undo a change or a drain that is under way, and wait for it. Ctrl-C ends only the waiting."""
+    """Undo a change or a drain that is under way, and wait until that is done. Ctrl-C stops only the waiting."""
     with connect.client(configuration.load(config).coordinator, job) as client:
         client.cancel(job)
         if not detach:

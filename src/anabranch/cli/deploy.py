@@ -40,7 +40,10 @@ def deploy(
     *,
     chosen: ChangeOptions,
 ) -> None:
-    """Replace the running version of a job by another one, and wait for it. Ctrl-C ends only the waiting."""
+    """Replace the running version of a job by another one, and wait until that is done.
+
+    Ctrl-C stops only the waiting.
+    """
     settings = preparation.settings_of(job, chosen.config)
     file = loading.load(job)
     with connect.at(settings, coordinator) as client:

@@ -31,7 +31,7 @@ def describe(
         )
     held = {one.seat: line for one, line in progress.containers(found) if one.gone is None}
     for seat in model.containers:
-        typer.echo(f"seat {seat.seat}: {held.get(seat.seat, 'no container has it')}")
+        typer.echo(f"seat {seat.seat}: {held.get(seat.seat, 'not taken by any container')}")
         for lane in (lane for lane in found.lanes if lane.lane.seat == seat.seat):
             tasks = ", ".join(lane.lane.tasks)
             typer.echo(f"  lane {lane.lane.id}: {lane.lane.group}, {lane.lane.state}, epoch {lane.lane.epoch}; {tasks}")

@@ -22,7 +22,7 @@ def fence(
     detach: options.Detach = False,
     config: options.Config = None,
 ) -> None:
-    """Take a container's seat away, and wait until its lanes are fenced. Ctrl-C ends only the waiting."""
+    """Take a container's seat away, and wait until its lanes are fenced. Ctrl-C stops only the waiting."""
     job = container.split(":")[0]
     with connect.at(configuration.load(config), coordinator) as client:
         client.fence(container, why)
@@ -34,8 +34,8 @@ def fence(
 
         def late() -> OutOfTimeError:
             return OutOfTimeError(
-                f"{', '.join(left)} of {container} could not be fenced within {timeout:g} s",
-                f"the coordinator goes on trying; anabranch events {job} says why",
+                f"lane(s) {', '.join(left)} of container {container} could not be fenced within {timeout:g} s",
+                f"the coordinator keeps trying; anabranch events {job} says why it fails",
             )
 
         if not detach:

@@ -28,7 +28,7 @@ Now = Annotated[
 def said(now: bool) -> None:
     """If ``now``, print a line that says what the user has accepted."""
     if now:
-        progress.say("at once: what is written at least once, or was given to foreach_batch, may be done twice")
+        progress.say("--now: batches that are written at least once, or were given to foreach_batch, may be repeated")
 
 
 class Waits:

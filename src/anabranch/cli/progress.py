@@ -41,8 +41,8 @@ def kept(settings: Settings, kept: JobModel | None) -> None:
     has = kept.factor, len(kept.containers)
     if wanted != has:
         say(
-            f"job {kept.job} keeps factor {has[0]} and {has[1]} container(s), and settings say {wanted[0]} and "
-            f"{wanted[1]}: anabranch scale {kept.job} changes them"
+            f"job {kept.job} keeps factor {has[0]} and {has[1]} container(s), although the settings say "
+            f"{wanted[0]} and {wanted[1]}. To change them: anabranch scale {kept.job}"
         )
 
 

@@ -31,7 +31,7 @@ def rewind(
     *,
     chosen: ChangeOptions,
 ) -> None:
-    """Make a running job read its streams again, and wait until it does. Ctrl-C ends only the waiting."""
+    """Make a running job read its streams again, and wait until it does. Ctrl-C stops only the waiting."""
     wish = msgspec.structs.replace(wished(to, state), now=chosen.now)
     with connect.client(configuration.load(chosen.config).coordinator, job) as client:
         rewound = client.rewind(job, wish)

@@ -24,7 +24,7 @@ def rollback(
     *,
     chosen: ChangeOptions,
 ) -> None:
-    """Go back to a running job's previous version, and wait for it. Ctrl-C ends only the waiting."""
+    """Go back to a running job's previous version, and wait until that is done. Ctrl-C stops only the waiting."""
     with connect.at(configuration.load(chosen.config), coordinator) as client:
         wish = RollbackRequest(drop_state=tuple(drop_state or ()), request=uuid.uuid4().hex, now=chosen.now)
         told = client.rollback(job, wish)

@@ -29,7 +29,7 @@ def scale(
     *,
     chosen: ChangeOptions,
 ) -> None:
-    """Change a running job's factor or containers, and wait for it. Ctrl-C ends only the waiting."""
+    """Change a running job's factor or containers, and wait until that is done. Ctrl-C stops only the waiting."""
     with connect.client(configuration.load(chosen.config).coordinator, job) as client:
         scaled = client.scale(job, wished(factor, containers, now=chosen.now))
         haste.said(chosen.now)

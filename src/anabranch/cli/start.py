@@ -40,7 +40,7 @@ def start(
     timeout: Annotated[float, typer.Option(help="How many seconds to wait until the job runs.")] = 300.0,
     detach: options.Detach = False,
 ) -> None:
-    """Start a job on a coordinator, and wait until it runs. Ctrl-C ends only the waiting."""
+    """Start a job on a coordinator, and wait until it runs. Ctrl-C stops only the waiting."""
     if job.endswith(".py"):
         settings = preparation.settings_of(Path(job), config)
         file = loading.load(Path(job))

@@ -30,7 +30,10 @@ def stop(
     detach: options.Detach = False,
     config: options.Config = None,
 ) -> None:
-    """Stop a running job where it can continue exactly, or at once, and wait for it. Ctrl-C ends only the waiting."""
+    """Stop a running job where it can continue exactly, or at once, and wait until that is done.
+
+    Ctrl-C stops only the waiting.
+    """
     where = configuration.load(config).coordinator
     with connect.client(where, job) as client:
         client.stop(job, now)

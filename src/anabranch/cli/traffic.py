@@ -22,7 +22,7 @@ def show(console: Console, before: Traffic | None, after: Traffic | None, why_no
     """Print how many partitions each rack reads from each other rack, before and after a change. Prints no tables if
     racks aren't known."""
     if why_not:
-        console.print(f"tasks are placed without racks: {why_not}")
+        console.print(f"racks are ignored when tasks are placed: {why_not}")
     if after is None:
         return
     for title, found in _titled(before, after):

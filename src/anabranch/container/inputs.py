@@ -116,9 +116,8 @@ class Inputs:
             at = read.get(ssp.partition, self._starting.get(ssp, starts[ssp.partition]))
             if at > ends[ssp.partition]:
                 raise StateError(
-                    f"{ssp} ends at offset {ends[ssp.partition]}, before the position {at} that lane {self._lane.id} "
-                    "has read to",
-                    "restore the stream: records that were processed are gone from it",
+                    f"{ssp} ends at offset {ends[ssp.partition]}, but lane {self._lane.id} has already read up to {at}",
+                    "restore the stream: it has lost records that were processed",
                 )
             if at < starts[ssp.partition]:
                 self._lost(ssp, at, starts[ssp.partition])

@@ -160,7 +160,7 @@ def _boundaries(before: Version, after: Version) -> Iterator[Reason]:
         if name not in new:
             twin = next((n for n in new.values() if n.name not in old and _same(n, node)), None)
             if twin is not None:
-                yield _renamed(node, twin, "what lies in its stream")
+                yield _renamed(node, twin, "the content of its stream")
             else:
                 yield Reason(f"partition_by {name!r} is gone, and records may lie in its stream")
             continue
@@ -218,7 +218,7 @@ class _Stateful:
             node = self.olds[name]
             twin = next((n for n in self._news.values() if n.name not in self.olds and _same(n, node)), None)
             if twin is not None:
-                yield _renamed(node, twin, "the state")
+                yield _renamed(node, twin, "its state")
             else:
                 yield Reason(
                     f"{node.kind} {name!r} keeps state, and the new version doesn't have it",
@@ -273,7 +273,7 @@ def _same(one: Node, other: Node) -> bool:
 
 def _renamed(old: Node, new: Node, what: str) -> Reason:
     return Reason(
-        f"{new.kind} {new.name!r} ({new.where}) was {old.name!r}, and {what} hangs on that name",
+        f"{new.kind} {new.name!r} ({new.where}) was called {old.name!r}, and {what} belongs to that name",
         f"write name={old.name!r} there",
     )
 

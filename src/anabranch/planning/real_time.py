@@ -40,7 +40,7 @@ def check(graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], settin
     for name in ("on_error", "on_null_key"):
         if getattr(settings, name) == "dead-letter":
             raise ConfigError(
-                f'[job] trigger = "real-time" can\'t put records aside, and {name} is "dead-letter"',
+                f'[job] trigger = "real-time" has no dead letters, but {name} is "dead-letter"',
                 f'set {name} = "fail" or "drop", or {_CURE.removeprefix("set ")}',
             )
     for stage in cut:

@@ -58,7 +58,7 @@ def test_a_batch_that_can_be_run_again_is_told_of(home: Path, check: Check) -> N
     code, (found,) = check()
     assert code == 1
     assert (found["path"], found["lost"]) == (str(path), "")
-    assert found["problem"] == "is empty: it is what batch 5 changed in the lane's state"
+    assert found["problem"] == "is empty: it contains what batch 5 changed in the lane's state"
     assert found["mends"].startswith("runs batch 5 again")
     assert path.exists()  # nothing is changed
 
@@ -86,7 +86,7 @@ def test_an_output_that_was_set_back_is_found(home: Path, check: Check) -> None:
     note.write_text(json.dumps({"streams": {"late-flights": {"0": 10**6, "1": 0}}, "tables": {}}))
     _, (found,) = check()
     assert found["path"] == "embedded/late-flights/0"
-    assert "ended at 1000000 before" in found["problem"]
+    assert "but it used to end at 1000000" in found["problem"]
     assert found["lost"].endswith("to 999999, which the lane won't write again")
 
 

@@ -141,7 +141,7 @@ def test_a_rollback_goes_by_the_same_check(store: Store) -> None:
     coordinator, (old,) = running(store)
     deploy(coordinator, job(state="other"), drop_state=("counted",))
     relieved(old, 2).work()
-    with pytest.raises(ConflictError, match="was 'other', and the state hangs on that name"):
+    with pytest.raises(ConflictError, match="was called 'other', and its state belongs to that name"):
         coordinator.rollback("j", RollbackRequest())
     told = coordinator.rollback("j", RollbackRequest(drop_state=("other",)))
     assert "counted begins without state, at the present positions" in told.notes

@@ -61,7 +61,7 @@ def test_keys_that_are_apart_are_refused_with_the_grouper_that_has_them_together
         planned(joined(), dict(zip("ab", counts, strict=True)), grouper)
     told = str(refused.value)
     assert "join 'pairs'" in told
-    assert 'grouper = "cogroup": it would give 4 tasks' in told
+    assert 'grouper = "cogroup": this gives 4 tasks' in told
 
 
 def test_cogroup_makes_tasks_of_the_common_divisor() -> None:
@@ -164,7 +164,10 @@ def test_a_table_is_joined_without_state_and_not_before_it() -> None:
         ({"on": "n", "how": "right"}, "how='right'"),
         ({"on": "n", "refresh": "often"}, "refresh 'often' is no duration"),
         ({"on": "n", "format": "xml"}, "format='xml'"),
-        ({"table": lambda spark: None, "on": "n", "schema": "n int"}, "has format= or schema=, and no path"),
+        (
+            {"table": lambda spark: None, "on": "n", "schema": "n int"},
+            "has format= or schema=, but the table isn't a path",
+        ),
     ],
 )
 def test_what_is_no_table_is_refused_where_it_is_written(more: dict[str, Any], told: str) -> None:

@@ -186,8 +186,8 @@ def test_streams_of_different_counts_that_meet_by_key_need_cogroup(grouper: str)
     assert "agg 'both' (test_plan.py:" in caught.value.what
     assert "embedded/a (12 partitions)" in caught.value.what
     assert "embedded/b (8)" in caught.value.what
-    assert f"grouper '{grouper}'" in caught.value.what
-    assert 'grouper = "cogroup": it would give 4 tasks' in caught.value.cure
+    assert f"with grouper '{grouper}', records of one key can be in different tasks" in caught.value.what
+    assert 'grouper = "cogroup": this gives 4 tasks' in caught.value.cure
 
 
 def test_equal_counts_and_stateless_merges_don_t() -> None:
@@ -314,6 +314,6 @@ def test_tasks_are_placed_by_the_racks_that_are_known_at_the_start() -> None:
     assert plan.warnings == ()
     unknown = make(delays(), replace(racked, replicas={"kafka/flights": {0: ("b", "a"), 1: (None,), 2: ("c",)}}))
     assert unknown.warnings == (
-        "tasks are placed without racks: a broker that has partition 1 of kafka/flights has no rack",
+        "racks are ignored when tasks are placed: a broker that has partition 1 of kafka/flights has no rack",
     )
     assert [each.rack for each in unknown.model.containers] == [None, None]

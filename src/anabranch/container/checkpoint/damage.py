@@ -69,7 +69,8 @@ def damaged(lane: Lane, uri: str, faults: Sequence[Fault]) -> DamagedError:
     more = f"; so are {len(others)} more of its files" if others else ""
     state = "its state and its positions" if lane.stateful else "its positions"
     return DamagedError(
-        f"{uri}/{first.name} {first.problem}: it is {first.role}, and lane {lane.id} can't go on without it{more}",
+        f"{uri}/{first.name} {first.problem}: it contains {first.role}, and lane {lane.id} can't continue without it"
+        f"{more}",
         f"restore that file, or the whole folder {uri}, from a backup: with the newest one nothing is lost, and an "
         "older one is refused if outputs hold later batches\n  "
         f"without a backup {state} are lost: after `anabranch reset {lane.job}` the job reads its inputs from their "

@@ -88,8 +88,8 @@ class Outputs:
         for output, batch in noted.get("tables", {}).items():
             if (now := last_batches.get(output, batch)) < batch:
                 raise StateError(
-                    f"the table {output!r} holds batches of lane {self._lane.id} up to {now}, and held them up to "
-                    f"{batch} before: it was set back",
+                    f"the table {output!r} contains batches of lane {self._lane.id} up to {now}, but it used to contain "
+                    f"them up to {batch}: it was restored from an older copy",
                     f"restore its newest copy: the rows of batches {now + 1} to {batch} are missing from it, and the "
                     "lane won't write them again",
                 )
@@ -109,8 +109,9 @@ class Outputs:
                 log.warning("an output has lost records, and the lane goes on", ssp=where, end=now, before=before)
                 continue
             raise StateError(
-                f"the output {where} ends at offset {now}, and ended at {before} before: it was set back, or removed "
-                f"and made again, and lane {self._lane.id} won't write offsets {now} to {before - 1} again",
+                f"the output {where} ends at offset {now}, but it used to end at {before}: it was restored from an "
+                f"older copy, or deleted and created again. Lane {self._lane.id} won't write offsets {now} to "
+                f"{before - 1} again",
                 f"restore the newest copy of stream {stream!r}; nothing was changed\n  {self._way_on(stream)}",
             )
 

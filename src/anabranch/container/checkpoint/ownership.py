@@ -271,8 +271,8 @@ class Ownership:
                 return said
             if unless():
                 raise ConflictError(
-                    f"it isn't known yet whether another process still runs on {folder}",
-                    f"it is known {EXPIRES:.0f} s after that gave its last sign of life: try again",
+                    f"it isn't known yet whether another process still uses {folder}",
+                    f"try again: this will be known {EXPIRES:.0f} s after that process's last sign of life",
                 )
             self._pause(_LOOK_EVERY)
 

@@ -107,7 +107,7 @@ def of_lane(
     if faults and seen is not None:
         resumed = soundness.resumption(found.files, lane.first_batch, seen)
     for fault in faults:
-        problem = f"{fault.problem}: it is {fault.role}"
+        problem = f"{fault.problem}: it contains {fault.role}"
         lost = "" if resumed is not None else "its positions" + (" and its state" if lane.stateful else "")
         findings.append(Finding(part, f"{found.uri}/{fault.name}", problem, lost, _mends(resumed)))
     if not faults:
@@ -148,7 +148,7 @@ def _documents(found: LaneFiles) -> Iterator[Finding]:
         try:
             found.document(name)
         except ValueError as error:
-            yield Finding(part, f"{found.uri}/{name}", f"is damaged ({error}): it is {role}", role)
+            yield Finding(part, f"{found.uri}/{name}", f"is damaged ({error}): it contains {role}", role)
     if found.files.planned < 0:
         return
     try:
@@ -203,7 +203,10 @@ def _outputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
         for number, before in partitions.items():
             now = ends.get(int(number), 0)
             if now < before:
-                problem = f"ends at offset {now}, and ended at {before} before: it was set back"
+                problem = (
+                    f"ends at offset {now}, but it used to end at {before}: it was restored from an older copy, or "
+                    "deleted and created again"
+                )
                 lost = f"offsets {now} to {before - 1}, which the lane won't write again"
                 yield Finding(f"lane {found.lane.id}", f"{system}/{stream}/{number}", problem, lost)
 

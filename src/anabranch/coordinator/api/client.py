@@ -145,8 +145,9 @@ def _why(url: str, error: httpx.HTTPError) -> Exception:
     """The error to raise for a coordinator that hasn't answered."""
     if (untrusted := tls.refusal(error)) is not None:
         return UsageError(
-            f"{url} can't be asked: one end doesn't take the other's certificate: {untrusted}",
-            "see [coordinator] ca, client_certificate and client_key here, certificate and client_ca there",
+            f"can't connect to {url}: the client or the coordinator rejects the other's certificate: {untrusted}",
+            "check [coordinator] ca, client_certificate and client_key here, and certificate and client_ca at the "
+            "coordinator",
         )
     why: AnabranchError
     if isinstance(error, httpx.ConnectError):

@@ -254,7 +254,7 @@ class _Endpoints:
         """
         beat, wait = await _arguments(Operations.heartbeat, request)
         if beat.container != request.path_params["container"]:
-            raise UsageError("the beat is of another container than its path", "send it to its own path")
+            raise UsageError("the heartbeat names another container than its URL", "send it to that container's URL")
         news, membership, leader = _News(), self._coordinator.membership, self._leader
         with membership.listening(beat, news.come):
             answer = membership.hear_at_once(beat) if leader.leads else None

@@ -48,8 +48,8 @@ def check(running_job: RunningJob) -> None:
     transitions.check_changeable(running_job)
     if running_job.settings.runs_in_real_time:
         raise ConflictError(
-            f"job {running_job.job!r} runs in real time: whether its containers have a task slot for each task that "
-            "comes to them can't be seen from here",
+            f"job {running_job.job!r} runs in real time, and the coordinator can't check whether its containers have a "
+            "task slot for each task that comes to them",
             "stop it, and start it with [assignment] racks under another name",
         )
 

@@ -57,9 +57,10 @@ def check(running_job: RunningJob) -> None:
     transitions.check_changeable(running_job)
     if running_job.settings.runs_in_real_time:  # without a Spark task slot, a partition would silently never be read
         raise ConflictError(
-            f"job {running_job.job!r} runs in real time: whether its containers have a task slot for each new "
-            "partition can't be seen from here",
-            "stop it, and start it again with its file: that is looked at, and it goes along",
+            f"job {running_job.job!r} runs in real time, and the coordinator can't check whether its containers have a "
+            "task slot for each new partition",
+            "stop the job and start it again with its file: the slots are then checked, and the new partitions are "
+            "read",
         )
 
 

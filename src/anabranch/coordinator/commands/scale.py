@@ -57,8 +57,8 @@ def check(running_job: RunningJob, present: Generation, factor: int, containers:
         )
     if containers != present.containers and running_job.settings.runs_in_real_time:
         raise ConflictError(
-            f"job {running_job.job!r} runs in real time: whether its containers have a task slot for each task of "
-            f"{containers} container(s) can't be seen from here",
+            f"job {running_job.job!r} runs in real time, and the coordinator can't check whether {containers} "
+            "container(s) would have a task slot for each task",
             "stop it, and start it with another number of containers under another name",
         )
     transitions.check_changeable(running_job)

@@ -119,7 +119,7 @@ def check_same(stored: DeploymentRecord, graph: Graph, start: StartRequest) -> N
         f"anabranch reset {job}: positions, state and open windows are lost, and what is read again is written again",
     ]
     raise ConflictError(
-        f"job {job!r} is not the one that was started here:" + "".join(f"\n    {each}" for each in found),
-        "it can't go on with the positions and the state of that one. Options, and what each loses:"
+        f"job {job!r} differs from the one that was started here:" + "".join(f"\n    {each}" for each in found),
+        "it can't continue from that job's positions and state. Your options, and what each of them loses:"
         + "".join(f"\n    {each}" for each in ways),
     )

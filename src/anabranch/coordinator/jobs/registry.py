@@ -42,7 +42,7 @@ from anabranch.protocol.status import JobStatus
 
 __all__ = ["HASTE", "JobRegistry"]
 
-HASTE = "without waiting: what is written at least once, or was given to foreach_batch, may be done twice"
+HASTE = "without waiting: batches that are written at least once, or were given to foreach_batch, may be repeated"
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -136,8 +136,9 @@ def check_cancellable(running_job: RunningJob, present: Generation) -> None:
     begun = next((lane for lane in running_job.lanes if lane.id in present.model.rewound and lane.begun), None)
     if begun is not None:
         raise ConflictError(
-            f"lane {begun.id} of job {running_job.job!r} has begun to process records again: that can't be taken back",
-            "wait for it; a job can be rewound anew, never forward",
+            f"lane {begun.id} of job {running_job.job!r} has begun to process records again, so the rewind can't be "
+            "undone",
+            "wait until it is done; a rewind can only go back, never forward",
         )
     _check_whole(running_job, lambda lane: lane.begun or not lane.predecessors)
 

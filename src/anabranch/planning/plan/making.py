@@ -50,7 +50,7 @@ def make(graph: Graph, around: Surroundings) -> Plan:
     where = _where(graph, cut, systems, around)
     found = assignor.seat(models, {}, where, around.rules)
     if found.why_not:
-        warnings.append(f"tasks are placed without racks: {found.why_not}")
+        warnings.append(f"racks are ignored when tasks are placed: {found.why_not}")
     by_seat = {stage.stage: _by_seat(stage, found, where.seats) for stage in models}
     for stage in cut:
         sinks = [planned_outputs.output(graph, stage, sink, systems, around, counts) for sink in stage.sinks]

@@ -83,9 +83,9 @@ def tasks_of(stage: Stage, inputs: tuple[Input, ...], around: Surroundings, warn
             node = stage.stateful[0]
             raise GraphError(
                 f"{node.kind} {node.name!r} ({node.where}) takes {apart.left} ({apart.left.partitions} partitions) and "
-                f"{apart.right} ({apart.right.partitions}) by key, but grouper {around.grouper_name!r} puts a key of "
-                "theirs into different tasks",
-                f'set [job] grouper = "cogroup": it would give {apart.cogroup_tasks} tasks, every key whole',
+                f"{apart.right} ({apart.right.partitions}) by key, but with grouper {around.grouper_name!r}, records "
+                "of one key can be in different tasks",
+                f'set [job] grouper = "cogroup": this gives {apart.cogroup_tasks} tasks, with each key in one task',
             )
         if around.grouper_name == "cogroup" and grouping_keys.single_group(keyed) is not None:
             listed = ", ".join(f"{i}: {i.partitions}" for i in keyed)

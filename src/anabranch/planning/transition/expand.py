@@ -107,8 +107,8 @@ def _check_together(stage: StageModel, had: int, inputs: tuple[Input, ...]) -> N
     if apart is not None:
         raise ConflictError(
             f"stream {apart.right} has come with {apart.right.partitions} partitions, and {apart.left} had "
-            f"{apart.left.partitions} when state was first written: grouper {stage.grouper!r} would put a key of "
-            f"theirs into different tasks of stage {stage.stage}",
-            "the job goes on without it; make it anew with that count, or run the job under another name with "
+            f"{apart.left.partitions} when state was first written: with grouper {stage.grouper!r}, records of "
+            f"one key would be in different tasks of stage {stage.stage}",
+            "the job continues without it; create it again with that count, or run the job under another name with "
             '[job] grouper = "cogroup"',
         )

@@ -56,8 +56,9 @@ def rewound(
     holding = list(dict.fromkeys(lane.group for lane in reached if lane.stateful))
     if holding and state is None:
         raise UsageError(
-            f"job {model.job!r} keeps state in {', '.join(holding)}, and its records would be processed again",
-            "say --state clear: as if nothing had been read before; or --state keep: what is read again is added",
+            f"job {model.job!r} has state in {', '.join(holding)}, and its records would be processed a second time",
+            "add --state clear, to begin as if nothing had been read before, or --state keep, to add the repeated "
+            "records to the present state",
         )
     clear = bool(holding) and state == "clear"
     if clear:

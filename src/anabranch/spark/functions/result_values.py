@@ -82,8 +82,10 @@ def check_awaited(value: object) -> None:
     if inspect.isawaitable(value) or inspect.isasyncgen(value):
         if inspect.iscoroutine(value):
             value.close()
-        what = "a coroutine" if inspect.iscoroutine(value) else f"a {type_name(value)}"
-        raise ResultError(f"it returned {what} that nobody awaited: declare the function with async def, and await it")
+        kind = "coroutine" if inspect.iscoroutine(value) else type_name(value)
+        raise ResultError(
+            f"it returned a {kind} that wasn't awaited: declare the function with async def, and await the {kind}"
+        )
 
 
 def type_name(value: object) -> str:

@@ -17,7 +17,7 @@ _WHOLE = "_readAllColumnFamilies"
 
 SURFACE = Surface(
     "state_rows",
-    "looking into the state of a lane: anabranch inspect --state and compact",
+    "reading the state of a lane: anabranch inspect state, anabranch compact",
     [JavaMembers(_OPTIONS, ("INTERNAL_ONLY_READ_ALL_COLUMN_FAMILIES",))],
 )
 probe = SURFACE.probe

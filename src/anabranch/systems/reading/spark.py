@@ -164,9 +164,9 @@ class Reader(DataSourceStreamReader):
         for p, position in held.items():
             if position > there[p]:
                 raise StateError(
-                    f"{self._name}/{self._stream}/{p} ends at offset {there[p]}, before the position {position} "
-                    "that was read already",
-                    "restore the stream: records that were processed are gone from it",
+                    f"{self._name}/{self._stream}/{p} ends at offset {there[p]}, but the lane has already read up to "
+                    f"{position}",
+                    "restore the stream: it has lost records that were processed",
                 )
         return self._offset(share(held, ends, most))
 

@@ -86,7 +86,7 @@ def test_an_output_that_ends_where_it_did_is_right(log: Log, kept: Kept) -> None
 def test_an_output_that_was_set_back_is_refused(log: Log, kept: Kept) -> None:
     outputs(log).note(folder(kept))
     set_back(log, entry_with_end(log, 3))
-    with pytest.raises(StateError, match=r"embedded/out/0 ends at offset 3, and ended at 5 before") as caught:
+    with pytest.raises(StateError, match=r"embedded/out/0 ends at offset 3, but it used to end at 5:") as caught:
         outputs(log).compare(folder(kept))
     assert "offsets 3 to 4" in caught.value.what
     assert "newest copy of stream 'out'" in caught.value.cure

@@ -336,7 +336,7 @@ def test_a_start_that_fails_leaves_the_job_to_others(make: Callable[[str], One])
     one.served.stop("delays")
     one.leadership.step_down()
     assert one.turn()
-    with pytest.raises(ConflictError, match="is not the one that was started here"):
+    with pytest.raises(ConflictError, match="differs from the one that was started here"):
         one.leadership.start(plan(program=PROGRAM, fingerprint={"graph": "b"}))
     with endpoint.RunLock(one.store_url, "delays"):
         pass

@@ -151,7 +151,7 @@ def test_its_next_life_begins_as_a_new_job_and_may_write(store: Store, log: Log,
 def test_a_changed_job_may_start_then(store: Store, log: Log, settings: Settings) -> None:
     at_rest(store, log)
     coordinator = Coordinator(store)
-    with pytest.raises(ConflictError, match="not the one that was started"):
+    with pytest.raises(ConflictError, match="differs from the one that was started"):
         coordinator.start(_changed())
     reset(store, settings)
     assert Coordinator(store).start(_changed()) == 2

@@ -323,7 +323,7 @@ def test_what_is_no_row_is_refused_alone() -> None:
     assert sorted(errors) == list(range(1, 10))
     assert errors[2] == "it returned 5, not a dict of the result's columns"
     assert errors[4] == errors[9]
-    assert "a coroutine that nobody awaited: declare the function with async def" in errors[4]
+    assert "a coroutine that wasn't awaited: declare the function with async def" in errors[4]
     assert errors[5] == "its result has the unknown column 'z'; declare the result with schema="
 
 
@@ -331,7 +331,7 @@ def test_a_future_that_nobody_awaited_is_refused() -> None:
     async def made() -> dict[int, str]:
         return rows(asyncio.get_running_loop().create_future())[1]
 
-    assert "that nobody awaited" in asyncio.run(made())[0]
+    assert "that wasn't awaited" in asyncio.run(made())[0]
 
 
 # An oracle that shares no code with the conversion: what each type of column takes of plain values of Python.
