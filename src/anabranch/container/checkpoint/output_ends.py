@@ -88,8 +88,8 @@ class Outputs:
         for output, batch in noted.get("tables", {}).items():
             if (now := last_batches.get(output, batch)) < batch:
                 raise StateError(
-                    f"the table {output!r} contains batches of lane {self._lane.id} up to {now}, but it used to contain "
-                    f"them up to {batch}: it was restored from an older copy",
+                    f"the table {output!r} contains batches of lane {self._lane.id} up to {now}, but it used to "
+                    f"contain them up to {batch}: it was restored from an older copy",
                     f"restore its newest copy: the rows of batches {now + 1} to {batch} are missing from it, and the "
                     "lane won't write them again",
                 )
