@@ -51,7 +51,7 @@ def test_a_window_is_kept_in_the_graph_as_it_was_named(window: Window, expected:
         (lambda: session("1 month"), "session: '1 month' is no duration", 'session("30 minutes")'),
         (
             lambda: Job("j").read("a").window(session("1 hour")).agg(n="count(*)", emit="on_update"),
-            'has emit="on_update", but where a session ends isn\'t known while it goes on',
+            'has emit="on_update", but the end of a session isn\'t known until it is over',
             'emit="on_close"',
         ),
         (

@@ -75,9 +75,9 @@ REFUSED = {
     ),
     "a column more between": (job(schema=f"{SCHEMA}, gate string"), "has other columns: gate none → string"),
     "a stage less": (job(by="at"), "partition_by 'by-dest' is gone"),
-    "a renamed stage": (job(renamed="towns"), "was 'by-dest', and what lies in its stream hangs"),
-    "a renamed operator": (job(name="per-town"), "was 'per-dest', and the state hangs"),
-    "a derived name": (job(tails=""), "was 'tails', and the state hangs"),
+    "a renamed stage": (job(renamed="towns"), "was called 'by-dest', and the content of its stream belongs to"),
+    "a renamed operator": (job(name="per-town"), "was called 'per-dest', and its state belongs to"),
+    "a derived name": (job(tails=""), "was called 'tails', and its state belongs to"),
     "state less": (job(tails=None), "agg 'tails' keeps state, and the new version doesn't have it"),
 }
 SETTINGS_REFUSED = {
