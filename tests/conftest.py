@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import hypothesis
 import pytest
@@ -22,14 +21,12 @@ _LONGEST = "test_running.py"
 @pytest.hookimpl(tryfirst=True)  # before those that are long are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name != _LONGEST)
-    cases: dict[tuple[Path, str], list[pytest.Item]] = {}
+    cases: dict[tuple[str, int], list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("suite") and not item.get_closest_marker("long"):
-            cases.setdefault((item.path, item.nodeid.partition("[")[0]), []).append(item)
-    for several in cases.values():
-        marker = several[0].get_closest_marker("suite")
-        assert marker is not None
-        for item in left_out(several, marker.kwargs["cases"]):
+        if (marker := item.get_closest_marker("suite")) and not item.get_closest_marker("long"):
+            cases.setdefault((item.nodeid.partition("[")[0], marker.kwargs["cases"]), []).append(item)
+    for (_, kept), several in cases.items():
+        for item in left_out(several, kept):
             item.add_marker(pytest.mark.long)
 
 
@@ -45,3 +42,10 @@ def postgres_server() -> Iterator[postgres.Server]:
     """One server, started when a test first asks for it; each test has databases of its own there."""
     with postgres.serving() as started:
         yield started
+
+
+@pytest.fixture
+def postgresql_url(postgres_server: postgres.Server) -> Iterator[str]:
+    """An empty database of the test's own; it is dropped after the test."""
+    with postgres_server.database() as made:
+        yield made

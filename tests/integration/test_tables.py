@@ -15,7 +15,6 @@ from anabranch import Job, crash_points
 from anabranch.config import OutputSettings, Settings
 from anabranch.errors import ConflictError, NotFoundError
 from tests.integration.harness import Site
-from tests.support import postgres
 from tests.support.iceberg import iceberg_catalog, iceberg_rows
 
 SCHEMA = "number int, name string, at timestamp, tags array<string>"
@@ -128,8 +127,8 @@ def test_other_kinds_of_tables(site: Site, kind: str, request: pytest.FixtureReq
     elif kind == "iceberg":
         bound = OutputSettings(to="iceberg", table="shop.all", catalog=iceberg_catalog(site.root))
     else:
-        server: postgres.Server = request.getfixturevalue("postgres_server")
-        bound = OutputSettings(to="postgresql", url=server.new_database(), table="all orders")
+        url = request.getfixturevalue("postgresql_url")
+        bound = OutputSettings(to="postgresql", url=url, table="all orders")
     made = Job("shop")
     made.read("orders", key="customer string", schema=SCHEMA).write("all")
     deployed = site.deployed(made, settings(site).model_copy(update={"outputs": {"all": bound}}))

@@ -113,20 +113,23 @@ class Server:
                     connection.execute(f"drop database if exists {url.rpartition('/')[2]} with (force)".encode())
 
     @contextmanager
-    def on_disk(self, path: Path, database: str) -> Iterator[None]:
-        """New tables of a database go to another disk. Then it is dropped."""
+    def on_disk(self, path: Path) -> Iterator[str]:
+        """The URL of an empty database whose tables are on another disk. Then it is dropped."""
         if self._user is not None:
             shutil.chown(path, self._user)
+        space = f"disk{next(self._numbers)}"
         with self.admin() as connection:
-            connection.execute(f"create tablespace {database} location '{path}'".encode())
-            connection.execute(f"grant create on tablespace {database} to {USER}".encode())
-            connection.execute(f"alter database {database} set default_tablespace = {database}".encode())
+            connection.execute(f"create tablespace {space} location '{path}'".encode())
+            connection.execute(f"grant create on tablespace {space} to {USER}".encode())
         try:
-            yield
+            with self.database() as url:
+                with self.admin() as connection:
+                    named = url.rpartition("/")[2]
+                    connection.execute(f"alter database {named} set default_tablespace = {space}".encode())
+                yield url
         finally:
             with self.admin() as connection:
-                connection.execute(f"drop database {database} with (force)".encode())
-                connection.execute(f"drop tablespace {database}".encode())
+                connection.execute(f"drop tablespace {space}".encode())
 
     def _run(self, command: list[Any]) -> None:
         done = subprocess.run(

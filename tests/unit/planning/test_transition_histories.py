@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.grouping.ownership import floors, owned
@@ -230,7 +230,7 @@ def test_each_message_is_taken_once_and_state_is_whole(**history: Any) -> None:
 
 
 @pytest.mark.long
-@examples(5000)
+@settings(max_examples=5000)
 @HISTORIES
 def test_each_message_is_taken_once_in_many_histories(**history: Any) -> None:
     _holds(**history)

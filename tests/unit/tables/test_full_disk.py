@@ -143,8 +143,7 @@ def test_a_database_on_a_full_disk(postgres_server: postgres.Server) -> None:
         if disk is None:
             pytest.skip("this user may not mount a disk")
         Path(place).chmod(0o755)
-        url = postgres_server.new_database()
-        with postgres_server.on_disk(disk.path, url.rpartition("/")[2]):
+        with postgres_server.on_disk(disk.path) as url:
             table = opened("orders", OutputSettings(to="postgresql", url=url, table="orders"))  # type: ignore[call-arg]
             table.prepare(SCHEMA, create=True)
             table.fence(owner(1), new=True)

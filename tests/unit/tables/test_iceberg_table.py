@@ -170,10 +170,10 @@ def test_a_table_that_was_rolled_back_goes_on_behind_what_was_written(table: Ice
 
 
 def test_a_catalog_in_postgresql(
-    postgres_server: postgres.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    postgres_server: postgres.Server, postgresql_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its password by reference; when its connections end, that is told, and the next attempt has others."""
-    url = postgres_server.new_database().replace("postgresql://", "postgresql+psycopg://")
+    url = postgresql_url.replace("postgresql://", "postgresql+psycopg://")
     monkeypatch.setenv("CATALOGS_PASSWORD", postgres.PASSWORD)
     shown = {**iceberg_catalog(tmp_path), "uri": url.replace(postgres.PASSWORD, "${env:CATALOGS_PASSWORD}")}
     table = opened(tmp_path, catalog=shown)

@@ -22,9 +22,8 @@ from tests.unit.tables.helpers import LANE, SCHEMA, committed, owner, written
 
 
 @pytest.fixture
-def url(postgres_server: postgres.Server) -> Iterator[str]:
-    with postgres_server.database() as made:
-        yield made
+def url(postgresql_url: str) -> str:
+    return postgresql_url
 
 
 @pytest.fixture

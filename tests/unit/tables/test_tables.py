@@ -24,7 +24,6 @@ from anabranch.spark.query.tables import TablePublisher
 from anabranch.systems.systems import Systems
 from anabranch.tables import Table
 from anabranch.tables.opening import opened
-from tests.support import postgres
 from tests.support.iceberg import iceberg_catalog, iceberg_rows
 from tests.support.paths import ROOT
 from tests.unit.tables.helpers import LANE, SCHEMA, committed, owner, written
@@ -37,8 +36,7 @@ Ids = Callable[[], list[int]]
 def settings(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OutputSettings:
     monkeypatch.syspath_prepend(EXAMPLES)
     if request.param == "postgresql":
-        server: postgres.Server = request.getfixturevalue("postgres_server")
-        return OutputSettings(to="postgresql", url=server.new_database(), table="orders")
+        return OutputSettings(to="postgresql", url=request.getfixturevalue("postgresql_url"), table="orders")
     if request.param == "iceberg":
         return OutputSettings(to="iceberg", table="shop.orders", catalog=iceberg_catalog(tmp_path))
     return OutputSettings(to=request.param, path=str(tmp_path / "orders"))

@@ -6,9 +6,10 @@ import pytest
 
 from tests.soak.api_requests import TOKENS, sent
 
+ROLES = [role if role == "operate" else pytest.param(role, marks=pytest.mark.long) for role in TOKENS]
 
-@pytest.mark.parametrize("role", TOKENS)
-@pytest.mark.suite(cases=1)
+
+@pytest.mark.parametrize("role", ROLES)
 def test_no_request_breaks_it_or_gets_further_than_its_role(role: str) -> None:
     statuses = sent(role, each=2).statuses
     assert statuses.total() > 60

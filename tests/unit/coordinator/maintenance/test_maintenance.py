@@ -15,7 +15,6 @@ from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError, NotFoundError, NotLeadingError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState
-from tests.support.postgres import Server
 from tests.unit.coordinator.helpers import FIRST, SECOND, lane, plan
 from tests.unit.coordinator.store.helpers import event
 
@@ -133,17 +132,16 @@ def test_nobody_may_serve_the_job_meanwhile(tmp_path: Path) -> None:
         pass
 
 
-def test_on_a_server_no_coordinator_may_lead(postgres_server: Server) -> None:
-    postgresql = postgres_server.new_database()
-    store = stored(postgresql)
-    with pytest.raises(NotFoundError, match="no coordinator has ever led"), stopped_job.alone(postgresql, JOB):
+def test_on_a_server_no_coordinator_may_lead(postgresql_url: str) -> None:
+    store = stored(postgresql_url)
+    with pytest.raises(NotFoundError, match="no coordinator has ever led"), stopped_job.alone(postgresql_url, JOB):
         pass
     store.stand_by()
     assert store.claim(None, "http://here:1")
-    with pytest.raises(ConflictError, match="a coordinator leads"), stopped_job.alone(postgresql, JOB):
+    with pytest.raises(ConflictError, match="a coordinator leads"), stopped_job.alone(postgresql_url, JOB):
         pass
     store.resign()
-    with stopped_job.alone(postgresql, JOB) as alone:
+    with stopped_job.alone(postgresql_url, JOB) as alone:
         (begun,) = stopped_job.begun(alone, stopped_job.lanes(alone, JOB), 5.0)
         assert store.claim(alone.leader(), "http://here:1")
         with pytest.raises(NotLeadingError):

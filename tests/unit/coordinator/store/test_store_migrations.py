@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from anabranch.errors import ConfigError, NotLeadingError, UnsupportedFormatErro
 from anabranch.formats import Format
 from anabranch.model.lane import LaneState
 from anabranch.protocol.container import Registration
-from tests.support.postgres import Server
 from tests.unit.coordinator.store import old_stores
 from tests.unit.coordinator.store.helpers import event, filled, raw
 
@@ -39,12 +37,6 @@ def old(request: pytest.FixtureRequest, url: str) -> str:
 @pytest.fixture
 def sqlite_url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/coordinator.db"
-
-
-@pytest.fixture
-def postgresql_url(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as made:
-        yield made
 
 
 def schema(url: str) -> dict[str, Any]:

@@ -37,9 +37,8 @@ print(Store(sys.argv[1]).claim(None, sys.argv[2]))
 
 
 @pytest.fixture
-def url(postgres_server: Server) -> Iterator[str]:
-    with postgres_server.database() as made:
-        yield made
+def url(postgresql_url: str) -> str:
+    return postgresql_url
 
 
 def running(lanes: dict[str, Lane], between: Callable[[], object]) -> Iterator[Lane]:
