@@ -58,7 +58,7 @@ def test_a_message_on_which_a_function_raises_is_put_aside_alone(site: Site, kin
     ((_, record, ours),) = letters(site)
     assert (record["key"], record["value"], ours["offset"]) == (b"k3", b'{"n": 3}', "3")
     assert ours["operator"].startswith(f"{kind} 'f' (test_dead_letters_of_functions.py:")
-    assert "ValueError: three is too many" in ours["error"] or "'n' is int, and 'text' (str) came" in ours["error"]
+    assert "ValueError: three is too many" in ours["error"] or "'n' is int, but got 'text' (str)" in ours["error"]
     assert counted(run) == (1, 0)
 
 
@@ -194,9 +194,9 @@ def test_whatever_functions_raise_or_return_is_put_aside(site: Site) -> None:
         "ValueError: xxx",
         "BaseException: its text can't be made",
         "it returned a coroutine that wasn't awaited",
-        "its column 'n' is int, and 1.5 (float) came",
-        "its column 'd' is string, and '\\udfff' (str) came",
-        "its column 'd' is string, and <a Odd that has no repr>",
+        "its column 'n' is int, but got 1.5 (float)",
+        "its column 'd' is string, but got '\\udfff' (str)",
+        "its column 'd' is string, but got <a Odd that has no repr>",
         "it returned <a Odd that has no repr>, not a dict",
         "CancelledError at ",
     ]

@@ -195,7 +195,7 @@ FAILING: list[tuple[Callable[[Stream], Any], list[str]]] = [
     (lambda s: s.map(lambda m: {"new": 1}).write("out"), ["unknown column 'new'", "schema="]),
     (
         lambda s: s.map(lambda m: {"n": "x"}).write("out"),
-        ["map 'map'", "'n' is int, and 'x' (str) came", "offset 0 of"],
+        ["map 'map'", "'n' is int, but got 'x' (str)", "offset 0 of"],
     ),
     (lambda s: s.flat_map(lambda m: m["n"]).write("out"), ["flat_map 'flat-map'", "it returned 0, not several rows"]),
     (

@@ -163,5 +163,5 @@ def test_a_table_that_differs_is_refused(site: Site) -> None:
     away = settings(site).model_copy(
         update={"outputs": {"all": OutputSettings(to="parquet", path=str(site.root / "nowhere"))}}
     )
-    with pytest.raises(NotFoundError, match="isn't there"):
+    with pytest.raises(NotFoundError, match="doesn't exist"):
         site.deployed(other, away, create=False)

@@ -37,8 +37,10 @@ def drain(
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:
-    """Finish what a running job has read, emit all windows, fire all timers, and end it. Ctrl-C ends only the
-    waiting."""
+    """Finish what a running job has read, emit all windows, fire all timers, and end it.
+
+    Ctrl-C stops only the waiting.
+    """
     settings = configuration.load(config).coordinator
     with connect.client(settings, job) as client:
         told = begun(client, job, up_to)

@@ -101,8 +101,8 @@ class Inputs:
             held = self._systems.named(name).id(stream)
             if held != known.get(stream, held):
                 raise StateError(
-                    f"stream {name}/{stream} isn't the one that lane {self._lane.id} has read so far (it was removed "
-                    "and made again)",
+                    f"stream {name}/{stream} isn't the one that lane {self._lane.id} has read so far (it was deleted "
+                    "and created again)",
                     f"restore the former stream; or, to start as a new job: anabranch reset {self._lane.job}",
                 )
             self._check_positions(name, stream, read.get(stream, {}))

@@ -116,7 +116,8 @@ class DeltaFolder:
             return deltalake.DeltaTable(self._root)
         except exceptions.TableNotFoundError:
             raise NotFoundError(
-                f"{self} isn't there", "restore it; a new job makes it. To begin afresh, give the job another name"
+                f"{self} doesn't exist",
+                "restore it; only a new job creates it. To start over, give the job another name",
             ) from None
         except (exceptions.DeltaError, OSError) as error:
             raise AnabranchError(

@@ -341,7 +341,8 @@ class IcebergTable:
             yield
         except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError):
             raise NotFoundError(
-                f"{self} isn't there", "restore it; a new job makes it. To begin afresh, give the job another name"
+                f"{self} doesn't exist",
+                "restore it; only a new job creates it. To start over, give the job another name",
             ) from None
         except (exceptions.RESTError, RequestException, SQLAlchemyError) as error:
             raise AnabranchError(

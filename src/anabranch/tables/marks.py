@@ -67,7 +67,7 @@ def fenced(mark: Mark | None, owner: Owner, where: str, new: bool | None) -> Mar
 
 def _unmarked(owner: Owner, where: str) -> StateError:
     return StateError(
-        f"{where} knows nothing of lane {owner.lane} of {owner.job}, which has written there: it was made anew, or set "
-        "back to a copy",
+        f"{where} knows nothing of lane {owner.lane} of {owner.job}, which has written there: it was created "
+        "again, or restored from an older copy",
         f"restore it as it was; or, to start as a new job: anabranch reset {owner.job}",
     )

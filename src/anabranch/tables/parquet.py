@@ -161,11 +161,13 @@ class ParquetFolder:
             head = _read_head(path.read_bytes())
         except FileNotFoundError:
             raise NotFoundError(
-                f"{self} isn't there, or isn't a table: {path} is missing",
-                "restore it; a new job makes it, in a folder that is empty or not there",
+                f"{self} doesn't exist, or isn't a table: {path} is missing",
+                "restore it; only a new job creates it, in a folder that is empty or doesn't exist",
             ) from None
         except OSError as error:
-            raise AnabranchError(f"{path} can't be read: {error.strerror}", "see that this user may read it") from error
+            raise AnabranchError(
+                f"{path} can't be read: {error.strerror}", "make sure that this user may read it"
+            ) from error
         if head.format > FORMAT:
             raise UnsupportedFormatError(
                 f"{self} has format {head.format}, and this version of anabranch knows {FORMAT}", "take a newer one"
@@ -177,7 +179,8 @@ class ParquetFolder:
         try:
             if not hidden.exists() and self._root.exists() and any(self._root.iterdir()):
                 raise NotFoundError(
-                    f"{self} holds files, and is no table of anabranch's", "choose a folder that is empty or not there"
+                    f"{self} holds files, but isn't a table of anabranch",
+                    "choose a folder that is empty or doesn't exist",
                 )
             hidden.mkdir(parents=True, exist_ok=True)
             packed = base64.b64encode(schema.serialize().to_pybytes()).decode()

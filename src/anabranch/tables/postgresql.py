@@ -275,7 +275,8 @@ class PostgresqlTable:
     def _columns(self, connection: psycopg.Connection[Any]) -> dict[str, Column]:
         if not self._exists(connection, self._table):
             raise NotFoundError(
-                f"{self} isn't there", "restore it; a new job makes it. To begin afresh, give the job another name"
+                f"{self} doesn't exist",
+                "restore it; only a new job creates it. To start over, give the job another name",
             )
         query = """
             select attname, format_type(atttypid, atttypmod), attnotnull and not atthasdef and attidentity = ''

@@ -76,7 +76,7 @@ def _meaning(error: psycopg.Error, where: str) -> AnabranchError:
         return NotFoundError(f"{where} or a table beside it is gone: {message}", "restore it")
     if state in ("55P03", "40P01", "57014"):
         return AnabranchError(
-            f"{where} is held up by somebody else: {message}",
+            f"{where} is locked by another program: {message}",
             "see pg_stat_activity for who holds it; the batch is written again, and nothing is lost",
         )
     if state.startswith("53"):

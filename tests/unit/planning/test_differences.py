@@ -69,7 +69,7 @@ def test_operators_differ_in_what_the_file_says(after: Graph, said: str) -> None
         (
             {"output stream out": "a1"},
             {"output stream out": "b2"},
-            ("output stream out was deleted and made again",),
+            ("output stream out was deleted and created again",),
         ),
         ({"factor": "1"}, {"factor": "4"}, ("[job] factor is 4, and was 1",)),
         ({"format of in": "json"}, {}, ("format of in is not set, and was json",)),

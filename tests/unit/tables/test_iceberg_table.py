@@ -258,9 +258,9 @@ def test_columns_as_they_are_outside(tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_is_told(table: IcebergTable, tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match=r"the Iceberg table shop\.none isn't there"):
+    with pytest.raises(NotFoundError, match=r"the Iceberg table shop\.none doesn't exist"):
         opened(tmp_path, table="shop.none").prepare(SCHEMA, create=False)
-    with pytest.raises(NotFoundError, match="isn't there"):
+    with pytest.raises(NotFoundError, match="doesn't exist"):
         opened(tmp_path, table="none.none").prepare(SCHEMA, create=False)
     told_of = {
         ("more", pa.int64()): r"writes a column 'more' \(int64\)",

@@ -197,10 +197,10 @@ def test_what_is_wrong_is_told(table: ParquetFolder, tmp_path: Path) -> None:
     with pytest.raises(StateError, match=r"is new, but .* holds batch 3 of it"):
         table.fence(owner(2), new=True)
     (tmp_path / "other").mkdir()
-    with pytest.raises(NotFoundError, match="isn't there"):
+    with pytest.raises(NotFoundError, match="doesn't exist"):
         ParquetFolder("orders", {"path": str(tmp_path / "other")}).prepare(SCHEMA, create=False)
     (tmp_path / "other" / "file").touch()
-    with pytest.raises(NotFoundError, match="holds files, and is no table"):
+    with pytest.raises(NotFoundError, match="holds files, but isn't a table"):
         ParquetFolder("orders", {"path": str(tmp_path / "other")}).prepare(SCHEMA, create=True)
     for column, told in (
         (("more", pa.int64()), "writes a column 'more'"),

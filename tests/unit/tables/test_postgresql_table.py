@@ -175,7 +175,7 @@ def written_on(writer: Any) -> None:
 
 
 def test_what_is_wrong_is_told(url: str, connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(NotFoundError, match="isn't there"):
+    with pytest.raises(NotFoundError, match="doesn't exist"):
         opened(url).prepare(SCHEMA, create=False)
     connection.execute("create table orders (id integer, name varchar(40), at timestamptz, extra text not null)")
     with pytest.raises(ConflictError, match=r"the job writes 'id' as bigint; in .* it is integer"):
@@ -198,10 +198,10 @@ def test_what_is_wrong_is_told(url: str, connection: psycopg.Connection[Any], mo
     monkeypatch.setitem(session.LIMITS, "lock_timeout", "300ms")
     with connection.transaction():
         connection.execute("lock table orders in access exclusive mode")
-        with pytest.raises(AnabranchError, match="is held up by somebody else"):
+        with pytest.raises(AnabranchError, match="is locked by another program"):
             committed(made, owner(1), 0, [1])
     connection.execute("alter table orders rename to away")
-    with pytest.raises(NotFoundError, match="isn't there"):
+    with pytest.raises(NotFoundError, match="doesn't exist"):
         committed(made, owner(1), 0, [1])
     connection.execute("alter table away rename to orders")
     committed(made, owner(1), 0, [1])

@@ -58,19 +58,17 @@ class Results:
                 raise ResultError(f"its result lacks the column {field.name!r}; declare the result with schema=")
             given = batch.column(field.name)
             if not result_columns.is_alike(given.type, field.type):
-                raise ResultError(f"its column {field.name!r} is {column.kind}, and {given.type} came: cast it")
+                raise ResultError(f"its column {field.name!r} is {column.kind}, but got {given.type}: cast it")
             try:
                 made = given.cast(field.type)
             except pa.ArrowException as error:
                 told = error_text.bounded(str(error))
-                raise ResultError(
-                    f"its column {field.name!r} is {column.kind}, and {given.type} came: {told}"
-                ) from None
+                raise ResultError(f"its column {field.name!r} is {column.kind}, but got {given.type}: {told}") from None
             if not field.nullable and made.null_count:
-                raise ResultError(f"its column {field.name!r} is {column.kind}, and null came")
+                raise ResultError(f"its column {field.name!r} is {column.kind}, but got null")
             if not column.is_right(made):
                 raise ResultError(
-                    f"its column {field.name!r} is {column.kind}, and NaN, infinity or a time beyond 9999 came"
+                    f"its column {field.name!r} is {column.kind}, but got NaN, infinity or a time beyond 9999"
                 )
             arrays.append(made)
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
@@ -112,5 +110,5 @@ class Results:
             return column.plain(value)
         except Wrong as wrong:
             where = f"its column {error_text.bounded(name + wrong.path)!r} is {wrong.kind or column.kind}"
-            came = "null" if is_missing(wrong.value) else f"{shortened(wrong.value)} ({type_name(wrong.value)})"
-            raise ResultError(f"{where}, and {came} came: {wrong.advice}") from None
+            got = "null" if is_missing(wrong.value) else f"{shortened(wrong.value)} ({type_name(wrong.value)})"
+            raise ResultError(f"{where}, but got {got}: {wrong.advice}") from None

@@ -187,6 +187,6 @@ def check_same(info: StreamInfo, tail: Tail) -> None:
     """Raise LogError if the tail belongs to an earlier stream of the same name."""
     if tail.stream != info.id:
         raise LogError(
-            f"the stream {info.name} was removed and made again while it was in use",
-            "positions in the old one mean nothing in the new: start the job that uses it afresh",
+            f"the stream {info.name} was deleted and created again while it was in use",
+            "positions in the old one mean nothing in the new: start the job that uses it as a new job",
         )

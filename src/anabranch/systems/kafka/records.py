@@ -113,7 +113,7 @@ class Reader:
         return LogError(
             f"{self._stream}/{self._place[1]} ends at offset {ends[self._place[1]]}, before {wanted}, which was to be "
             "read",
-            "the topic was made anew or cut short, or a transaction in it is still open",
+            "the topic was created again or cut short, or a transaction in it is still open",
         )
 
     def _properties(self, expected: int) -> dict[str, Any]:

@@ -200,8 +200,8 @@ class Reader(DataSourceStreamReader):
     def _positions(self, offset: dict[str, Any]) -> dict[int, int]:
         if offset["id"] != self.id():
             raise StateError(
-                f"stream {self._name}/{self._stream} isn't the one that the lane has read so far (it was removed and "
-                "made again)",
+                f"stream {self._name}/{self._stream} isn't the one that the lane has read so far (it was deleted and "
+                "created again)",
                 "restore the former stream, or run the job under another name",
             )
         return {int(p): o for p, o in offset["positions"].items()}

@@ -268,13 +268,13 @@ def test_it_is_the_same_in_a_batch(at: int) -> None:
 @pytest.mark.parametrize(
     ("type_", "value", "told"),
     [
-        (INT, 1.5, "its column 'c' is int, and 1.5 (float) came: give an int"),
-        (DOUBLE, math.nan, "its column 'c' is double, and nan (float) came: it isn't finite"),
-        (AT, NAIVE, "came: it has no zone; give a datetime with tzinfo"),
-        (TEXT, Colour.RED, "came: give its .value"),
-        (DEEP, {"k": [{"x": 1.5}]}, "its column \"c['k'][0].x\" is int, and 1.5 (float) came"),
-        (TEXT, b"x" * 10**6, "is string, and b'xxx"),
-        (MONEY, Decimal("1.505"), "is decimal(5,2), and Decimal('1.505') (decimal.Decimal) came: it has more than 2"),
+        (INT, 1.5, "its column 'c' is int, but got 1.5 (float): give an int"),
+        (DOUBLE, math.nan, "its column 'c' is double, but got nan (float): it isn't finite"),
+        (AT, NAIVE, "): it has no zone; give a datetime with tzinfo"),
+        (TEXT, Colour.RED, "): give its .value"),
+        (DEEP, {"k": [{"x": 1.5}]}, "its column \"c['k'][0].x\" is int, but got 1.5 (float)"),
+        (TEXT, b"x" * 10**6, "is string, but got b'xxx"),
+        (MONEY, Decimal("1.505"), "is decimal(5,2), but got Decimal('1.505') (decimal.Decimal): it has more than 2"),
     ],
 )
 def test_what_is_told_names_the_column_the_type_and_the_value(type_: pa.DataType, value: Any, told: str) -> None:
@@ -285,7 +285,7 @@ def test_null_in_a_column_that_takes_none() -> None:
     for missing in (None, pd.NA):
         found, why = one(INT, missing, nullable=False)
         assert found is REFUSED
-        assert why.startswith("its column 'c' is int NOT NULL, and null came: give a value")
+        assert why.startswith("its column 'c' is int NOT NULL, but got null: give a value")
 
 
 def rows(*given: Any) -> tuple[list[Any], dict[int, str]]:

@@ -294,9 +294,9 @@ def test_a_stream_that_was_removed_and_made_again(filled: Log) -> None:
     writer.known_batch("s", 0)
     shutil.rmtree(filled.root / "s")
     filled.create("s", 1)
-    with pytest.raises(LogError, match="removed and made again"):
+    with pytest.raises(LogError, match="deleted and created again"):
         filled.ends("s", known=known)
-    with pytest.raises(LogError, match="removed and made again"):
+    with pytest.raises(LogError, match="deleted and created again"):
         put(writer, filled, "s", 0, 9, b"x")
     put(LaneWriter(filled, "job", "lane", 1), filled, "s", 0, 0, b"new")
     assert contents(filled, "s", 0) == [b"new"]
