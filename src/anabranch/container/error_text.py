@@ -21,6 +21,7 @@ from anabranch.errors import (
     UnsupportedFormatError,
     UsageError,
 )
+from anabranch.spark.functions.error_text import UNPICKLABLE
 from anabranch.systems import registry
 
 __all__ = ["Failure", "Remedy", "failure", "is_fenced", "is_final", "is_of_java", "is_ours"]
@@ -122,7 +123,7 @@ _KINDS = (
     ),
     _Kind(
         _says(r"PicklingError|cannot pickle|Can't pickle|Can't get attribute|could not be serialized"),
-        "make such an object inside the function, or in a module beside the job file that workers import",
+        UNPICKLABLE,
     ),
     _Kind(
         _says(r"MemoryError|OutOfMemoryError|GC overhead limit|exited with code 137|[Mm]emory limit"),

@@ -151,7 +151,7 @@ def resolved(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
     """The schema after each operator, which Spark determines from empty DataFrames."""
     from anabranch.spark.query import resolution
 
-    return resolution.columns(file.graph, file.functions, formats)
+    return resolution.columns(file.graph, file.functions, formats, file.home)
 
 
 def checked(

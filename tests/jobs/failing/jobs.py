@@ -82,7 +82,10 @@ def ratio(frame):
 
 rows.transform(ratio).write("out")
 """,
-        (r"transform 'transform' \(failing\.py:\d+\) raised KeyError: 'ratio'", "fix the function"),
+        (
+            r"transform 'transform' \(failing\.py:\d+\) raised KeyError: 'ratio' at failing\.py:\d+ in ratio",
+            "fix the function",
+        ),
         code=2,
         by_lane=False,
     ),
@@ -152,8 +155,13 @@ def locked(lock):
 
 rows.transform(lambda frame: frame.withColumn("m", locked(threading.Lock())("n"))).write("out")
 """,
-        (r"transform 'transform' \(failing\.py:\d+\)", "pickle '_thread.lock' object"),
+        (
+            r"transform 'transform' \(failing\.py:\d+\): Could not serialize object: ",
+            r"pickle '_thread\.lock' object at failing\.py:\d+ in <lambda>",
+            "make such an object inside the function",
+        ),
         code=2,
         by_lane=False,
+        never=("fix the function", "Traceback", "\tat "),
     ),
 }

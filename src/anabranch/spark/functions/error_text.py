@@ -17,12 +17,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-__all__ = ["LIMIT", "as_json", "bounded", "described", "shortened", "traced"]
+__all__ = ["LIMIT", "UNPICKLABLE", "as_json", "bounded", "described", "shortened", "traced"]
 
 _T = TypeVar("_T")
 
 LIMIT = 2000
 """The limit for the text about an exception, in characters."""
+
+UNPICKLABLE = "make such an object inside the function, or in a module beside the job file that workers import"
+"""What to do about an object that can't be sent to a Python worker."""
 
 _SHORT = 80
 _CAUSES = 4
@@ -155,7 +158,7 @@ def _members(group: BaseExceptionGroup[BaseException], home: str, depth: int) ->
 def _frames(trace: TracebackType | None, home: str) -> Iterator[str]:
     while trace is not None:
         code = trace.tb_frame.f_code
-        if code.co_filename.startswith(home):
+        if home and code.co_filename.startswith(home):
             yield f"{Path(code.co_filename).name}:{trace.tb_lineno} in {code.co_name}"
         trace = trace.tb_next
 

@@ -5,6 +5,7 @@ detects.
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ from anabranch.operators.keys import KeyColumns
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
 from anabranch.spark import values
+from anabranch.spark.functions import error_text
 from anabranch.spark.operators import evaluation, joining, lookups, nondeterminism
 from anabranch.spark.operators.frames_of_operators import Context, apply, check_stateless
 from anabranch.spark.operators.labels import label
@@ -45,17 +47,20 @@ def restored(schemas: Mapping[str, str]) -> dict[int, StructType]:
 
 
 def columns(
-    graph: Graph, functions: Mapping[int, Callable[..., Any]], formats: Mapping[str, Format]
+    graph: Graph, functions: Mapping[int, Callable[..., Any]], formats: Mapping[str, Format], home: str = ""
 ) -> dict[int, StructType]:
     """The schema after each operator, without the hidden column, determined with the active session.
 
-    ``formats``: the formats of streams that aren't JSON.
+    Args:
+        formats: the formats of streams that aren't JSON.
+        home: the job's folder; of a function that raises, the line in one of its files is named.
 
     Raises:
         GraphError: an expression or a function doesn't fit, a column has a name that isn't allowed, or Spark can't run
             the operator as a stream. The message names the operator.
     """
     frames: dict[int, DataFrame] = {}
+    explained = partial(_explained, home=home)
     times = stages.event_times(graph)
     table = partial(lookups.load, functions=functions, records=lookups.nothing, formats=formats)
     for stage in stages.cut(graph):
@@ -143,17 +148,22 @@ def _read(node: Node, raw: DataFrame, format_: Format) -> DataFrame:
     return rows
 
 
-def explained(node: Node, build: Callable[[], _Built]) -> _Built:
-    """The result of ``build``. An error that it raises becomes a GraphError that names the operator."""
+def _explained(node: Node, build: Callable[[], _Built], home: str) -> _Built:
+    """The result of ``build``. An error that it raises becomes a GraphError that names the operator, and the line in
+    the job's files."""
     try:
         return build()
     except AnabranchError:
         raise
     except (AnalysisException, ParseException, PySparkException) as error:
         first = str(error).strip().split("\n")[0]
-        raise GraphError(f"{label(node)}: {first}", "fix the expression, or the schema it reads from") from None
+        raise GraphError(
+            f"{label(node)}: {first}{error_text.traced(error, home)}", "fix the expression, or the schema it reads from"
+        ) from None
+    except pickle.PicklingError as error:
+        raise GraphError(f"{label(node)}: {error}{error_text.traced(error, home)}", error_text.UNPICKLABLE) from error
     except Exception as error:
         raise GraphError(
-            f"{label(node)} raised {type(error).__name__}: {error}",
-            "fix the function: it was called on no rows",
+            f"{label(node)} raised {error_text.described(error, home)}",
+            "fix the function: it was called once, on a DataFrame without rows, to learn its columns",
         ) from error
