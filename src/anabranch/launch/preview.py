@@ -91,7 +91,8 @@ class _Batch:
     def input(self, spark: SparkSession, stream: str, most: int) -> DataFrame:
         """The first records of a stream, partition by partition, as the job's ``read`` declares them."""
         node = self.reads[stream]
-        frame = resolution.explained(node, lambda: self._read(spark, node, lambda _: _virtual(F.lit(0)), most))
+        read = partial(self._read, spark, node, lambda _: _virtual(F.lit(0)), most)
+        frame = resolution.explained(node, read, self._file.home)
         return frame.drop(meta_column.NAME)
 
     def output(self, spark: SparkSession, stream: str) -> DataFrame:
@@ -130,7 +131,7 @@ class _Batch:
             for node in stage.nodes:
                 if is_boundary(node) or not rule(node).sink:
                     build = partial(self._after, spark, node, stage, model, context, frames)
-                    frames[node.id] = resolution.explained(node, build)
+                    frames[node.id] = resolution.explained(node, build, self._file.home)
         return frames
 
     def _after(

@@ -60,21 +60,21 @@ def columns(
             the operator as a stream. The message names the operator.
     """
     frames: dict[int, DataFrame] = {}
-    explained = partial(_explained, home=home)
+    named = partial(explained, home=home)
     times = stages.event_times(graph)
     table = partial(lookups.load, functions=functions, records=lookups.nothing, formats=formats)
     for stage in stages.cut(graph):
         context = Context(functions=functions, keys=stages.key_columns(graph, stage), times=times, table=table)
         for node in stage.nodes:
-            explained(node, partial(_check_declared, node, context.keys))
-            frame = explained(node, lambda n=node, c=context: _after(graph, n, frames, c, formats))  # type: ignore[misc]
-            explained(node, partial(nondeterminism.check, node, frames))
+            named(node, partial(_check_declared, node, context.keys))
+            frame = named(node, lambda n=node, c=context: _after(graph, n, frames, c, formats))  # type: ignore[misc]
+            named(node, partial(nondeterminism.check, node, frames))
             if frame is not None:
                 own = frame.columns.index(meta_column.NAME)
                 _check_names(node, [name for number, name in enumerate(frame.columns) if number != own])
                 frames[node.id] = frame
         before = {source.id: frames[source.id].schema for source in stage.sources}
-        streaming_checks.check(graph, stage, before, context, explained)
+        streaming_checks.check(graph, stage, before, context, named)
     return {i: StructType([f for f in frame.schema if f.name != meta_column.NAME]) for i, frame in frames.items()}
 
 
@@ -148,7 +148,7 @@ def _read(node: Node, raw: DataFrame, format_: Format) -> DataFrame:
     return rows
 
 
-def _explained(node: Node, build: Callable[[], _Built], home: str) -> _Built:
+def explained(node: Node, build: Callable[[], _Built], home: str) -> _Built:
     """The result of ``build``. An error that it raises becomes a GraphError that names the operator, and the line in
     the job's files."""
     try:
