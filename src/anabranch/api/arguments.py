@@ -118,7 +118,9 @@ def joined_columns(on: str | Sequence[str] | Mapping[str, str]) -> dict[str, str
 def joined_table(
     table: str | Table | Callable[[Any], Any], format: str | None, schema: str | None
 ) -> tuple[dict[str, Any], Callable[..., Any] | None]:
-    """The operator arguments that describe the table, and the function that reads the table, if it is given as one."""
+    """The operator arguments that describe the table, and the function that reads the table if the user has given a
+    function.
+    """
     if isinstance(table, str):
         ending = table.rstrip("/").rpartition(".")[2].lower()
         kind = format or (ending if ending in _TABLES else "parquet")

@@ -118,7 +118,7 @@ def _batch(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: dic
 
 
 def _last_within(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: Mapping[Place, int]) -> int:
-    """The last batch of a lane from which the backup contains any records, -1 if none."""
+    """The last batch of a lane of which the backup contains any records, -1 if none."""
     found = [-1]
     for place in lane.outputs:
         partition = partitions[place]

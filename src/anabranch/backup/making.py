@@ -126,7 +126,9 @@ def make(source: Source, uri: str) -> Manifest:
 
 
 def _settled(source: Source) -> Moment:
-    """The job at a moment when no change is under way; waits for it. Raises ConflictError if that takes too long."""
+    """Wait until no change of the job is under way, and return the job at that moment. Raises ConflictError if that
+    takes too long.
+    """
     last: list[str] = []
 
     def look() -> Moment | None:

@@ -159,7 +159,9 @@ def _is_here(url: str) -> bool:
 
 
 def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], look: Callable[[Store], T]) -> T:
-    """The answer of the coordinator that serves the job (``ask``). If there is none, the store's (``look``)."""
+    """The result of ``ask`` for the coordinator that serves the job. If no coordinator serves it, the result of
+    ``look`` for the store.
+    """
     url = _url(settings) or endpoint.find(settings.store).get(job)
     if url is not None:
         with _client(url, settings) as found:

@@ -126,7 +126,9 @@ def _code(client: Client, home: Path, in_image: bool) -> str:
 
 
 def _known_model(client: Client, job: str) -> tuple[JobModel | None, bool]:
-    """A job's present model, which is None if the job is new or was reset; and whether the job was drained or reset."""
+    """The model of a job's present generation, and whether the job was drained or reset. The model is None if the job
+    is new or was reset.
+    """
     try:
         state = client.status(job).state
         return None if state is DeploymentState.RESET else client.model(job), state.is_over

@@ -23,7 +23,7 @@ class Idleness:
         self._seen: dict[str, tuple[int, float]] = {}
 
     def carry(self, idle: Collection[str], positions: Positions, ends: Positions) -> dict[str, int]:
-        """Mark those SSPs as idle that were idle when the lane last ended and have no new records. Returns them with
+        """Mark as idle the SSPs that were idle when the lane last ended and that have no new records. Returns them with
         their positions.
         """
         still = {ssp: positions[ssp] for ssp in idle if ssp in positions and positions[ssp] >= ends.get(ssp, -1)}

@@ -72,7 +72,7 @@ class Inputs:
         the lane has still to read. Then check the streams, like :meth:`check`.
 
         Raises the same errors as :meth:`check`, and:
-            LogError: it can't be stored that the job reads a stream.
+            LogError: the job couldn't be recorded as a reader of a stream.
         """
         folder.note_streams(self.ids())
         read = folder.positions()

@@ -57,7 +57,9 @@ def behind(
 
 
 def _whole(lanes: Iterable[Lane], readers: Readers) -> set[tuple[str, int]]:
-    """The partitions all of whose buckets belong to these lanes, for each reader of their stream."""
+    """The partitions that these lanes read completely: for every stage and group that reads the stream, they have all
+    buckets of the partition.
+    """
     shares: dict[tuple[str, int], dict[Reader, Fraction]] = {}
     for lane in lanes:
         for ssp in lane.ssps:

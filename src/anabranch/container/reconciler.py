@@ -170,8 +170,8 @@ class Container:
         self.standbys.want(answer.copies)
 
     def _not_too_early(self, answer: HeartbeatResponse) -> Iterator[WantedLane]:
-        """The wanted lanes. A lane that should close isn't closed yet while its successors are being prepared, so that
-        its output doesn't pause for that time.
+        """The wanted lanes. A lane that should close is left running while its successors are being prepared, so that
+        output doesn't pause for that time.
         """
         self._closing = []
         for each in answer.wanted:

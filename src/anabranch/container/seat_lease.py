@@ -55,8 +55,8 @@ class SeatLease:
 
     @property
     def lease_left(self) -> float:
-        """The seconds until the lease ends, which lasts from the time when the last answered heartbeat was sent.
-        Negative once it has ended.
+        """The seconds until the lease ends; negative once it has ended. The lease lasts from the time when the last
+        heartbeat that was answered was sent.
         """
         return self._lease_until - self._clock()
 

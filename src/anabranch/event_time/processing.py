@@ -13,7 +13,7 @@ _PART = 10
 
 def closed(window: Window, newest: int, now: int) -> int:
     """The time that serves as the watermark: all windows that end by then can be closed. It rises only as long as there
-    can be open windows, so that a lane without records runs no more batches.
+    can be open windows; after that, a lane without new records runs no more batches.
 
     Args:
         newest: when the last record was read.

@@ -187,7 +187,9 @@ def check_sha(text: str) -> str:
 
 
 def _unpacked_files(folder: Path) -> list[str] | None:
-    """The files of a folder that ``unpack`` has made; None if it hasn't, or if a file is missing or has changed."""
+    """The files of a folder that ``unpack`` has made. None if ``unpack`` hasn't made the folder, or if a file is
+    missing or has changed.
+    """
     try:
         files = json.loads((folder / _MARKER).read_bytes())
         whole = all(_hash_of(folder / name) == digest for name, digest in files.items())
@@ -298,7 +300,7 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """A lock that only one process can have at a time. It is also released when the process ends in any way."""
+    """A lock that only one process can have at a time. The operating system releases it however the process ends."""
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

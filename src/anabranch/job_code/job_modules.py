@@ -1,8 +1,8 @@
 """The modules of a job: the job file, under a unique name, and the modules next to it. This process and Python workers
 can import them.
 
-Python workers import a job's modules like any program: no objects are copied from the user's process. But the text that
-they import is the one that the user's process has run, even if a file has been edited since.
+Python workers import a job's modules like any program: no objects are copied from the user's process. But workers
+import the same text that the user's process has run, even if a file has been edited since.
 """
 
 from __future__ import annotations
@@ -251,7 +251,8 @@ def _read_code(dumped: str) -> JobCode:
 def importing(code: JobCode) -> ModuleType:
     """The module of a job file, imported if necessary. What it prints goes to stderr, because stdout is used for data.
 
-    ``code``: the code as the user's process knows it. If workers were told another place for it, they use that.
+    ``code``: the code as the user's process knows it. A worker that was given another place for this code uses that
+    place.
     """
     with _entering:
         here = _given.get(code.name, code)

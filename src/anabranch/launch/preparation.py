@@ -135,7 +135,9 @@ def _real_time(settings: Settings, systems: Systems) -> RealTime | None:
 
 
 def cores(plan: Plan, settings: Settings) -> int:
-    """How many Spark tasks must be able to run at the same time (0: any number)."""
+    """How many Spark tasks the job must be able to run at the same time, which is fixed only in real time (0: any
+    number).
+    """
     return planning.task_slots(plan, settings.job.state_partitions) if settings.job.trigger == "real-time" else 0
 
 

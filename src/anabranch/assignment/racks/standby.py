@@ -120,9 +120,9 @@ def movable(it: Instance, tasks: Whole, copies: int) -> int:
 
 
 def _warm(it: Instance, tasks: Whole, taken: Whole, copies: int) -> tuple[Whole, Whole, Whole]:
-    """The existing copies that could stay: rows, containers, and what each is worth. A copy among the first ``copies``
-    of a task is worth more: an answer names reliable copies first, so nothing moves when it is the next problem's
-    input.
+    """The existing copies that could stay: rows, containers, and what each copy is worth. A copy among the first
+    ``copies`` of a task is worth more. An answer names reliable copies first, so nothing moves when an answer becomes
+    the input of the next problem.
     """
     pairs = [
         (row, container, len(tasks) * copies + 1 + (place < copies))

@@ -63,7 +63,7 @@ def keep(folder: Folder, partitions: Mapping[str, Iterable[int]]) -> None:
 def rewind(folder: Folder, positions: Mapping[str, Mapping[int, int]]) -> None:
     """Make the next batch begin at these positions: stream → partition → offset.
 
-    Afterwards, the last batch, which belonged to another lane, seems to have ended there.
+    Afterwards, the last batch, which belonged to another lane, seems to have ended at these positions.
     """
     last = folder.planned()
     entry = folder.entry(last)

@@ -104,7 +104,7 @@ class LaneFolders:
         return replace(failed, reasons=(*failed.reasons, *surroundings.full_disks(places)))
 
     def check_new(self, lane: Lane, published: int) -> None:
-        """Raises StateError if the outputs of a new lane contain a batch of it."""
+        """Raises StateError if the outputs of a new lane already contain a batch of this lane."""
         if published >= 0:
             raise StateError(
                 f"lane {lane.id} is new, but its outputs hold batch {published} of it",
@@ -158,8 +158,9 @@ class LaneFolders:
         return found
 
     def inherited(self, lane: Lane) -> Progress:
-        """The event time that a lane takes over from its predecessors. Raises StateError if the folder of one is
-        gone."""
+        """The event time that a lane takes over from its predecessors. Raises StateError if a predecessor's folder is
+        gone.
+        """
         found = [self.of(lane.job, name, epoch).left() for name, epoch in lane.inherits.items()]
         before = progress.joined(found)
         if lane.drained is not None:

@@ -35,8 +35,8 @@ class Boundary:
         closing or leaving lane may be broken off.
 
         Args:
-            turn: called repeatedly until then. With it, a batch is broken off only if everything must end at once.
-                None: the progress is checked.
+            turn: called repeatedly while waiting, instead of a check of the query's progress. With ``turn``, a batch is
+                broken off only if everything must end at once.
         """
         attempt, query, life = self._attempt, self._attempt.current, self._life
         ending = self._breaking(turn is None)

@@ -21,8 +21,8 @@ from anabranch.spark.query.gate import Gate
 __all__ = ["BreakOff", "Verdict", "estimated", "is_brief", "is_quiet", "runs", "taken_back", "told", "verdict"]
 
 _PATIENCE, _LONGEST = 0.5, 2.0
-"""The limits, in seconds, of how long to wait for a batch whose remaining time is unknown. Within them, it is twice the
-usual duration of a batch.
+"""The limits, in seconds, of the wait for a batch whose remaining time is unknown. Within these limits, the wait is
+twice the usual duration of a batch.
 """
 _BRIEF = 1.0
 """In seconds. A batch that takes no longer than this hardly delays a change, and the successors' queries can start
@@ -76,8 +76,8 @@ def estimated(
 
 
 def is_brief(usual: float) -> bool:
-    """Whether batches are so short that a closing lane runs another one. The running batch may be nearly done, whereas
-    the successors' queries can be started while another batch is written.
+    """Whether batches are so short that a closing lane runs one more after the running batch. While that one is being
+    written, the successors' queries can be started; the running batch may end too soon for this.
 
     Args:
         usual: the usual duration of a batch in seconds; 0.0: unknown.
@@ -96,7 +96,7 @@ class BreakOff:
     """Decides, while a lane waits for its batch to end, whether to break the batch off.
 
     Args:
-        gate: what the batch must pass to publish anything. Shut, it lets nothing more pass.
+        gate: what the batch must pass before it publishes anything. Once the gate is shut, nothing passes any more.
         wanted: whether the lane should end.
         now: whether to break the batch off even if much work is lost, or if at-least-once outputs are written twice.
         writing: whether the batch is being written.
@@ -105,7 +105,8 @@ class BreakOff:
         left: given the number of the batch and the seconds that it has run, the expected seconds until its end; None:
             unknown.
         usual: the usual duration of a batch in seconds; 0.0: unknown.
-        tell: called with a message about what keeps the lane from ending; empty: nothing any more.
+        tell: called with a message about what keeps the lane from ending. An empty message means that nothing does any
+            more.
         stays: called once, when it is decided that the batch isn't broken off.
     """
 

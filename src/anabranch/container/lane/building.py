@@ -93,7 +93,7 @@ class QueryBuilder:
         read them.
 
         Raises:
-            LogError: it can't be stored that the job reads a stream.
+            LogError: the job couldn't be recorded as a reader of a stream.
         """
         given = dict(begins)
         if not lane.ran:  # otherwise, its folder says where it continues

@@ -158,7 +158,7 @@ Stepped = tuple[LaneState, tuple[Action, ...]]
 
 
 class ImpossibleEventError(AssertionError):
-    """A result that can't occur in the present state, because it belongs to none of the actions."""
+    """A result that can't occur in the present state, because none of the lane's actions leads to it."""
 
 
 def initial(lane: Lane) -> LaneState:

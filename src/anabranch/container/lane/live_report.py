@@ -103,7 +103,8 @@ class Live:
 
     def _left_off(self, report: LaneReport) -> dict[str, float]:
         """The seconds that the last batch spent in each phase, if its progress was computed. The phases' shares are
-        applied to its duration, which is known now."""
+        applied to the batch's duration, which is known by now.
+        """
         progress: BatchProgress | None = self._found.get("batch_progress")
         if progress is None or progress.number != report.progress.batch or not progress.spent:
             return {}

@@ -1,5 +1,5 @@
-"""Reads the progress of a lane's query from Spark, and updates with it the lane's report, its clock, and the sizes of
-the next batches.
+"""Reads the progress of a lane's query from Spark, and uses it to update the lane's report, the lane's clock, and the
+sizes of the next batches.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Monitor:
             self._committed_at = monotonic()
 
     def carry_idle(self, last: int, patience: float) -> None:
-        """Mark those SSPs as idle that were idle in the last batch of a former query and have had no new records since.
-        ``last``: the last planned batch, -1 for none.
+        """Mark as idle the SSPs that were idle in the last batch of a former query and that have had no new records
+        since. ``last``: the last planned batch, -1 for none.
         """
         self._idleness = Idleness(patience)
         until, folder = self._attempt.until, self._attempt.folder

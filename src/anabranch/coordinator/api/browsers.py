@@ -101,8 +101,8 @@ def _is_own(origin: str, host: tuple[str, str, int | None], scheme: str, names: 
 
 
 def _is_link(method: str, path: str, headers: Headers) -> bool:
-    """Whether a user has followed a link on another site to the coordinator's page, which opens in a tab and not in a
-    frame.
+    """Whether a user has followed a link on another site to the coordinator's page, so that the page opens in a tab and
+    not in a frame.
     """
     opened = _texts(headers, b"sec-fetch-mode"), _texts(headers, b"sec-fetch-dest")
     is_page = path == "/" or path.startswith("/ui/") or path == "/ui"

@@ -283,7 +283,7 @@ class _News:
         self._come.clear()
 
     async def within(self, seconds: float) -> bool:
-        """Wait for news for at most ``seconds``. Returns whether any have come."""
+        """Wait for news for at most ``seconds``. Returns whether there were any."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._come.wait()

@@ -144,8 +144,8 @@ def check_expected(
 
 
 def response(result: R, basis: Basis, request: ChangeRequest, heads: int) -> R:
-    """The answer with a plan's result: includes the basis, and an outline instead of the lanes if the request is
-    ``brief``.
+    """The answer with a plan's result. It includes the basis and, if the request is ``brief``, an outline instead of
+    the lanes.
 
     Args:
         heads: how many lanes the current generation has.
