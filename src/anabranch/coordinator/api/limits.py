@@ -34,7 +34,8 @@ _ADDRESSES = 1_000
 
 
 def prompt(receive: Receive, clock: Callable[[], float] = time.monotonic) -> Receive:
-    """Wraps a request's ``receive``. The wrapped function raises HTTPException 408 if the body doesn't arrive in time.
+    """Wraps a request's ``receive``. The wrapped function raises HTTPException 408 if the body doesn't arrive in
+    time.
     """
     began, read, whole = clock(), 0, False
 

@@ -130,7 +130,9 @@ def version_of(store: Store, job: str, deployment: int) -> int:
 
 
 def former_version(store: Store, job: str, deployment: int) -> int:
-    """The first deployment of the version before that of ``deployment``. Raises ConflictError if there was none."""
+    """The first deployment of the version that came before the version of ``deployment``. Raises ConflictError if there
+    was none.
+    """
     first = version_of(store, job, deployment)
     if first == 1:
         raise ConflictError(f"job {job!r} has no version before this one", "deploy one: anabranch deploy JOB.py")

@@ -158,11 +158,12 @@ class Seats:
         resting: the last registration of each process that stands by, by execution.
         returning: when each process that is replacing itself by a new one returned its seat, by execution, until the
             new process asks for a seat.
-        offers: the latest offer for each seat.
+        returning: for each process that is replacing itself by a new one, by execution: when it returned its seat. Kept
+            until the new process asks for a seat.
         revision: the latest revision of any offer.
         begun: when the job was started, or when its launcher was told to try again.
         sure_from: the time until which live processes may not have reported yet.
-        launching: the state of the coordinator's launcher for the job; None: something else starts the containers.
+        sure_from: the time before which it isn't sure that all live processes have reported.
     """
 
     expels: bool = False

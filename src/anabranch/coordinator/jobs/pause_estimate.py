@@ -98,13 +98,13 @@ class Experience:
         return replace(self, speeds=found)
 
     def known(self, lane: Lane, report: LaneReport) -> Mapping[int, Speed]:
-        """The batch sizes of the lanes in a lane's stage and group, by factor, including that of the lane itself."""
+        """The batch sizes of the lanes in a lane's stage and group, by factor, including the lane's own batch size."""
         own = {lane.factor: Speed(report.load.limit, _partitions(lane))} if report.load.limit else {}
         return {**self.speeds.get((lane.stage, lane.group), {}), **own}
 
     def slowness(self, kind: Kind) -> float:
         """The expected overhead of a change of this kind, as a multiple of the assumed overhead. If no change of this
-        kind has been measured, it is the mean over the other kinds.
+        kind has been measured, the result is the mean over the other kinds.
         """
         if kind in self.overhead or not self.overhead:
             return self.overhead.get(kind, 1.0)
@@ -216,7 +216,7 @@ def without_output(report: LaneReport, now: float) -> float:
 
 def _present_batch(report: LaneReport, cost: BatchCost | None) -> tuple[float, float]:
     """How old the running batch was at the time of the report, and how long the whole batch takes, both in seconds. If
-    no batch was running, this is about the next one.
+    no batch was running, these are the figures of the next one.
     """
     at = report.progress.batch_progress
     if at is None:

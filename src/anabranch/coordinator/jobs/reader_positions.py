@@ -1,5 +1,5 @@
-"""Stores, next to each stream that a job reads, from which offsets the job has still to read. The retention of the
-stream keeps these records.
+"""Stores, next to each stream that a job reads, the offsets from which the job has still to read. The retention of the
+stream keeps the records from there on.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def _position(lane: Lane, ssp: SSP, known: Mapping[str, Lane], reports: Mapping[
 def _of_predecessors(
     lane: Lane, ssp: SSP, known: Mapping[str, Lane], reports: Mapping[str, LaneReport]
 ) -> list[int | None]:
-    """The positions of a lane's predecessors and, if the lane undoes a rewind, also those of the predecessors'
-    predecessors.
+    """The positions of a lane's predecessors. If the lane undoes a rewind, the positions of the predecessors'
+    predecessors are included.
     """
     former = [known[name] for name in lane.predecessors if name in known]
     if lane.rewind is not None and lane.rewind.back:
@@ -89,8 +89,8 @@ def _of_predecessors(
 
 
 def common(before: Mapping[int, int], now: Mapping[int, int]) -> dict[int, int]:
-    """For each partition in both mappings, the lower of the two offsets: the job had passed it then, and has passed it
-    now.
+    """For each partition in both mappings, the lower of the two offsets: the job had passed this offset at the time of
+    ``before``, and has passed it now.
     """
     return {number: min(offset, before[number]) for number, offset in now.items() if number in before}
 

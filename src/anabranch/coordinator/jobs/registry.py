@@ -300,8 +300,8 @@ class JobRegistry:
         running_job.progress.has_changed(event.at, self.clock())
 
     def change(self, running_job: RunningJob, planned: NextGeneration, now: bool = False) -> None:
-        """Enter another generation. ``now``: see :class:`anabranch.protocol.commands.ChangeRequest`. It isn't stored:
-        another coordinator that takes over doesn't know about it.
+        """Enter another generation. ``now``: see :class:`anabranch.protocol.commands.ChangeRequest`. The value of
+        ``now`` isn't stored, so another coordinator that takes over doesn't know about it.
         """
         state, model = DeploymentState.CHANGING, planned.model
         what = f"{running_job.state.value} → {state.value}, generation {model.generation}"

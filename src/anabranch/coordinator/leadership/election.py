@@ -22,8 +22,8 @@ class Election:
     is still the last one.
 
     Args:
-        store: the store. From now on, it writes only while this candidate leads. Only this candidate may claim the lead
-            in it, or resign.
+        store: the store. From now on, the store object writes only while this candidate leads. Nothing else may use it
+            to claim the lead or to resign.
         holder: the URL of this coordinator.
         clock: a clock in seconds that keeps running while the machine sleeps.
         lease: how many seconds the lease lasts after it was renewed.

@@ -40,7 +40,7 @@ _PAUSES = 3
 ``_SPACING`` seconds, and at least ``_PAUSES`` times the pause of a change.
 """
 _MOST = 4
-"""The number by which a single step divides the factor at most."""
+"""The largest number by which a single step divides the factor."""
 _STALE = 5.0
 """The age in seconds from which figures are out of date while records wait."""
 _AFTER_UNDONE = 10
@@ -335,7 +335,8 @@ def _unclear(lane: LaneStatus, report: LaneReport, heard: ReportHistory, now: fl
 
 def _quiet(status: JobStatus, heard: Findings, now: float) -> str:
     """A sentence about a lane whose reports have been the same for so long that the lane may be frozen, although no
-    records wait for it; empty if there is none. The reports of a lane without any load never change, so it is left out.
+    records wait for it; empty if there is none. Lanes without any load are left out, because their reports never
+    change.
     """
     for lane in status.lanes:
         its = heard.heard[lane.lane.id]

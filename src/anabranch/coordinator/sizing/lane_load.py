@@ -21,8 +21,8 @@ _OVERHEAD_PART = 0.15
 _KNOWN_AFTER = 1.0
 """For how many seconds functions must have worked in a batch before their speed is known."""
 _TELLS_AFTER = 0.2
-"""For how many seconds functions must have worked in a batch that is better evidence than an earlier, far smaller
-one.
+"""The seconds for which functions must have worked in a batch for this batch to be better evidence than an earlier, far
+smaller one.
 """
 _FAR_LARGER = 2
 _GROWN = 20.0
@@ -49,7 +49,7 @@ counts as fixed cost.
 """
 _EVENLY = 0.93
 """Buckets are never equally large, and the more there are, the more they differ. So functions become faster only by the
-increase of the factor to this power.
+increase of the factor raised to this power.
 """
 _HOT_FROM = 0.3
 """The share of the time for which functions must work on the busiest bucket to reveal a hot key. If they work less,
@@ -206,7 +206,9 @@ def capacity(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
 
 
 def utilisation(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
-    """The share of the time that a lane would spend on arriving records with a factor; above 1, it can't keep up."""
+    """The share of the time that a lane would spend on arriving records with a factor. If it is above 1, the lane can't
+    keep up.
+    """
     if load.behind:
         return load.arriving / capacity(load, factor, seen)
     return load.working * scale(load, factor, seen) * seen.crowding

@@ -59,7 +59,7 @@ class FactorNeed:
         now: the seconds until the backlog is worked off with the current factor.
         then: the seconds until the backlog is worked off with the needed factor.
         why: the reason in words.
-        advice: what would help if a factor doesn't, or not enough.
+        advice: what would help if no factor does, or no factor helps enough.
     """
 
     factor: int
@@ -90,7 +90,10 @@ def need_of(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> FactorNeed:
 
 
 def _smaller(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> int:
-    """The smallest factor that surely suffices: it leaves some time unused, and soon works off what waits."""
+    """The smallest factor that suffices with a margin: functions don't work for all of the allowed time, and waiting
+    records are worked off well within the target lag. If there is none, or more records wait than usual, the current
+    factor.
+    """
     if load.behind:
         return load.factor
     least, soon = aim.target * _LESS / load.growth**_SOON, aim.lag * _LESS
@@ -131,7 +134,7 @@ def _cost(load: LaneLoad, factor: int, seen: Scalability, aim: FactorTarget, lat
 
 
 def _advice(load: LaneLoad, seen: Scalability, aim: FactorTarget, factor: int) -> tuple[str, ...]:
-    """What holds a lane up, and what would help, if a larger factor doesn't help or not enough."""
+    """What holds a lane up, and what would help, if a larger factor doesn't help, or doesn't help enough."""
     found = []
     if load.share < _HELD_UP and load.rest > load.hot:
         found.append(

@@ -11,14 +11,16 @@ from dataclasses import dataclass, field, replace
 __all__ = ["UNKNOWN", "Scalability"]
 
 _ENOUGH, _MOST = 5, 30
-"""How many looks after a change of the factor count: a figure needs ``_ENOUGH``, and after ``_MOST`` the records may be
-too different.
+"""The number of looks after a change of the factor that count. A figure needs ``_ENOUGH`` looks; after ``_MOST``, the
+records may be too different.
 """
 _NEWEST = 0.3
 """The weight of the newest look."""
 _CROWDED = 1.5
 _AS_FORETOLD = 0.8
-"""The exponent from which functions count as having become as fast as expected; the rest is chance."""
+"""With this exponent or a higher one, functions count as having become as fast as expected, because the difference may
+be chance.
+"""
 
 
 @dataclass(frozen=True)

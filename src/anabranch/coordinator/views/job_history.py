@@ -1,5 +1,5 @@
-"""The figures of a job over the last hours, in ring buffers of a fixed size: for a day of the job and its stages, and
-for an hour of its lanes. The leading coordinator keeps them in memory.
+"""The figures of a job over the last hours, in ring buffers of a fixed size: those of the job and its stages for a day,
+and those of its lanes for an hour. The leading coordinator keeps them in memory.
 
 A figure takes eight bytes. A job with two stages takes 1.7 MB, and each 100 open lanes take about as much again.
 """
@@ -35,7 +35,9 @@ class Ring:
         self._last = -1
 
     def put(self, slot: int, value: float) -> None:
-        """Record the figure of a step. Steps before the last one are ignored; steps in between become unknown."""
+        """Record the figure of a step. Steps before the last one are ignored; the figures of steps that were skipped
+        become unknown.
+        """
         size = len(self._values)
         if slot < self._last:
             return
