@@ -40,8 +40,8 @@ class StageModel(Document, frozen=True, kw_only=True):
     Attributes:
         key: the columns of the stage key; none: the raw message key.
         inputs: the input streams, in order.
-        base: for each partition, the one under which the state of its keys was first written. Entries stay even if
-            their stream is no longer read. In a stateless stage, there are none.
+        base: for each partition, the partition under which the state of its keys was first written. Entries stay even
+            if their stream is no longer read. Empty in a stateless stage.
         patterns: the inputs that are bound to patterns, by the job's names for them.
     """
 

@@ -49,9 +49,9 @@ class RecentBatches:
 
     @property
     def cost(self) -> BatchCost | None:
-        """The cost of batches, from these ones; None if functions took no time in them, because then the duration of a
-        batch doesn't depend on its records. A single batch that was held up has little influence, and large batches
-        have more influence than small ones.
+        """The cost of batches, estimated from the recorded ones. None if functions took no time in them: the duration
+        of a batch then doesn't depend on its records. A single batch that was held up has little influence, and large
+        batches have more influence than small ones.
         """
         records, functions = sum(each.records for each in self._batches), sum(each.functions for each in self._batches)
         if records <= 0 or functions <= 0.0:

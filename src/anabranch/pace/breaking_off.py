@@ -16,8 +16,8 @@ lost.
 
 
 def is_worth_it(left: float, spent: float) -> bool:
-    """Whether breaking a batch off saves time: whether the remaining seconds, ``left``, exceed the seconds since its
-    beginning, ``spent``, which are lost.
+    """Whether breaking a batch off saves time. It does if the remaining seconds (``left``) exceed the seconds since the
+    batch began (``spent``), which are lost.
     """
     return left > max(_SHORT, spent)
 

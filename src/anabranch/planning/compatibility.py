@@ -152,8 +152,9 @@ def _named(graph: Graph) -> set[str]:
 
 
 def _boundaries(before: Version, after: Version) -> Iterator[Reason]:
-    """A reason for each intermediate stream that differs. The next version reads records that the running one wrote, so
-    they must be as the next one would write them."""
+    """A reason for each intermediate stream that differs. The next version reads records that the running version has
+    written, so it must be able to expect the same form of records.
+    """
     old = {node.name: node for node in before.graph.nodes if is_boundary(node)}
     new = {node.name: node for node in after.graph.nodes if is_boundary(node)}
     for name, node in old.items():

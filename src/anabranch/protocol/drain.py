@@ -13,9 +13,9 @@ class DrainMode(enum.StrEnum):
     """Which records a job still reads when it drains."""
 
     PLANNED = "planned"
-    """Only those of the batches that its lanes have already planned when the drain is accepted."""
+    """Only the records in batches that the job's lanes have already planned when the drain is accepted."""
     LATEST = "latest"
-    """All records that its inputs contain when the drain is accepted."""
+    """All records that the job's inputs contain when the drain is accepted."""
 
 
 class DrainNotification(Document, frozen=True, kw_only=True):

@@ -65,7 +65,7 @@ def stage_inputs(
 
 
 def tasks_of(stage: Stage, inputs: tuple[Input, ...], around: Surroundings, warnings: list[str]) -> tuple[Task, ...]:
-    """The tasks of a stage. If they may not be what the user expects, a warning is added to ``warnings``.
+    """The tasks of a stage. If the tasks might differ from what the user expects, a warning is added to ``warnings``.
 
     Raises:
         GraphError: the stage can't have these tasks.

@@ -107,8 +107,9 @@ class _Stage:
 
 
 def _stage(planned: StageModel, after: NextVersion, present: JobModel, former: Sequence[Lane]) -> _Stage:
-    """A stage of the next deployment. If a current stage reads the same streams, it has that stage's tasks; if several
-    do, those of a stage that has the state of its operators."""
+    """A stage of the next deployment. If a current stage reads the same streams, the new stage has that stage's tasks.
+    If several current stages do, it has the tasks of one that has the state of its operators.
+    """
     kept = {lane.group for lane in after.lanes if lane.stage == planned.stage and lane.stateful}
     having = {lane.stage for lane in former if lane.stateful and lane.group in kept}
     alike = [each for each in present.stages if set(each.inputs) == set(planned.inputs)]
@@ -270,5 +271,7 @@ def _group(lane: Lane) -> _Group:
 
 
 def _sinks(lane: Lane) -> set[str]:
-    """A lane's outputs except its dead letters. If a lane only calls a function (``foreach_batch``), its group."""
+    """A lane's outputs except its dead letters. If there are none, because the lane only calls a function
+    (``foreach_batch``), the lane's group.
+    """
     return set(lane.outputs) - set(lane.dead_letters.values()) or {lane.group}

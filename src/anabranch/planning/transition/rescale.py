@@ -53,8 +53,9 @@ def rescaled(
 
 
 def check_grouper(model: JobModel, containers: int) -> None:
-    """Raise ConflictError if the tasks of a job can't be regrouped while it runs, or not for this number of
-    containers."""
+    """Raise ConflictError if the tasks of a job can't be regrouped while the job runs, or can't be regrouped for this
+    number of containers.
+    """
     if not model.stages:
         raise ConflictError(f"job {model.job!r} has no stages: there are no tasks to make anew", "start another plan")
     name = model.stages[0].grouper
