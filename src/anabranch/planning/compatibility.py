@@ -153,7 +153,7 @@ def _named(graph: Graph) -> set[str]:
 
 def _boundaries(before: Version, after: Version) -> Iterator[Reason]:
     """A reason for each intermediate stream that differs. The next version reads records that the running version has
-    written, so it must be able to expect the same form of records.
+    written, so these records must have the form that the next version expects.
     """
     old = {node.name: node for node in before.graph.nodes if is_boundary(node)}
     new = {node.name: node for node in after.graph.nodes if is_boundary(node)}

@@ -107,8 +107,8 @@ class _Stage:
 
 
 def _stage(planned: StageModel, after: NextVersion, present: JobModel, former: Sequence[Lane]) -> _Stage:
-    """A stage of the next deployment. If a current stage reads the same streams, the new stage has that stage's tasks.
-    If several current stages do, it has the tasks of one that has the state of its operators.
+    """A stage of the next deployment. If a current stage reads the same streams, the new stage gets that stage's tasks.
+    If several current stages do, one that has the state of the new stage's operators is preferred.
     """
     kept = {lane.group for lane in after.lanes if lane.stage == planned.stage and lane.stateful}
     having = {lane.stage for lane in former if lane.stateful and lane.group in kept}

@@ -73,7 +73,7 @@ def worked(
 
     Args:
         batches: each batch has rows of one task.
-        busy: the seconds that were spent on each bucket, or at factor 1 on each task, are added to it.
+        busy: a mapping to which the seconds that were spent on each bucket (at factor 1: on each task) are added.
         ahead: how many bytes of rows and results may be kept before this waits for the earliest batch.
         cut: above factor 1, called with each batch.
     """

@@ -1,4 +1,4 @@
-"""Measures how long Python functions work on each bucket. Workers report it to the driver."""
+"""Measures how long Python functions work on each bucket. Workers report these times to the driver."""
 
 from __future__ import annotations
 

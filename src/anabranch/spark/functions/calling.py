@@ -113,7 +113,9 @@ class Evaluator:
         self._results = Results(user.schema)
 
     async def __call__(self, rows: pa.RecordBatch, begin: Begin, fails: bool = False) -> Outcome:
-        """The results for some rows. ``fails``: whether a rejection fails the lane, so this stops at the first one."""
+        """The results for some rows. ``fails``: whether a rejection fails the lane, so the call ends at the first
+        rejection.
+        """
         match self._user.kind:
             case "map_arrow":
                 return self._map_arrow(rows, begin, fails)

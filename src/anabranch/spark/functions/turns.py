@@ -243,8 +243,9 @@ class _IsolatedTurns:
         return self._turn(("timer", now, key, at, fails), begin)
 
     def _turn(self, request: tuple[Any, ...], begin: Begin) -> Turn:
-        """A turn. If messages end the process, the turn is repeated, in the end without them. State and timers change
-        only after the turn has succeeded."""
+        """A turn. If messages end the process, the turn is repeated, and finally leaves these messages out. State and
+        timers change only after the turn has succeeded.
+        """
         deaths: dict[int, int] = {}
         rejected: dict[int, str] = {}
         turn: Turn
@@ -296,7 +297,7 @@ def fields(readers: Sequence[tuple[str, Callable[[Any], Any] | None]], row: Sequ
 
 def maps(kind: DataType) -> Callable[[Any], Any] | None:
     """A function that converts the maps in a value of this type, which Arrow represents as lists of pairs, to dicts;
-    None if there are none. Maps whose keys are arrays or structs can't be dicts, and stay lists of pairs.
+    None if the type has no maps. Maps whose keys are arrays or structs can't be dicts, and stay lists of pairs.
     """
     if isinstance(kind, ArrayType):
         element = maps(kind.elementType)

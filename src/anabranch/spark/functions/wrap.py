@@ -50,8 +50,8 @@ def wrap(
 ) -> Callable[[Batches], Batches]:
     """The function for ``mapInArrow`` that runs an operator of the given kind.
 
-    With a factor above 1, several buckets are processed at the same time. The results are in the order of the rows
-    anyway.
+    With a factor above 1, several buckets are processed at the same time. The results are still in the order of the
+    rows.
 
     Args:
         schema: the schema of the result, without the hidden column.

@@ -149,7 +149,7 @@ class HeldQuery:
         self.close()
 
     def close(self) -> None:
-        """Stop holding the query, but let its batches read nothing. It can then be stopped. Idempotent."""
+        """Stop holding the query, but let its batches read nothing. The query can then be stopped. Idempotent."""
         if self._planning.isHeldByCurrentThread():
             self._planning.unlock()
 
