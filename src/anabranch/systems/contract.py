@@ -86,7 +86,7 @@ class StreamFault:
     Attributes:
         path: the damaged file or folder.
         problem: what is wrong with it: the rest of a sentence that begins with the path.
-        lost: what can't be read because of it.
+        lost: what can't be read because of the problem.
     """
 
     path: str
@@ -337,8 +337,8 @@ class System(Protocol):
 
     @abstractmethod
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that are recorded as writers of any of these streams, each with the place of that record,
-        for messages. Streams that don't exist are skipped.
+        """The lanes of a job that are recorded as writers of any of these streams, each with the place where it is
+        recorded, for messages. Streams that don't exist are skipped.
         """
         ...
 

@@ -154,8 +154,8 @@ class Systems:
         return self.named(self.bound().get(stream, self.default))
 
     def writers(self, name: str, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that are recorded as writers of these outputs, each with the place of that record, for
-        messages. ``name``: the outputs' system, or the kind of their tables.
+        """The lanes of a job that are recorded as writers of these outputs, each with the place where it is recorded,
+        for messages. ``name``: the outputs' system, or the kind of their tables.
         """
         tables = [output for output in streams if self.is_table(output)]
         if not tables:

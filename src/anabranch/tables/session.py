@@ -1,4 +1,4 @@
-"""Connections to a PostgreSQL server for tables, and anabranch's errors for those of the server."""
+"""Connections to a PostgreSQL server for tables. Errors of the server become anabranch's own errors."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ class Meter:
             self.leave(tally, done, at)
 
     def timed(self, tally: Tally, given: Iterable[T]) -> Iterator[T]:
-        """Yield the given items, and count the time that each takes to arrive as work on a bucket."""
+        """Yield the given items. The time that each item takes to arrive counts as work on a bucket."""
         waiting = iter(given)
         while True:
             with self.on(tally, 0):

@@ -48,8 +48,8 @@ class Sink:
 
 
 def trunk(group: Group, frames: Mapping[int, DataFrame], context: Context) -> tuple[Node, DataFrame] | None:
-    """Follow the path from the group's sources as long as it doesn't branch. Returns the last operator on it, and the
-    DataFrame after this operator.
+    """Follow the path from the group's sources as long as it doesn't branch. Returns the last operator on this path,
+    and the DataFrame after that operator.
 
     Returns None if the path branches before the sources have come together. Then nothing can be computed in the query
     itself.

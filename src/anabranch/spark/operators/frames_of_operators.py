@@ -1,4 +1,4 @@
-"""Expresses each operator by calls on DataFrames. These have the user's columns and the hidden column."""
+"""Expresses each operator by calls on DataFrames, which have the user's columns and the hidden column."""
 
 from __future__ import annotations
 

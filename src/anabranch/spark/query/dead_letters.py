@@ -59,10 +59,10 @@ class Letters:
 class WorkerDeadLetters:
     """What workers need to write dead letters, sent to them along with functions.
 
-    ``streams`` has the stream of each source, by the source's number, ``systems`` the system of each of these streams,
-    and ``letters`` where its dead letters go. ``operators`` has the name of each operator, by its name in messages, and
-    ``slots`` the names of the lane's slots. If ``gathers`` is set, Spark tasks only report what they reject, and
-    :func:`put` writes it, because each slot must be written by one Spark task.
+    ``streams`` has the stream of each source, by the source's number. By stream, ``systems`` has its system, and
+    ``letters`` says where its dead letters go. ``operators`` has the name of each operator, by its name in messages,
+    and ``slots`` the names of the lane's slots. If ``gathers`` is set, Spark tasks only report the records that they
+    reject, and :func:`put` writes these, because each slot must be written by one Spark task.
     """
 
     job: str
@@ -222,8 +222,8 @@ def _values(row: pa.RecordBatch) -> dict[str, Any]:
 
 
 def _first(derived: list[_Derived]) -> int:
-    """A negative number (unlike an offset) that identifies rows that don't come from a single record. It differs
-    between Spark tasks, and is the same when the rows are computed again.
+    """A negative number (unlike an offset) that identifies rows that don't come from a single record. The number
+    differs between Spark tasks, and is the same when the rows are computed again.
     """
     least = min((offset for offset, *_ in derived), default=0)
     return least if least < 0 else -1 - task_number()
@@ -369,8 +369,9 @@ def gathered(aside: WorkerDeadLetters, told: Iterable[Rejected]) -> list[Rejecte
 
 
 def _putting(aside: WorkerDeadLetters) -> Any:
-    """A function for ``mapInArrow`` over rows that each contain the rejected records of a slot. It writes them, and
-    returns nothing."""
+    """A function for ``mapInArrow`` over rows that each contain the rejected records of a slot. The function writes
+    these records, and returns nothing.
+    """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -142,8 +142,9 @@ class LaneFrames:
     @cached_property
     def whole(self) -> tuple[DataFrame | None, int | None]:
         """The streaming DataFrame that the lane's query computes: its output rows, or the rows after some operator,
-        with the operator's id, if the rest is computed batch by batch. It is None if the sources come together only
-        after the path has branched."""
+        with the operator's id, if the rest is computed batch by batch. The DataFrame is None if the sources come
+        together only after the path has branched.
+        """
         group, context, sinks = self.plan.group, self.context, self.outputs.sinks
         frames = by_node(self.sources.all, lambda s: s.rows(s.observed(s.opened(self.streamed(s)))))
         way = evaluation.trunk(group, frames, context)

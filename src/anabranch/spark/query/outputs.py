@@ -58,7 +58,7 @@ class LaneOutputs:
         clock: a local file for the lane's event time.
         inherited: returns the event time of the lane's predecessors.
         dropped: called after each batch with the number of records that the batch has dropped.
-        gate: each step that makes a batch visible to others must pass it.
+        gate: each step that makes a batch visible to others must pass this gate.
     """
 
     plan: LanePlan

@@ -1,5 +1,6 @@
-"""Determines which columns of its source a stateful lane needs; the others aren't parsed. (Spark can't optimize this
-itself, because it can't look inside anabranch's parsing.)"""
+"""Determines which columns of a source a stateful lane needs; the others aren't parsed. (Spark can't optimize this
+itself, because it can't look inside anabranch's parsing.)
+"""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Publishing:
         planned: returns a batch's entry in the offset log.
         unruly: whether rows of one slot may be in several Spark tasks.
         line: where Python workers report their progress.
-        gate: each step that makes a batch visible to others must pass it.
+        gate: each step that makes a batch visible to others must pass this gate.
     """
 
     lane: Lane
@@ -108,7 +108,7 @@ class Publishing:
         return {number: "plain" if number in self.plain else systems[number] for number in systems}
 
     def _written(self, rows: DataFrame, number: int, batch: int, apart: bool) -> list[Written]:
-        """Write the rows of all outputs that are written in the same way as this one."""
+        """Write the rows of all outputs that are written in the same way as the output with the given number."""
         if number in self.plain:
             self.gate.passes(f"is being written at least once to {self.targets[number].stream}", exact=False)
             self.plain[number].write(rows)

@@ -176,7 +176,9 @@ class LaneQuery:
         return None if frame is None or last is not None else self.outputs.publishing.planned_write(batch, number)
 
     def publish(self, batch: DataFrame, number: int, planned: DataFrame | None = None) -> None:
-        """Compute a batch of the query and publish it. ``planned``: the result of :meth:`planned_write` for it."""
+        """Compute a batch of the query and publish it. ``planned``: the result of :meth:`planned_write` for this
+        batch.
+        """
         self.writing.set()
         begun, context = monotonic(), self.job.spark.sparkContext
         try:

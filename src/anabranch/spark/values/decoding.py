@@ -23,9 +23,9 @@ from anabranch.spark.values import Reader, codec, meta_column
 
 _BLOCK = 1000
 _MARKS = 30
-"""The number of bits of the mask that says in which blocks of offsets there are unreadable records. (Each block belongs
-to one bit.) These blocks are read once more to find the records. The mask costs almost nothing per row. As many bits
-above these are for blocks with null keys.
+"""The number of bits of a mask in which each bit stands for blocks of offsets, and is set if there are unreadable
+records in them. These blocks are read once more to find the records. The mask costs almost nothing per row. As many
+bits above these are for blocks with null keys.
 """
 
 FAULTS = ("value", "key", "null_time", "time")
@@ -154,9 +154,16 @@ class RecordDecoding:
         source: int | None = None,
         today: Column | None = None,
     ) -> DataFrame:
-        """The rows of the readable records. If ``fail`` is set, any other record fails the lane; then records must have
-        been opened with reasons. ``task``, ``bucket`` and ``source`` (None: the node's id): see the hidden column.
-        ``today``: see :meth:`faults`; None: the present day.
+        """The rows of the readable records.
+
+        Args:
+            opened: the records from :meth:`opened`; opened with reasons, if ``fail`` is set.
+            task: for the hidden column; see :func:`meta_column.of_record`.
+            stream: the stream's name, for the error.
+            fail: whether an unreadable record fails the lane.
+            bucket: as ``task``.
+            source: as ``task``; None: the id of the node.
+            today: see :meth:`faults`; None: the present day.
         """
         faults = self.faults(F.current_date() if today is None else today)
         if faults:

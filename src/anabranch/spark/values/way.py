@@ -14,8 +14,9 @@ __all__ = ["Reader", "Writer", "check_declared", "check_written"]
 
 
 class Reader(Protocol):
-    """Converts values to columns in two steps: the bytes to one column, by :meth:`opened`, and this to the row's
-    columns."""
+    """Converts values to columns in two steps: :meth:`opened` turns the bytes into one column, and this column is then
+    turned into the row's columns.
+    """
 
     @property
     def schema(self) -> StructType | None:

@@ -98,8 +98,8 @@ def forward(folder: str, tail: Tail) -> Tail:
 
 
 def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> tuple[Tail, bool]:
-    """Add the entry that ``decide`` returns to the end of a partition. Returns the partition's tail, and whether an
-    entry was added: if ``decide`` returns None, none is.
+    """Add the entry that ``decide`` returns to the end of a partition. If ``decide`` returns None, no entry is added.
+    Returns the partition's tail, and whether an entry was added.
 
     ``decide`` is called for ``tail`` and again for the tail after each later entry, and its last result counts. So an
     entry that must stop the writer can't be overlooked: ``decide`` raises an error. If some of the later entries have

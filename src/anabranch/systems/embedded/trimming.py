@@ -1,8 +1,8 @@
 """Deletes the oldest entries of a partition, with their segments.
 
 ``start.json`` is made durable before anything is deleted. Then entries are deleted from the oldest on, each after its
-segments. If a process is killed meanwhile, the partition begins where ``start.json`` says, and what is left below that
-is deleted the next time.
+segments. If a process is killed meanwhile, the partition begins where ``start.json`` says, and the entries that are
+left below this start are deleted the next time.
 """
 
 from __future__ import annotations

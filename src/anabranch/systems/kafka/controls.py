@@ -60,7 +60,7 @@ class ControlLog:
     Args:
         topics: the topics of the job's streams.
         topic: the topic of the control records. It is created when the first one is written.
-        pause: for how many seconds after a look at the topic no new records are looked for.
+        pause: the shortest time, in seconds, between two looks at the topic.
     """
 
     def __init__(self, topics: Topics, topic: str, pause: float = 0.05) -> None:

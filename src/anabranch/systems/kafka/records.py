@@ -38,7 +38,8 @@ _PASSED_OVER = {
 class Reader:
     """A consumer of one partition. Not thread-safe. It must be closed.
 
-    ``expected``: about how many records will be read. The consumer doesn't prefetch many more.
+    Args:
+        expected: an estimate of how many records will be read. The consumer doesn't prefetch many more.
     """
 
     def __init__(self, topics: Topics, stream: str, partition: int, expected: int) -> None:

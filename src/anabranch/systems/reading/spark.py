@@ -191,7 +191,9 @@ class Reader(DataSourceStreamReader):
         return {"stream": self._stream, "id": self.id(), "positions": told}
 
     def _kept(self, positions: dict[int, int]) -> dict[int, int]:
-        """These positions; where records are gone and may be skipped, the position of the oldest existing record."""
+        """The given positions. In a partition whose next records are gone and may be skipped, the position of the
+        oldest existing record.
+        """
         if not self._skips_lost:
             return positions
         begins = self.begins()
