@@ -1,5 +1,6 @@
-"""A lane's load: for how much of the time it works, and how many records arrive. Pure: no clock, no threads, no
-Spark."""
+"""A lane's load: the share of the time in which it works, and the records that arrive. Pure: no clock, no threads, no
+Spark.
+"""
 
 from __future__ import annotations
 

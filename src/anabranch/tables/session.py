@@ -16,7 +16,7 @@ __all__ = ["LIMITS", "connect", "told"]
 
 _CONNECTS_WITHIN = 5
 _PATIENCE, _STEP = 60.0, 0.5
-"""For how many seconds a connection is tried, and the seconds between two attempts."""
+"""The seconds for which a connection is tried, and the seconds between two attempts."""
 LIMITS = {
     "lock_timeout": "30s",
     "idle_in_transaction_session_timeout": "10s",  # the longest that a frozen process keeps its locks

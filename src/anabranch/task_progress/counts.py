@@ -50,7 +50,7 @@ class Work(msgspec.Struct, frozen=True):
     """A message on which a function has been working.
 
     Attributes:
-        seconds: for how long.
+        seconds: the duration of this work so far.
         source: the number of the source from which the message was read.
         partition: the partition in which the message is.
         offset: the message's offset.

@@ -19,7 +19,7 @@ class CoordinatorInfo(Document, frozen=True, kw_only=True):
     leader: str | None
     """The URL of the coordinator that leads; None: none leads, or this is the only one."""
     lease: float
-    """For how many seconds a container counts as alive after a heartbeat."""
+    """The seconds after a heartbeat for which a container counts as alive."""
     grace: float | None
     """How many seconds after the end of its lease a silent container loses its seat; None: it keeps its seat until
     another process takes it.

@@ -40,7 +40,7 @@ class ChangeRecord(Document, frozen=True, kw_only=True):
     predicted_pause: float | None = None
     """For how many seconds output was expected to pause; None: unknown."""
     measured_pause: float | None = None
-    """For how many seconds output paused; 0.0: no records arrived; None: unknown, or not known yet."""
+    """The seconds for which output paused; 0.0: no records arrived; None: unknown, or not known yet."""
     reason: str = ""
     """Why the change failed, or was undone."""
 

@@ -36,7 +36,7 @@ class Question:
         taken: the containers that a task already has: its active task's first, then those of earlier copies.
         lower: the least number of copies that a task may have in each place.
         upper: the greatest number.
-        new: by how many racks and tag values the first copy in a place increases the spread, if the spread counts.
+        new: the number of racks and tag values that the first copy in a place adds to the spread, if the spread counts.
         warm: rows, containers and values of the existing copies. A value is what it is worth to keep the copy; to keep
             many copies is worth more than anything else.
     """

@@ -172,7 +172,7 @@ def _solve(it: Instance, tasks: Whole, taken: Whole, copies: int, reliable: bool
 
 
 def _gain(it: Instance, taken: Whole) -> Whole:
-    """An array (row, place): by how many racks and tag values a task's spread grows with a copy in that place."""
+    """An array (row, place): the number of racks and tag values that a copy in that place adds to a task's spread."""
     gain = np.zeros((len(taken), len(it.rack_of_place)), np.int64)
     for values in it.spread_by:
         has = np.zeros((len(taken), int(values.max()) + 1), bool)

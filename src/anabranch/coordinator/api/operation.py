@@ -91,7 +91,7 @@ class Operation(Generic[P, R]):
         max_bytes: the largest body that is read.
         waits: the parameter that says how many seconds the coordinator may wait before it answers.
         by_generation: whether the answer stays the same as long as the job has the same generation.
-        fresh_for: for how many seconds an answer is reused for all clients.
+        fresh_for: the seconds for which an answer is reused for all clients.
     """
 
     name: str

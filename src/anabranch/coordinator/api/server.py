@@ -44,7 +44,7 @@ _SHORT = 200
 _KEPT_EVENTS = 1_000
 """Answers to requests for more events than this aren't reused for other clients."""
 _LOOK_AGAIN = 2.0
-"""After how many seconds a request that waits for events looks again for events that other processes wrote."""
+"""The seconds after which a request that waits for events looks again for events that other processes wrote."""
 
 T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]

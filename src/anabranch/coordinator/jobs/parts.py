@@ -101,11 +101,11 @@ class RunSettings:
     Attributes:
         given: all settings, as they are stored, for code that builds systems from them.
         runs_in_real_time: whether the job runs in real time, and so needs a Spark task slot for each Spark task.
-        expansion_check: after how many seconds the partitions of the job's inputs are counted again.
+        expansion_check: the seconds after which the partitions of the job's inputs are counted again.
         warm_containers: how many additional processes the launcher keeps standing by.
         assignment: how tasks get seats.
         autoscale: the limits within which the coordinator scales the job; None: it doesn't scale the job.
-        threads: on how many buckets of a partition functions work at once.
+        threads: the number of buckets of a partition on which functions work at once.
     """
 
     given: Mapping[str, Any]

@@ -38,7 +38,7 @@ _CONTAINER = 15.0
 _IN_STEP = 1.0
 """By how many seconds the clocks of machines may differ."""
 _PATIENCE = 60.0
-"""For how many seconds after a change the first output of all lanes is awaited."""
+"""The seconds after a change for which the first output of all lanes is awaited."""
 _NEW = 0.5
 """The weight of the newest measurement; earlier ones together have the rest."""
 _AT_MOST = 2.0
@@ -204,7 +204,7 @@ def _lost_now(report: LaneReport, cost: BatchCost | None, now: float) -> float:
 
 
 def without_output(report: LaneReport, now: float) -> float:
-    """For how many seconds a lane has written nothing although there were records to read; ``now`` is in seconds since
+    """The seconds for which a lane has written nothing although there were records to read; ``now`` is in seconds since
     1970. The clocks of machines may differ, so the result is limited to what is possible according to the report.
     """
     at = report.progress.batch_progress
@@ -282,7 +282,7 @@ class MeasuredChange:
         kind: how the successors start.
         stateful: whether any of the closing lanes has state.
         state_bytes: the size of the largest lane's state.
-        spent: for how many seconds there had already been no output when the change was accepted, although there were
+        spent: the seconds that had already passed without output when the change was accepted, although there were
             records to read. If the running batch is broken off, these seconds are part of the pause.
     """
 

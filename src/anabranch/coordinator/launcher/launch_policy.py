@@ -70,7 +70,7 @@ class Member:
     came: float | None = None
     """When the coordinator first heard from the process."""
     idle: float | None = None
-    """Since when the process has had nothing to do, and should end by itself."""
+    """The time since which the process has had nothing to do, so that it should end by itself."""
     told: float | None = None
     """When the process was told to end."""
     killed: bool = False

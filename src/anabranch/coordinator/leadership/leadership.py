@@ -39,7 +39,7 @@ class Leadership:
         fence: fences a lane at its outputs.
         launcher: starts containers; None: something else starts the containers.
         pool: the threads in which lanes are fenced; None: threads of this object.
-        fenced_again_after: after how many seconds a lane that couldn't be fenced is tried again.
+        fenced_again_after: the seconds after which another attempt is made to fence a lane that couldn't be fenced.
     """
 
     def __init__(

@@ -19,14 +19,14 @@ _OVERHEAD = 0.5
 _OVERHEAD_PART = 0.15
 """The share of the time that this overhead takes if records wait, because batches then have their full length."""
 _KNOWN_AFTER = 1.0
-"""For how many seconds functions must have worked in a batch before their speed is known."""
+"""The seconds for which functions must have worked in a batch before their speed is known."""
 _TELLS_AFTER = 0.2
 """The seconds for which functions must have worked in a batch for this batch to be better evidence than an earlier, far
 smaller one.
 """
 _FAR_LARGER = 2
 _GROWN = 20.0
-"""After how many seconds a lane's batches, which are small at first, have their full length. Only then are their
+"""The seconds after which a lane's batches, which are small at first, have their full length. Only then are their
 durations used.
 """
 _LONG = 2.0
@@ -63,17 +63,17 @@ class LaneLoad:
 
     Args:
         partitions: the number of partitions that the lane reads.
-        threads: on how many buckets of a partition functions work at once.
+        threads: the number of buckets of a partition on which functions work at once.
         arriving: the records that arrive per second.
         growth: how many times as many records arrive as on average in the last half minute; at least 1.
         backlog: the number of waiting records, without the finished ones of the running batch.
         settled: whether the waiting records have arrived only recently.
         behind: whether more records wait than usual.
         rate: the records per second that the lane processes while it is busy; 0: unknown.
-        seconds: over how many seconds of a batch ``rate`` was observed.
+        seconds: the seconds of a batch in which ``rate`` was observed.
         sure: whether this is enough to tell what takes the time.
         working: the share of the time that functions need for arriving records, on the bucket with the most work.
-        hot: for how many seconds per record functions hold up the lane, in the last batch.
+        hot: the seconds per record for which functions hold up the lane, in the last batch.
         usually_hot: how many seconds per record functions take on their busiest bucket, in the last half minute.
         rest: how many seconds per record everything else takes.
         skew: as in :class:`anabranch.protocol.lane_report.LoadReport`.

@@ -38,7 +38,7 @@ class FactorTarget:
     Args:
         target: the share of the time for which functions may work on a bucket.
         lag: the seconds within which a backlog should be worked off.
-        pause: for how many seconds a change would pause the output.
+        pause: the seconds for which a change would pause the output.
         factors: the allowed factors, including the current one, in ascending order.
     """
 

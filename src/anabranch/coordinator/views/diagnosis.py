@@ -37,7 +37,7 @@ def findings(status: JobStatus, at: float, lease: float, change: ChangeProgress 
 
     Args:
         at: the current time, in seconds since 1970.
-        lease: for how many seconds a container counts as alive after a heartbeat.
+        lease: the seconds after a heartbeat for which a container counts as alive.
         change: the change that is under way, if there is one.
     """
     found = [each for rule in RULES for each in rule(status, at, change)]

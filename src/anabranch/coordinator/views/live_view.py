@@ -33,7 +33,7 @@ def live(job: RunningJob, at: float, clock: float, lease: float, lost: Sequence[
     Args:
         at: the current time, in seconds since 1970.
         clock: the current time on the clock for leases.
-        lease: for how many seconds a process counts as alive after a heartbeat.
+        lease: the seconds after a heartbeat for which a process counts as alive.
         lost: processes that have lost their seats, to be shown, too.
     """
     lanes = open_lanes(job.lanes)

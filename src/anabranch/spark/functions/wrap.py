@@ -59,7 +59,7 @@ def wrap(
         home: the job's folder; tracebacks are shortened to its files.
         on_error: receives the messages on which the function fails; None: they fail the lane.
         factor: how many buckets each partition is divided into.
-        threads: on how many buckets a function that isn't async works at the same time, in one Spark task.
+        threads: the number of buckets on which a function that isn't async works at the same time, in one Spark task.
         busy: called at the end of each Spark task with the seconds for which it has worked on each bucket.
         line: where workers report their progress; see :mod:`anabranch.task_progress.meters`.
         seconds: how long the function may work on a message.

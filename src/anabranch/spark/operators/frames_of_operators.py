@@ -34,7 +34,7 @@ from anabranch.task_progress.counts import ReportAddress
 _FLAG, _WINDOW, _INTAKE = "_anabranch_wrong", "_anabranch_window", "_anabranch_intake"
 _END = "_anabranch_end"
 _BEHIND = 1
-"""By how many ms sessions stay behind the watermark. Spark adds a row whose time is the exact end of a session to this
+"""The ms by which sessions stay behind the watermark. Spark adds a row whose time is the exact end of a session to this
 session, so a session that ends exactly at the watermark isn't closed yet.
 """
 _FUNCTIONS = ("map_arrow", "map", "flat_map", "filter")
@@ -61,7 +61,7 @@ class Workers:
 
     Attributes:
         home: the job's folder.
-        threads: on how many buckets functions work at the same time in one Spark task.
+        threads: the number of buckets on which functions work at the same time in one Spark task.
         busy: receives how many seconds functions have worked on each bucket.
         routing: distributes rows among Spark tasks before the functions ``routed``; None: rows stay where they are.
         line: where functions report their progress.

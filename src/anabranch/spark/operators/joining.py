@@ -20,8 +20,9 @@ name. Another name wouldn't match the state that lanes have stored.
 """
 
 GRACE = 1
-"""By how many ms Spark's watermark is behind the lane's, because Spark's join treats a row whose time equals the
-watermark as late."""
+"""The ms by which Spark's watermark is behind the lane's, because Spark's join treats a row whose time equals the
+watermark as late.
+"""
 
 _WATERMARKED = "spark.watermarkDelayMs"
 

@@ -97,8 +97,8 @@ class LaneFrames:
         and the row is then dropped.
 
         ``withWatermark`` applies only to the clock's DataFrame, which comes first in the union; otherwise a stream with
-        few records would hold the watermark back. ``behind``: by how many ms the operator must stay behind the
-        watermark.
+        few records would hold the watermark back. ``behind`` is the number of ms by which the operator must stay behind
+        the watermark.
         """
         if not self.sources.has_event_time:
             delays = [

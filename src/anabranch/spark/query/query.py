@@ -51,7 +51,7 @@ _BATCH_MS = 300_000
 five minutes, it doesn't affect the 99th percentile of latency.
 """
 _TICK_MS = 1000
-"""By how many ms a timer of processing time may be late if there is nothing else to do."""
+"""The ms by which a timer of processing time may be late if there is nothing else to do."""
 
 
 def real_time_seconds(settings: Settings) -> float:
