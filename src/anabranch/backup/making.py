@@ -232,8 +232,8 @@ def _downstream_first(copies: Sequence[_Copied]) -> list[_Copied]:
 def _decided(
     copies: Sequence[_Copied], new: Sequence[Lane], streams: _Streams, cuts: Mapping[str, StreamCut]
 ) -> tuple[dict[str, StreamCut], dict[str, Batch]]:
-    """Where the backup ends in each stream, and the batch from which each open lane continues. ``new``: the lanes that
-    have no folder yet.
+    """Where the backup ends in each stream, and the batch from which each open lane continues. ``new`` are the lanes
+    that have no folder yet.
     """
     partitions: dict[Place, PartitionCopy] = {}
     for stream, (_, archive) in streams.items():
@@ -304,8 +304,8 @@ def _written(lane: Lane, partitions: Iterable[Place]) -> list[Place]:
 
 
 def _take_back(copied: _Copied, batch: Batch, cuts: Mapping[str, StreamCut], *, runs: bool) -> None:
-    """Take the copy of a lane's folder back to a batch, and its notes about output streams back to the cut. ``runs``:
-    whether the job may have written to the folder while it was copied.
+    """Take the copy of a lane's folder back to a batch, and its notes about output streams back to the cut. ``runs``
+    says whether the job may have written to the folder while it was copied.
     """
     folder = copied.copy
     if batch.number >= 0:

@@ -33,7 +33,7 @@ def shared(store: str) -> None:
 def kept(settings: Settings, kept: JobModel | None) -> None:
     """If a drained job has another factor or number of containers than the settings, say that the job keeps its own.
 
-    ``kept``: the job model of the drained job; None: the job wasn't drained.
+    ``kept`` is the job model of the drained job; None if the job wasn't drained.
     """
     if kept is None:
         return

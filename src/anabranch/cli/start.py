@@ -65,8 +65,9 @@ def _hand_over(client: Client, file: JobFile, settings: Settings, available_now:
 
 
 def prepare(client: Client, file: JobFile, settings: Settings, model: JobModel | None, drained: bool) -> Prepared:
-    """Prepare a job for its start. ``model``: the job's present model, if it has one. ``drained``: whether the job was
-    drained or reset."""
+    """Prepare a job for its start. ``model`` is the job's present model, if it has one. ``drained`` says whether the
+    job was drained or reset.
+    """
     name = file.graph.job
     progress.kept(settings, model if drained else None)
     plan = preparation.plan(file, settings, model, model if drained else None)

@@ -11,7 +11,7 @@ __all__ = ["StorageSettings", "local_folder"]
 
 
 class StorageSettings(Section):
-    """``root``: the folder of all lanes' folders. This is a path, or the URI of a file system that can ensure that a
+    """``root`` is the folder of all lanes' folders. This is a path, or the URI of a file system that can ensure that a
     folder has only one owner: see docs/reference/storage-roots.md.
     """
 

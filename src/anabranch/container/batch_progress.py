@@ -59,7 +59,7 @@ class ProgressSample:
 
 
 class Tracker:
-    """Follows the progress of one batch. ``before``: the :attr:`ratios` of the previous batch."""
+    """Follows the progress of one batch. ``before`` has the :attr:`ratios` of the previous batch."""
 
     def __init__(self, planned: PlannedBatch, since: float, before: Mapping[str, float] | None = None) -> None:
         self._planned = planned

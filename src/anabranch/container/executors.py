@@ -41,8 +41,9 @@ _PYTHON_SAID = re.compile(r"(?:Error from python worker:.*?(?=\w+Error: )|java\.
 
 @dataclass(frozen=True)
 class _Folder:
-    """A folder that this process and all executors must share. ``probe``: a file in the folder that exists during the
-    check."""
+    """A folder that this process and all executors must share. ``probe`` is a file in the folder that exists during the
+    check.
+    """
 
     what: str
     probe: Path

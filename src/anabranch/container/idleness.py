@@ -31,8 +31,8 @@ class Idleness:
         return still
 
     def seen(self, positions: Positions, ends: Positions, now: float) -> dict[str, int]:
-        """The idle SSPs with their positions. An SSP whose end isn't known isn't idle. ``now``: seconds on a monotonic
-        clock.
+        """The idle SSPs with their positions. An SSP whose end isn't known isn't idle. ``now`` is in seconds on a
+        monotonic clock.
         """
         found = {}
         for ssp, at in positions.items():

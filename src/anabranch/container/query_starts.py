@@ -33,7 +33,7 @@ class Query(Protocol):
 
 
 class Starts:
-    """Limits how many queries start at the same time. ``most``: their largest number."""
+    """Limits the number of queries that start at the same time to ``most``."""
 
     def __init__(
         self, most: int, clock: Callable[[], float] = monotonic, pause: Callable[[float], None] = sleep

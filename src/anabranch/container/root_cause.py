@@ -71,8 +71,9 @@ class Frame:
 
 @dataclass(frozen=True)
 class Cause:
-    """One exception of a chain. ``kind``: the printed name of its class; ``frames``: the frames of its Python
-    traceback."""
+    """One exception of a chain. ``kind`` is the printed name of its class. ``frames`` are the frames of its Python
+    traceback.
+    """
 
     kind: str
     message: str

@@ -358,7 +358,7 @@ class Coordinator(Operations):
             return found + [Demand(job=job, wanted=0, over=True) for job in jobs if self._has_ended(job)]
 
     def launched(self, job: str, launching: LaunchStatus, news: Sequence[tuple[str, str]]) -> None:
-        """Record a launcher's state for a job. ``news``: pairs of what happened and why."""
+        """Record a launcher's state for a job. ``news`` are pairs of what happened and why."""
         if news:
             self._store.note([self.registry.event(job, "launcher", what, why) for what, why in news])
         with self.registry.locked_as_seen():

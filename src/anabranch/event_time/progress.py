@@ -128,7 +128,7 @@ def after(
 
 
 def all_idle(progress: Progress, delays: Mapping[str, int | None]) -> bool:
-    """Whether all SSPs of a lane are idle, so that none holds the watermark back. ``delays``: as for :func:`after`."""
+    """Whether all SSPs of a lane are idle, so that none holds the watermark back. For ``delays``, see :func:`after`."""
     return bool(delays) and len(resting(progress, delays)) == len(delays)
 
 

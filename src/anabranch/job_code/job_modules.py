@@ -251,7 +251,7 @@ def _read_code(dumped: str) -> JobCode:
 def importing(code: JobCode) -> ModuleType:
     """The module of a job file, imported if necessary. What it prints goes to stderr, because stdout is used for data.
 
-    ``code``: the code as the user's process knows it. A worker that was given another place for this code uses that
+    ``code`` is the code as the user's process knows it. A worker that was given another place for this code uses that
     place.
     """
     with _entering:
@@ -283,7 +283,7 @@ def raised_at(error: BaseException, code: JobCode) -> str:
 
 
 def register(code: JobCode, functions: Mapping[int, Any]) -> None:
-    """Record that a job file was loaded here. ``functions``: the functions of its job, by node."""
+    """Record that a job file was loaded here. ``functions`` are the functions of its job, by node."""
     _loaded.pop(code.name, None)
     _loaded[code.name] = _Loaded(code, functions)
     if _shelves:

@@ -10,8 +10,9 @@ from anabranch.model.task import Task
 
 
 class ContainerModel(Document, frozen=True, kw_only=True):
-    """A seat: a container's place in the job, which processes take one after another. ``tasks``: the names of its
-    tasks, by stage."""
+    """A seat: a container's place in the job, which processes take one after another. ``tasks`` are the names of its
+    tasks, by stage.
+    """
 
     seat: str
     tasks: dict[str, tuple[str, ...]]
@@ -21,7 +22,8 @@ class ContainerModel(Document, frozen=True, kw_only=True):
 class Matched(Document, frozen=True, kw_only=True):
     """The streams of an input that is bound to a pattern, in the order in which they appeared.
 
-    ``pattern``: the regular expression that a stream's whole name must match. ``system``: the system of all streams.
+    ``pattern`` is the regular expression that a stream's whole name must match. ``system`` is the system of all
+    streams.
     """
 
     system: str

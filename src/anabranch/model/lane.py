@@ -191,7 +191,7 @@ class Lane(Document, frozen=True, kw_only=True):
         return found
 
     def streams_of(self, stream: str) -> tuple[str, ...]:
-        """The streams of a ``read``. ``stream``: the job's name for its input."""
+        """The streams of a ``read``. ``stream`` is the job's name for its input."""
         return self.matched.get(stream, (stream,))
 
     def system(self, stream: str) -> str:

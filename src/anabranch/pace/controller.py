@@ -68,8 +68,9 @@ class BatchTarget:
 
 @dataclass(frozen=True)
 class BatchRun:
-    """A batch of ``rows`` rows that took ``seconds`` seconds. ``bound``: whether the batch would have had more rows
-    without its limit."""
+    """A batch of ``rows`` rows that took ``seconds`` seconds. ``bound`` says whether the batch would have had more rows
+    without its limit.
+    """
 
     rows: int
     seconds: float
@@ -129,7 +130,7 @@ class Pace:
     def failed(self, rows: int, told: BatchRun | None = None) -> Pace:
         """The pace after a batch of ``rows`` rows that took longer than allowed: the next batch gets far fewer rows.
 
-        ``told``: the progress of the batch when it was broken off; None: unknown.
+        ``told`` is the progress of the batch when it was broken off; None: unknown.
         """
         told = BatchRun(rows, self.aim.allowed) if told is None else told
         slow = replace(self, aim=replace(self.aim, least=1)).after(told)

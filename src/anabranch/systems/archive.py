@@ -83,7 +83,7 @@ class Archive(Protocol):
         ...
 
     def is_there(self, stream: str, cut: StreamCut, last_entries: Sequence[bytes]) -> bool:
-        """Whether the stream exists and contains all of a cut. ``last_entries``: the contents of the files that
+        """Whether the stream exists and contains all of a cut. ``last_entries`` are the contents of the files that
         :meth:`last_entries` names.
 
         Raises:

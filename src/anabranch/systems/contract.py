@@ -72,7 +72,7 @@ class SessionNeeds:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder to which every process of a job must have access. ``cure``: what to do if a process has none."""
+    """A folder to which every process of a job must have access. ``cure`` says what to do if a process has none."""
 
     label: str
     path: Path
@@ -179,7 +179,7 @@ class System(Protocol):
 
     @abstractmethod
     def create(self, stream: str, partitions: int, internal: bool = False) -> None:
-        """Create a stream, unless it exists with that count. ``internal``: whether it is an intermediate stream.
+        """Create a stream, unless it exists with that count. ``internal`` says whether it is an intermediate stream.
 
         Raises:
             ConflictError: the stream exists with another count.
@@ -262,8 +262,9 @@ class System(Protocol):
         return
 
     def purge(self, stream: str, before: Mapping[int, int]) -> None:
-        """Delete records of an intermediate stream that no lane will read again. ``before``: partition → the offset
-        before which records are deleted."""
+        """Delete records of an intermediate stream that no lane will read again. ``before`` has, by partition, the
+        offset before which records are deleted.
+        """
         return
 
     def retain(self, stream: str, retention: Retention | None, *, past_readers: bool = False) -> int:
@@ -304,7 +305,7 @@ class System(Protocol):
         """Stop every incarnation of a lane below ``epoch``: once this returns, none of them can publish any more.
         Called by the coordinator, which has no Spark. Must be idempotent; after an error, it is called again.
 
-        ``new``: whether no batch of the lane was ever planned; None: unknown.
+        ``new`` says whether no batch of the lane was ever planned; None: unknown.
 
         Raises:
             ConflictError, FencedError: a process with a higher epoch has the lane.

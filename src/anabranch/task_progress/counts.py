@@ -124,8 +124,8 @@ class TaskReport(msgspec.Struct, frozen=True):
 
 
 class TaskCounts(msgspec.Struct, frozen=True):
-    """The newest report of a Spark task, with all of its counts. ``at``: when the report was received, in seconds on
-    the driver's monotonic clock. ``fresh``: whether the Spark task is still running, as far as is known.
+    """The newest report of a Spark task, with all of its counts. ``at`` says when the report was received, in seconds
+    on the driver's monotonic clock. ``fresh`` says whether the Spark task is still running, as far as is known.
     """
 
     told: TaskReport

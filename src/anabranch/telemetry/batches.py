@@ -14,7 +14,7 @@ class Observer(Protocol):
     """An observer of batches. Its methods are called in the threads of lanes, so they must neither block nor raise."""
 
     def committed(self, lane: Lane, report: LaneReport, rows: int) -> None:
-        """A lane has committed a batch. ``rows``: the number of its records."""
+        """A lane has committed a batch. ``rows`` is the number of its records."""
 
     def failed(self, lane: Lane, report: LaneReport) -> None:
         """A lane has failed."""

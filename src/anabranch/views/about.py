@@ -120,8 +120,8 @@ class Partitions(Document, frozen=True, kw_only=True):
     """The number of all partitions."""
     table: Table
     totals: dict[str, int] = {}
-    """``lag``: the sum of all lags, in offsets. ``idle``: how many partitions are idle. ``unknown``: how many have an
-    unknown lag.
+    """``lag`` is the sum of all lags, in offsets. ``idle`` is the number of idle partitions, and ``unknown`` the number
+    of those with an unknown lag.
     """
     quantiles: dict[str, int] = {}
     """Quantiles of the lag over all partitions with a known lag, in offsets."""

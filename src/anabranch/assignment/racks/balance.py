@@ -96,7 +96,8 @@ class Slopes:
 
 def nearest(slopes: Slopes, count: int) -> Bounds:
     """The bounds of all loads that are closest to their shares, if only ``slopes.most`` limits the standbys of a
-    container. ``count``: the total number of standbys."""
+    container. ``count`` is the total number of standbys.
+    """
     slope = slopes.least(count)
     return Bounds(slopes.up_to(slope - 1), slopes.up_to(slope))
 

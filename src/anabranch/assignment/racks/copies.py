@@ -53,7 +53,8 @@ class Question:
 
 def answered(ask: Question, loads: Bounds | Slopes, dense: bool = False) -> tuple[Whole, int] | None:
     """The containers of the copies, and their cost minus that of copies that stay; None if no flow, or no fitting,
-    satisfies these loads. ``dense``: whether to use an arc for each task and container; then nothing has to be fitted.
+    satisfies these loads. ``dense`` says whether to use an arc for each task and container; then nothing has to be
+    fitted.
 
     Raises:
         ConfigError: a dense network would have too many arcs.

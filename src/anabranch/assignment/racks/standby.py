@@ -21,8 +21,9 @@ __all__ = ["Standbys", "at_least", "copies_of", "crosses", "most_spread", "movab
 
 @dataclass(frozen=True)
 class Standbys:
-    """The containers of standbys. ``containers`` has a row for each of ``tasks``. ``bound``: no assignment costs
-    less."""
+    """The containers of standbys. ``containers`` has a row for each of ``tasks``. ``bound`` is a lower bound on the
+    cost of all assignments.
+    """
 
     tasks: Whole
     containers: Whole
@@ -88,7 +89,7 @@ def rebuilt(it: Instance, tasks: Whole, copies: Whole) -> int:
 
 
 def most_spread(it: Instance, tasks: int, copies: int) -> int:
-    """An upper bound of :func:`spread`. ``tasks``: the number of tasks with standbys."""
+    """An upper bound of :func:`spread`. ``tasks`` is the number of tasks with standbys."""
     if not copies:
         return 0
     return tasks * sum(min(1 + copies, len(np.unique(values))) for values in it.spread_by)

@@ -22,7 +22,9 @@ __all__ = ["StoredState", "look", "rewrite"]
 
 @dataclass(frozen=True)
 class StoredState:
-    """The content of a stopped lane's folder after its last batch. ``keys``: the number of columns of its stage key."""
+    """The content of a stopped lane's folder after its last batch. ``keys`` is the number of columns of its stage
+    key.
+    """
 
     lane: Lane
     folder: Folder

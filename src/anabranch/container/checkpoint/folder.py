@@ -45,7 +45,7 @@ class Folder:
     """A lane's checkpoint folder. Edit it only while the lane's query is stopped or held."""
 
     def __init__(self, spark: SparkSession, uri: str, streams: Mapping[str, str] | None = None) -> None:
-        """``streams``: for topics in Kafka that have another name than their streams, the streams by topic."""
+        """``streams`` has the streams by topic, for topics in Kafka that have another name than their streams."""
         checkpoint_layout.SURFACE.insist(spark)
         self.tree = Tree(spark, uri)
         self.uri = self.tree.uri if self.tree.local is None and urlsplit(uri).scheme else uri
@@ -270,8 +270,8 @@ class Folder:
 
     def clear_leftovers(self, *, anew: bool) -> None:
         """Remove what killed processes have left, so that Spark can start a query here and run a pending batch from its
-        beginning. Call this only if no query is running in the folder, in this process or another one. ``anew``: the
-        lane has written nothing, so it starts over if no batch was planned.
+        beginning. Call this only if no query is running in the folder, in this process or another one. ``anew`` says
+        that the lane has written nothing, so it starts over if no batch was planned.
         """
         found = leftovers.classify(self.tree.all_files())
         if not anew:

@@ -31,7 +31,7 @@ _POLL = 0.1
 
 @dataclass(frozen=True)
 class LaneFolders:
-    """The folders of lanes. ``clocks``: a local folder for files with the event times of lanes."""
+    """The folders of lanes. ``clocks`` is a local folder for files with the event times of lanes."""
 
     spark: SparkSession
     root: str
@@ -185,7 +185,7 @@ class LaneFolders:
 
     def withdrawn(self, lane: Lane, epoch: int, *, began: bool) -> int:
         """Make the outputs refuse everything from a lane whose query has ended, until the lane takes them again.
-        Returns the last batch that is in an output, at least in part, -1 if none. ``began``: whether the lane has
+        Returns the last batch that is in an output, at least in part, -1 if none. ``began`` says whether the lane has
         committed a batch of its own.
         """
         return self.systems.withdraw(lane, epoch, new=False if began else None)

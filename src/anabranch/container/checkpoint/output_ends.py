@@ -52,7 +52,7 @@ class Outputs:
         self._gone = gone
 
     def note(self, folder: Folder, *, last: bool = False) -> None:
-        """Store in the lane's folder where its outputs end, after a batch was committed. ``last``: whether no other
+        """Store in the lane's folder where its outputs end, after a batch was committed. ``last`` says whether no other
         batch follows for now.
         """
         far = last or self._clock() >= self._asked + _FAR_EVERY

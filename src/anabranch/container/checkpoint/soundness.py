@@ -48,8 +48,8 @@ class Fault:
 
 @dataclass(frozen=True)
 class Resumption:
-    """The last batch that counts, after which a lane continues. -1: the lane starts over. ``pending``: whether this
-    batch must be run again.
+    """The last batch that counts, after which a lane continues; -1 if the lane starts over. ``pending`` says whether
+    this batch must be run again.
     """
 
     batch: int

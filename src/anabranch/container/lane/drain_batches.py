@@ -31,8 +31,9 @@ Offsets = Mapping[SSP, int]
 
 @dataclass(frozen=True)
 class Outcome:
-    """``drained``: whether the lane has drained, and so has ended permanently. Otherwise, it runs as before, or must
-    leave."""
+    """``drained`` says whether the lane has drained, and so has ended permanently. Otherwise, it runs as before, or
+    must leave.
+    """
 
     drained: bool
 

@@ -53,8 +53,9 @@ class Live:
         return self._load.usual
 
     def ran(self, report: LaneReport, worked: Mapping[tuple[int, int], float]) -> dict[str, Any]:
-        """The figures that have changed after a batch. ``worked``: the seconds for which functions worked on each
-        bucket."""
+        """The figures that have changed after a batch. ``worked`` has the seconds for which functions worked on each
+        bucket.
+        """
         with self._lock:
             self._load.ran(report, monotonic(), worked)
             spent = self._left_off(report)

@@ -128,7 +128,7 @@ class LaneRunner:
 
     def close(self, now: bool = False) -> None:
         """End at a batch boundary, because successors continue from there. The running batch is finished or broken off.
-        ``now``: don't wait for work that successors can repeat.
+        With ``now``, the lane doesn't wait for work that successors can repeat.
         """
         self.life.tell(events.Close(now))
 

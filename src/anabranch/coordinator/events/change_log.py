@@ -34,7 +34,7 @@ def expectation(pause: float, closing: int, starting: int) -> tuple[str, str]:
 
 
 def measurement(pause: float, foretold: float) -> tuple[str, str]:
-    """The texts ``what`` and ``why`` of the event about the measured pause. ``pause``: 0.0 if no records arrived."""
+    """The texts ``what`` and ``why`` of the event about the measured pause. ``pause`` is 0.0 if no records arrived."""
     return (f"output stood still for {pause:.1f} s" if pause else _NOTHING_CAME), f"{foretold:.1f} s was foretold"
 
 

@@ -186,8 +186,8 @@ class Seats:
         return {process.record.seat for process in self.processes.values()}
 
     def leave(self, process: Process, returns_from: float | None) -> None:
-        """Record that a process has returned its seat. ``returns_from``: when the process began to replace itself by a
-        new one; None: it doesn't replace itself.
+        """Record that a process has returned its seat. ``returns_from`` says when the process began to replace itself
+        by a new one; None if it doesn't.
         """
         del self.processes[process.record.id]
         if returns_from is not None:
@@ -295,7 +295,7 @@ class Progress:
         accepted_at: float,
     ) -> None:
         """Begin to measure the pause of a change that was accepted at ``accepted_at``, in seconds since 1970.
-        ``foretold``: the predicted pause in seconds.
+        ``foretold`` is the predicted pause in seconds.
         """
         self.shown = self.shown.closed(closing, reports)
         names = frozenset(lane.id for lane in closing)

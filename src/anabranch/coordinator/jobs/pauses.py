@@ -21,7 +21,7 @@ R = TypeVar("R", bound=ChangeResult)
 
 def foretold(job: RunningJob, change: R, at: float) -> R:
     """A planned change that is now carried out, with a new prediction of its pause, based on the batches that are
-    running. ``at``: the current time in seconds since 1970.
+    running. ``at`` is the current time in seconds since 1970.
     """
     free = change.free if isinstance(change, ScaleResult) else ()
     pause = pause_estimate.expected(

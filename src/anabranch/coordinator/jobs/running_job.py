@@ -154,7 +154,7 @@ class RunningJob:
         return lane if holder is None else msgspec.structs.replace(lane, epoch=holder.record.epoch)
 
     def change(self, model: JobModel, lanes: Iterable[Lane], now: float) -> None:
-        """Enter another generation. ``lanes``: the lanes that are new or have changed."""
+        """Enter another generation. ``lanes`` are the lanes that are new or have changed."""
         self.known.update({lane.id: lane for lane in lanes})
         if self.state is not DeploymentState.CHANGING:
             self.progress.changing_since = now
@@ -162,7 +162,7 @@ class RunningJob:
         self.figures = figures(model)
 
     def replace(self, start: StartRequest, terms: DeploymentTerms, ended: Iterable[Lane], now: float) -> None:
-        """Enter another deployment. ``ended``: the lanes of the former deployment that have changed."""
+        """Enter another deployment. ``ended`` has the lanes of the former deployment that have changed."""
         self.deployment = start.model.run_id
         self.terms, self.error = terms, None
         self.scaling.refused = self.scaling.advised = 0

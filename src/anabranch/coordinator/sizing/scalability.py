@@ -65,7 +65,7 @@ class Scalability:
         return replace(after, seconds=seconds, at={**self.at, self.former: self.at.get(self.former, now), factor: now})
 
     def crowded(self, times: float) -> Scalability:
-        """This experience, including a look at a lane with waiting records. ``times``: the lane's ``crowd``."""
+        """This experience, including a look at a lane with waiting records. ``times`` is the lane's ``crowd``."""
         mean = self.crowd + max(_NEWEST, 1 / (self.crowd_looks + 1)) * (times - self.crowd)
         return replace(self, crowd=mean, crowd_looks=self.crowd_looks + 1)
 

@@ -84,8 +84,7 @@ class Store:
     @contextmanager
     def watched(self, wake: Callable[[], object]) -> Iterator[None]:
         """A context in which ``wake`` is called after each write through this object that adds events. ``wake`` must
-        not block.
-        """
+        not block."""
         self._watchers.append(wake)
         try:
             yield
@@ -131,9 +130,7 @@ class Store:
         return ContainerRecord(**row) if row is not None else None
 
     def former(self, registration: Registration) -> ContainerRecord | None:
-        """The stored entry of the process that is now registering, if this process had a seat of the job before and has
-        lost it.
-        """
+        """The stored entry of the process that is now registering, if it had a seat of the job and has lost it."""
         with self._reading() as connection:
             return lookups.former(connection, registration)
 
@@ -240,9 +237,8 @@ class Store:
         noted: Sequence[Event] = (),
     ) -> None:
         """Like :meth:`create_deployment`, for a deployment that continues from the lanes of the deployment
-        ``start.model.replaces``. The replaced deployment gets the state ``former`` and the ``changed`` lanes.
-        ``noted``: more events.
-        """
+        ``start.model.replaces``. The replaced deployment gets the state ``former`` and the ``changed`` lanes. ``noted``
+        has further events."""
         with self.writing(event, *noted) as connection:
             rows.move_deployment(
                 connection, start.graph.job, start.model.replaces, state=former, error=None, at=event.at
@@ -275,13 +271,13 @@ class Store:
         event: Event,
         drain: DrainProgress | None = None,
     ) -> None:
-        """Give a deployment another state. ``drain``: the drain that is under way in this state."""
+        """Give a deployment another state. ``drain`` is the drain that is under way in this state."""
         with self.writing(event) as connection:
             rows.move_deployment(connection, job, deployment, state=state, error=error, at=event.at)
             rows.put_drain(connection, job, deployment, drain)
 
     def reset(self, job: str, deployment: int, changed: Iterable[Lane], event: Event) -> None:
-        """Reset a job's last deployment. ``changed``: the deployment's lanes, without what is forgotten."""
+        """Reset a job's last deployment. ``changed`` has the deployment's lanes, without what is forgotten."""
         with self.writing(event) as connection:
             rows.reset(connection, job, deployment, changed, event)
 
@@ -299,9 +295,8 @@ class Store:
         event: Event,
         noted: Sequence[Event] = (),
     ) -> None:
-        """Store the next generation of a deployment, in which some lanes have changed and others are new. ``noted``:
-        more events.
-        """
+        """Store the next generation of a deployment, in which some lanes have changed and others are new. ``noted`` has
+        further events."""
         with self.writing(event, *noted) as connection:
             rows.move_deployment(connection, model.job, model.run_id, state=state, error=None, at=event.at)
             document = encode(model).decode()

@@ -71,7 +71,7 @@ def located(
 
 
 class InputMonitor:
-    """Inside ``with``, lets ``looking`` check the inputs of jobs at regular intervals. ``every``: the interval in
+    """Inside ``with``, lets ``looking`` check the inputs of jobs at regular intervals. ``every`` is the interval in
     seconds.
     """
 

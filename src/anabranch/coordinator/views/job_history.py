@@ -72,7 +72,7 @@ class JobHistory:
     lanes: Rings = field(default_factory=dict)
 
     def look(self, job: RunningJob, at: float) -> None:
-        """Record the current figures, once per step. ``at``: the current time, in seconds since 1970."""
+        """Record the current figures, once per step. ``at`` is the current time, in seconds since 1970."""
         slot = int(at // STEP)
         if slot <= self.last:
             return

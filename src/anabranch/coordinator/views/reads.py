@@ -235,8 +235,8 @@ class Reads:
         return max((each.id for each in self._store.events(job, 1)), default=0)
 
     def changes(self, job: str, limit: int = 50, before: int = 0) -> list[ChangeRecord]:
-        """The latest changes of a job, newest first. ``before``: return only changes before the event with this id; 0:
-        all. Raises NotFoundError if the job doesn't exist.
+        """The latest changes of a job, newest first. Unless ``before`` is 0, only changes before the event with this id
+        are returned. Raises NotFoundError if the job doesn't exist.
         """
         _check_limit(limit, _MOST_CHANGES)
         stored_jobs.deployment(self._store, job)

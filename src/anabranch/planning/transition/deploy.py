@@ -100,7 +100,7 @@ def left_behind(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
 
 @dataclass(frozen=True)
 class _Stage:
-    """A stage of the next deployment. ``home``: seat → the tasks that it already has."""
+    """A stage of the next deployment. ``home`` has the tasks that each seat already has."""
 
     model: StageModel
     home: Mapping[str, tuple[str, ...]]

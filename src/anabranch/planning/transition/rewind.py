@@ -81,8 +81,9 @@ def rewound(
 
 
 def undone(model: JobModel, lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> Change:
-    """The generation after a rewind that undoes the rewind: all lanes continue where they were before it. ``model``:
-    the generation of the rewind."""
+    """The generation after a rewind that undoes the rewind: all lanes continue where they were before it. ``model`` is
+    the generation of the rewind.
+    """
     present = follow.heads(lanes.values())
     closing = [lane for lane in present if lane.id in model.rewound]
     return Change(

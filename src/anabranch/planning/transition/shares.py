@@ -40,7 +40,7 @@ class Share:
     of: tuple[Lane, ...]
 
     def broadcast(self, former: Lane) -> tuple[SSP, ...]:
-        """The SSPs that are broadcast to the lane. ``former``: a lane of the same group."""
+        """The SSPs that are broadcast to the lane. ``former`` is a lane of the same group."""
         streams = {ssp.stream for ssp in former.broadcast}
         return tuple(sorted({s for t in self.tasks for s in t.broadcast if s.stream in streams}, key=in_order))
 

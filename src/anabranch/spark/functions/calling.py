@@ -44,8 +44,8 @@ BATCH = -1
 
 
 class Rejection(NamedTuple):
-    """A rejected row, by its index, and the error. ``raised``: whether the function raised an exception; otherwise its
-    result is wrong.
+    """A rejected row, by its index, and the error. ``raised`` says whether the function raised an exception; otherwise
+    its result is wrong.
     """
 
     place: int
@@ -113,7 +113,7 @@ class Evaluator:
         self._results = Results(user.schema)
 
     async def __call__(self, rows: pa.RecordBatch, begin: Begin, fails: bool = False) -> Outcome:
-        """The results for some rows. ``fails``: whether a rejection fails the lane, so the call ends at the first
+        """The results for some rows. ``fails`` says whether a rejection fails the lane, so the call ends at the first
         rejection.
         """
         match self._user.kind:

@@ -92,7 +92,7 @@ def streaming_nodes(group: Group) -> list[Node]:
 
 
 def before_state(group: Group, frames: Mapping[int, DataFrame], context: Context) -> list[DataFrame]:
-    """The rows that reach the group's stateful operator, for each of its inputs. ``frames``: the DataFrame of each
+    """The rows that reach the group's stateful operator, for each of its inputs. ``frames`` has the DataFrame of each
     source, by node.
     """
     stateful = group.stateful
@@ -293,7 +293,7 @@ def inside_batch(group: Group, start: Mapping[int, DataFrame], context: Context)
     """The rows of one batch that reach each sink, by node. DataFrames that several operators use are cached as long as
     the context lasts.
 
-    ``start``: the DataFrames from which everything else is computed, by node.
+    ``start`` are the DataFrames from which everything else is computed, by node.
     """
     frames: dict[int, DataFrame] = {}
     kept: list[DataFrame] = []

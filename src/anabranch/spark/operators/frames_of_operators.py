@@ -86,7 +86,7 @@ class Context:
         keys: the key columns after each node.
         times: the event-time column after each node.
         changed: the nodes after which a function of the job may have changed values of these columns.
-        on_error: receives rows that can't be processed; None: they fail the lane. ``on_null_key``: likewise.
+        on_error: receives rows that can't be processed; None: they fail the lane. The same applies to ``on_null_key``.
         on_late: receives late rows that are rejected.
         watermarked: adds the lane's watermark to a DataFrame, given the event-time column, and how many ms to subtract.
         following: does the same for another DataFrame of the same operator.
@@ -343,7 +343,7 @@ def _process(node: Node, frame: DataFrame, context: Context) -> DataFrame:
 
 
 def _sifted(node: Node, frame: DataFrame, end: Column, context: Context) -> DataFrame:
-    """The rows whose last window isn't closed; others are rejected. ``end``: the end of a row's last window."""
+    """The rows whose last window isn't closed; others are rejected. ``end`` is the end of a row's last window."""
     reject = context.on_late if on_late(node) == "dead-letter" else None
     return arrow.mapped(frame.withColumn(_END, end), late_rows.sifting(_END, node, reject), frame.schema)
 

@@ -94,8 +94,9 @@ class LaneOutputs:
         return " and ".join([*told, *(f"is given to {name}" for name in called)])
 
     def take(self, new: bool) -> None:
-        """Take over the lane's outputs: from now on, former owners can't write to them. ``new``: whether there were no
-        former owners."""
+        """Take over the lane's outputs: from now on, former owners can't write to them. ``new`` says whether there were
+        no former owners.
+        """
         for publisher in self.publishers.values():
             publisher.take(new)
 
@@ -200,7 +201,7 @@ class LaneOutputs:
 
     def _keyless(self, frames: dict[int, DataFrame]) -> DataFrame:
         """Of the given rows, those that reach the state with a null key, in the form of :meth:`Source.faulty`.
-        ``frames``: the rows of each source.
+        ``frames`` has the rows of each source.
         """
         at = [meta_column.field(name) for name in ("source", "partition", "offset")]
         sides = evaluation.before_state(self.plan.group, frames, self.plan.bare_context)

@@ -76,7 +76,7 @@ class Pacer:
             self._shares = self._even()
 
     def failed(self, rows: int, told: BatchRun | None = None) -> None:
-        """Record that a batch of ``rows`` records takes longer than allowed. ``told``: see :meth:`Pace.failed`."""
+        """Record that a batch of ``rows`` records takes longer than allowed. For ``told``, see :meth:`Pace.failed`."""
         with self._lock:
             self._pace = self._pace.failed(rows, told)
 

@@ -60,8 +60,9 @@ class Publishing:
     gate: Gate = field(default_factory=Gate)
 
     def written(self, rows: DataFrame, batch: int, apart: bool = False) -> list[Written]:
-        """Write a batch's output rows durably. ``apart``: whether the branches of the group were computed
-        separately."""
+        """Write a batch's output rows durably. ``apart`` says whether the branches of the group were computed
+        separately.
+        """
         if meta_column.END in rows.columns:
             rows = self._cut(rows, self.planned(batch)).drop(meta_column.END)
         ways = self._ways
@@ -139,7 +140,7 @@ class Publishing:
     def finish(self, number: int, written: list[Written], measured: Mapping[str, Measured]) -> None:
         """Publish a batch whose rows are written, together with its dead letters, and advance the lane's time.
 
-        ``measured``: the observations of each source, by its name in observations.
+        ``measured`` has the observations of each source, by its name in observations.
         """
         marks = [Marks.of(seen) for seen in measured.values()]
         look = any(each.faulty or each.keyless for each in marks)

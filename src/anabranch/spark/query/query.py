@@ -140,8 +140,8 @@ class LaneQuery:
     ) -> StreamingQuery:
         """Start the query. With ``once``, it runs a single batch, the pending one if there is one, and ends.
 
-        ``last``: the last planned batch, if there is one; ``pending``: whether it isn't committed. ``taken``: whether
-        the lane's outputs already belong to this process. Spark's errors in the plan are raised here.
+        ``last`` is the last planned batch, if there is one. ``pending`` says whether this batch isn't committed.
+        ``taken`` says whether the lane's outputs already belong to this process. Errors in the plan are raised here.
         """
         self.job.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
         self.job.spark.conf.set(_STATE_FORMAT, "2" if self.plan.real_time else "1")
@@ -161,7 +161,7 @@ class LaneQuery:
         return self._start(False, each)
 
     def _start(self, once: bool, each: Callable[[DataFrame, int], None], since: int = 0) -> StreamingQuery:
-        """Start the query. ``each`` is called for each batch; ``since``: see :func:`batch_clock.starting`."""
+        """Start the query. ``each`` is called for each batch; for ``since``, see :func:`batch_clock.starting`."""
         self.pacer.begin()
         writer = self._body.frame.writeStream.foreachBatch(each).queryName(self.lane.id)
         writer = writer.option("checkpointLocation", self.folder)
@@ -176,9 +176,7 @@ class LaneQuery:
         return None if frame is None or last is not None else self.outputs.publishing.planned_write(batch, number)
 
     def publish(self, batch: DataFrame, number: int, planned: DataFrame | None = None) -> None:
-        """Compute a batch of the query and publish it. ``planned``: the result of :meth:`planned_write` for this
-        batch.
-        """
+        """Compute a batch of the query and publish it. ``planned`` is its result of :meth:`planned_write`."""
         self.writing.set()
         begun, context = monotonic(), self.job.spark.sparkContext
         try:

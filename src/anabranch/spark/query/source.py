@@ -74,8 +74,8 @@ class Source:
         return [(ssp, self.starting.get(ssp, 0)) for ssp in self.ssps]
 
     def streamed(self, until: Mapping[int, int], limits: Limits) -> DataFrame:
-        """All records of the lane's partitions, as a streaming DataFrame. ``until``: by partition, the offset beyond
-        which nothing is read, if the system can stop there.
+        """All records of the lane's partitions, as a streaming DataFrame. ``until`` has, by partition, the offset
+        beyond which nothing is read, if the system can stop there.
         """
         side = spark_side(self.system)
         raw = side.streamed(self.spark, self.system, Reading(self.stream, self.starts, until, limits, self.bare))
@@ -95,8 +95,9 @@ class Source:
         return records if self.own is None else records.where(self.own)
 
     def measures(self, today: Column | None = None) -> list[Column]:
-        """The observations to make of the records from :meth:`opened`. ``today``: see :meth:`RecordDecoding.faults`;
-        None: now."""
+        """The observations to make of the records from :meth:`opened`. For ``today``, see
+        :meth:`RecordDecoding.faults`; None: now.
+        """
         return [] if self.intake is None else self.intake.measures(sorted(self.starts), self.timed, today)
 
     def opened(self, raw: DataFrame) -> DataFrame:
@@ -129,8 +130,8 @@ class Source:
         return self.intake.rows(opened, task, stream, self.fail, source=self.number, today=today)
 
     def faulty(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame | None:
-        """The unreadable records of a batch, and why they are unreadable; None if there are none. ``ranges``: what the
-        batch reads; ``at``: when it was planned, in Unix ms.
+        """The unreadable records of a batch, and why they are unreadable; None if there are none. ``ranges`` says what
+        the batch reads. ``at`` says when it was planned, in Unix ms.
         """
         mask = Marks.of(measured).faulty
         if self.intake is None or not mask:

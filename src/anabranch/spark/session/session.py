@@ -122,7 +122,7 @@ def master_of(master: str | None, cores: int = 0) -> str:
     """The master to use: the configured one; otherwise this machine, with all its cores (or ``cores``, if this is more)
     and with retries of Spark tasks.
 
-    ``cores``: how many Spark tasks must be able to run at the same time. Otherwise Spark would never read some
+    ``cores`` says how many Spark tasks must be able to run at the same time. Otherwise Spark would never read some
     partitions.
 
     Raises:

@@ -50,7 +50,7 @@ def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[
 
 
 def writing(format_: Format, ours: bool = False) -> Writer:
-    """The writer that turns columns into the values of a stream. ``ours``: whether the stream is an intermediate
+    """The writer that turns columns into the values of a stream. ``ours`` says whether the stream is an intermediate
     one.
     """
     if format_.name == "json":

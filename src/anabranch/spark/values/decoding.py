@@ -73,8 +73,8 @@ class RecordDecoding:
         """The records with their values decoded as far as possible. The result doesn't have the values' bytes, because
         Spark copies all columns of a DataFrame that is observed.
 
-        ``explains``: whether to add why values are unreadable, which :meth:`rows` needs if unreadable records fail the
-        lane.
+        ``explains`` says whether to add why values are unreadable, which :meth:`rows` needs if unreadable records fail
+        the lane.
         """
         rest = [name for name in raw.columns if name != "value"]
         opened = self.reader.opened(raw["value"]).alias(_VALUE)
@@ -85,7 +85,7 @@ class RecordDecoding:
         return raw.select(opened, "value", *rest).select(_VALUE, reason.alias(_REASON), *rest)
 
     def faults(self, today: Column) -> dict[str, Column]:
-        """The possible faults of a record, by name, as conditions on :meth:`opened`. ``today``: the day on which the
+        """The possible faults of a record, by name, as conditions on :meth:`opened`. ``today`` is the day on which the
         batch was planned. With this day, a record has the same faults if the batch runs again.
         """
         key = F.col("key")
@@ -242,7 +242,7 @@ class Marks:
 
 
 def marked(mask: int, ranges: Mapping[int, Range]) -> dict[int, list[Range]]:
-    """The offsets of a batch that are in marked blocks, by partition. ``ranges``: what the batch reads."""
+    """The offsets of a batch that are in marked blocks, by partition. ``ranges`` says what the batch reads."""
     found: dict[int, list[Range]] = {}
     for partition, (first, end) in sorted(ranges.items()):
         for block in range(first // _BLOCK, -(-end // _BLOCK) if end > first else 0):

@@ -129,7 +129,7 @@ class OpaqueReader:
 class JsonWriter:
     """Writes all columns as a JSON object, without those that are null.
 
-    ``ours``: whether the stream is an intermediate one. Then NaN and infinity, which JSON lacks, are preserved.
+    ``ours`` says whether the stream is an intermediate one. Then NaN and infinity, which JSON lacks, are preserved.
     """
 
     ours: bool = False

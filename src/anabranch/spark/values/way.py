@@ -31,7 +31,7 @@ class Reader(Protocol):
         ...
 
     def reason(self, value: Column) -> Column:
-        """Why a value is unreadable, in words. ``value``: its bytes, which may be null."""
+        """Why a value is unreadable, in words. ``value`` has its bytes, which may be null."""
         ...
 
     def pruned(self, only: Set[str]) -> Self:
@@ -43,7 +43,7 @@ class Writer(Protocol):
     """Converts columns to the bytes of a value."""
 
     def encode(self, frame: DataFrame, names: Sequence[str], where: str) -> Column:
-        """The value's bytes, from the named columns. Raises GraphError if the format can't represent them. ``where``:
+        """The value's bytes, from the named columns. Raises GraphError if the format can't represent them. ``where`` is
         the operator's name in messages.
         """
         ...

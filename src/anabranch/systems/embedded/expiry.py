@@ -44,8 +44,8 @@ class Expiry:
 
     def look(self, info: StreamInfo, number: int, tail: Tail) -> None:
         """If the last check is long enough ago, delete some of the records that a partition's retention doesn't keep.
-        No error fails the batch: records that can't be deleted now are deleted later. ``tail``: the partition's current
-        tail.
+        No error fails the batch: records that can't be deleted now are deleted later. ``tail`` is the partition's
+        current tail.
         """
         if info.retention == Retention():
             return
@@ -65,8 +65,8 @@ class Expiry:
             )
 
     def expire(self, info: StreamInfo, tails: Mapping[int, Tail], *, past_readers: bool) -> int:
-        """Delete all records that a stream's retention doesn't keep, and return how many. ``past_readers``: whether to
-        delete records that jobs have still to read, too.
+        """Delete all records that a stream's retention doesn't keep, and return how many. ``past_readers`` says whether
+        to delete records that jobs have still to read, too.
 
         Raises:
             LogError: a file is damaged, or can't be deleted.

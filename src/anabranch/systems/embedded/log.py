@@ -64,8 +64,8 @@ class Log:
         return self._streams.retain(stream, retention)
 
     def expire(self, stream: str, *, past_readers: bool = False) -> int:
-        """Delete all records that a stream's retention doesn't keep, and return how many. ``past_readers``: whether to
-        delete records that jobs have still to read, too.
+        """Delete all records that a stream's retention doesn't keep, and return how many. ``past_readers`` says whether
+        to delete records that jobs have still to read, too.
 
         Raises:
             LogError: a file is damaged, or can't be deleted.

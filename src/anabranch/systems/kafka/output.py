@@ -101,7 +101,7 @@ class StreamEnds(Protocol):
 
 class KafkaPublisher:
     """The driver's part of a lane's output. What workers have committed is already visible, so the driver only takes
-    the slots and writes control records. ``topics``: stream → topic.
+    the slots and writes control records. ``topics`` has the topic of each stream.
     """
 
     slotted = True
@@ -155,7 +155,7 @@ def fence(settings: KafkaSettings, lane: Lane, epoch: int, *, new: bool | None, 
     the markers of an incarnation that died in a transaction can't be read.) Returns the last batch that is in a slot,
     at least in part; -1 if none. Raises the same errors as :func:`fencing.fence`.
 
-    ``closed``: whether the incarnation with ``epoch`` can't write either until it takes its slots.
+    ``closed`` says whether the incarnation with ``epoch`` can't write either until it takes its slots.
     """
     slots = range(len(lane.slots))
     held = transactions.fence(settings, lane.job, lane.id, lane.group, slots, epoch, new=new, closed=closed)
