@@ -51,7 +51,7 @@ class GraphBuilder:
             kind: the kind of operator, such as ``where``.
             inputs: the numbers of the nodes whose rows the operator gets.
             args: the operator's arguments; those that are None are left out.
-            name: the name that the user gave; None: ``derived`` is used.
+            name: the name that the user gave; if None, ``derived`` is used.
             derived: the default name. If another operator has it, a number is appended.
             function: the function that the operator calls, if there is one.
 

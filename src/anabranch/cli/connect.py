@@ -110,8 +110,9 @@ def client(settings: CoordinatorSettings, job: str) -> Client:
 
 
 def at(settings: Settings, url: str | None) -> Client:
-    """A client of the coordinator at ``url``; None: of the configured coordinator. Raises UsageError if none is
-    configured."""
+    """A client of the coordinator at ``url`` or, if ``url`` is None, of the configured coordinator. Raises UsageError
+    if none is configured.
+    """
     found = url or _url(settings.coordinator)
     if found is None:
         raise UsageError(

@@ -187,7 +187,7 @@ def _module(module: str, settings: Settings) -> str:
 
 
 def _is_in_maven(package: str) -> bool | None:
-    """Whether a Maven repository has the package; None: this can't be checked, because there is no ``mvn`` here."""
+    """Whether a Maven repository has the package; None if this can't be checked, because there is no ``mvn`` here."""
     maven = shutil.which("mvn")
     if maven is None:
         return None

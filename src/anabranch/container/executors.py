@@ -61,7 +61,7 @@ def ready(
     """Wait for executors, however long it takes, and check them. Does nothing without a cluster.
 
     Args:
-        cores: how many Spark tasks must be able to run at the same time (0: any number).
+        cores: how many Spark tasks must be able to run at the same time (0 for any number).
         unless: whether to stop waiting and check nothing.
 
     Raises:

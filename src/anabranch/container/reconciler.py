@@ -55,7 +55,7 @@ class Container:
 
     Args:
         period: the longest time between two turns of the loop, in seconds.
-        replaced: how many times this process was replaced; None: it can't be replaced.
+        replaced: how many times this process was replaced; None if it can't be replaced.
         trace: called with the errors with which lanes fail.
         purges: whether the container deletes records from intermediate streams once all lanes have read them.
 

@@ -52,7 +52,7 @@ class Restarts:
     why: str = ""
 
     def after(self, lane: str, batches: Mapping[str, int], why: str) -> Restarts | None:
-        """The replacements including the next one, for a lane that has failed; None: there were too many without
+        """The replacements including the next one, for a lane that has failed; None if there were too many without
         progress of this lane.
 
         Args:

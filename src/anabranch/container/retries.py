@@ -23,7 +23,7 @@ class Retries:
         self._failures = 0
 
     def again(self, batch: int) -> float | None:
-        """The pause in seconds between a failure and the next attempt; None: there is no further attempt.
+        """The pause in seconds between a failure and the next attempt; None if there is no further attempt.
 
         Args:
             batch: the last committed batch, -1 for none.

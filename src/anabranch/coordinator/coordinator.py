@@ -70,10 +70,11 @@ class Coordinator(Operations):
         lease: how long a process counts as alive after a heartbeat, in seconds.
         now: returns the seconds since 1970, for stored times.
         grace: how many seconds after the end of its lease a silent process loses its seat. Its lanes are then fenced
-            (see :meth:`fences`) and given to other processes. None: it keeps the seat until another process takes it.
+            (see :meth:`fences`) and given to other processes. If None, the process keeps its seat until another one
+            takes it.
         first: returns the first revision of a job that this coordinator takes over, a number that can't be confused
             with the revisions of another coordinator.
-        systems: the systems of the only job, which runs in this process; None: those that jobs' settings name.
+        systems: the systems of the only job, which runs in this process; None for those that jobs' settings name.
         counting: looks up how many partitions streams have; see :func:`input_monitor.counted`.
         locating: looks up the racks of partitions; see :func:`input_monitor.located`.
         retain: how much history the store keeps.

@@ -135,7 +135,7 @@ def _real_time(settings: Settings, systems: Systems) -> RealTime | None:
 
 
 def cores(plan: Plan, settings: Settings) -> int:
-    """How many Spark tasks the job must be able to run at the same time, which is fixed only in real time (0: any
+    """How many Spark tasks the job must be able to run at the same time, which is fixed only in real time (0 for any
     number).
     """
     return planning.task_slots(plan, settings.job.state_partitions) if settings.job.trigger == "real-time" else 0
@@ -180,7 +180,7 @@ def start_message(
     """The request with which the coordinator starts the job. It has new lane ids.
 
     Args:
-        settings: the settings that the job gets; None: those with which it was planned.
+        settings: the settings that the job gets; None for those with which it was planned.
     """
     lanes = planning.lanes_of(prepared.plan, prepared.settings.job.state_partitions, lambda: secrets.token_hex(4))
     return StartRequest(

@@ -56,7 +56,7 @@ class AfterDrain(Document, frozen=True, kw_only=True):
     """What a lane of a job that was drained before takes over. Its initial event time is that of a new job."""
 
     state: str = ""
-    """The drained lane whose state the lane copies; empty: the lane begins without state."""
+    """The drained lane whose state the lane copies; empty if the lane begins without state."""
     writers: tuple[str, ...] = ()
     """The lanes that have written the intermediate streams so far. Their reports no longer count."""
 

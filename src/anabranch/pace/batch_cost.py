@@ -39,8 +39,8 @@ class RecentBatches:
     _batches: deque[_Batch] = field(default_factory=lambda: deque(maxlen=_KEPT))
 
     def ran(self, seconds: float, records: int, functions: float | None) -> None:
-        """Record a batch. ``functions`` says how many of its ``seconds`` were spent in functions of the job; None: the
-        batch was too short to measure this, so earlier batches no longer count either.
+        """Record a batch. ``functions`` says how many of its ``seconds`` were spent in functions of the job; None if
+        the batch was too short to measure this, so that earlier batches no longer count either.
         """
         if functions is None:
             self._batches.clear()

@@ -130,7 +130,7 @@ class Pace:
     def failed(self, rows: int, told: BatchRun | None = None) -> Pace:
         """The pace after a batch of ``rows`` rows that took longer than allowed: the next batch gets far fewer rows.
 
-        ``told`` is the progress of the batch when it was broken off; None: unknown.
+        ``told`` is the progress of the batch when it was broken off; None if unknown.
         """
         told = BatchRun(rows, self.aim.allowed) if told is None else told
         slow = replace(self, aim=replace(self.aim, least=1)).after(told)

@@ -63,7 +63,7 @@ class Archive(Protocol):
         ...
 
     def batches(self, stream: str, cut: StreamCut) -> Sequence[Mapping[str, int]]:
-        """For each partition, lane → the last batch that the lane published there within a cut."""
+        """For each partition, the last batch that each lane published there within a cut."""
         ...
 
     def later(self, stream: str, cut: StreamCut) -> Sequence[Sequence[Publication]]:
@@ -75,7 +75,7 @@ class Archive(Protocol):
         ...
 
     def descriptions(self, stream: str, cut: StreamCut) -> Mapping[str, str]:
-        """The small files that turn the other files into a stream: file name → content."""
+        """The contents, by file name, of the small files that turn the other files into a stream."""
         ...
 
     def last_entries(self, stream: str, cut: StreamCut) -> Sequence[str]:

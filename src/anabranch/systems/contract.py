@@ -198,7 +198,7 @@ class System(Protocol):
 
     @abstractmethod
     def ends(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
-        """Partition → the end offset: one past the last record that a reader may see.
+        """The end offset of each partition: one past the last record that a reader may see.
 
         Offsets may have gaps (Kafka's transactions take up some), so don't count records by subtracting offsets.
         """
@@ -206,8 +206,9 @@ class System(Protocol):
 
     @abstractmethod
     def high_watermarks(self, stream: str) -> dict[int, int]:
-        """Partition → the end including the records of open transactions, which readers can't see yet and may never
-        see."""
+        """The end of each partition, including the records of open transactions, which readers can't see yet and may
+        never see.
+        """
         ...
 
     def known_ends(self, stream: str) -> dict[int, int]:
@@ -217,7 +218,9 @@ class System(Protocol):
 
     @abstractmethod
     def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
-        """Partition → the offset of the first record with this timestamp or a later one; the end if there is none."""
+        """For each partition, the offset of the first record with this timestamp or a later one; the end if there is
+        none.
+        """
         ...
 
     @abstractmethod
@@ -250,14 +253,14 @@ class System(Protocol):
         return {"stream": stream, "id": id, "positions": {str(p): at for p, at in sorted(positions.items())}}
 
     def racks(self, stream: str) -> Mapping[int, tuple[str | None, ...]]:
-        """Partition → the racks of its replicas, the leader's first; None stands for a broker without a rack. Empty if
+        """The racks of each partition's replicas, the leader's first; None stands for a broker without a rack. Empty if
         the system has no racks.
         """
         return {}
 
     def commit_positions(self, group: str, positions: Mapping[str, Mapping[int, int]]) -> None:
-        """Report how far a consumer group has read (stream → partition → offset), for tools that show lag. Nothing else
-        reads these offsets.
+        """Report how far a consumer group has read, as offsets by stream and partition, for tools that show lag.
+        Nothing else reads these offsets.
         """
         return
 
@@ -272,7 +275,7 @@ class System(Protocol):
 
         Args:
             stream: the stream's name.
-            retention: how long the stream keeps its records from now on; None: as long as before.
+            retention: how long the stream keeps its records from now on; None to leave this as it is.
             past_readers: whether to delete records that jobs have still to read, too.
 
         Raises:
@@ -284,7 +287,7 @@ class System(Protocol):
         )
 
     def retention(self, stream: str) -> Retention | None:
-        """How long a stream keeps its records; None: only the system itself decides."""
+        """How long a stream keeps its records; None if only the system itself decides this."""
         return None
 
     def readers(self) -> Readers | None:
@@ -305,7 +308,7 @@ class System(Protocol):
         """Stop every incarnation of a lane below ``epoch``: once this returns, none of them can publish any more.
         Called by the coordinator, which has no Spark. Must be idempotent; after an error, it is called again.
 
-        ``new`` says whether no batch of the lane was ever planned; None: unknown.
+        ``new`` says whether no batch of the lane was ever planned; None if unknown.
 
         Raises:
             ConflictError, FencedError: a process with a higher epoch has the lane.
@@ -356,7 +359,7 @@ class System(Protocol):
         return ()
 
     def archive(self) -> Archive | None:
-        """The archive that makes the system's streams part of a job's backup; None: they aren't part of backups."""
+        """The archive that makes the system's streams part of a job's backup; None if they aren't part of backups."""
         return None
 
     def folders(self) -> Sequence[Folder]:

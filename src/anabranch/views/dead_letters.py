@@ -38,7 +38,7 @@ class DeadLetter(Document, frozen=True, kw_only=True):
     operator: str = ""
     """The operator that could not process the record."""
     origin: Origin | None = None
-    """Where the record was read; None: it was made from several records, or from state."""
+    """Where the record was read; None if it was made from several records, or from state."""
     key: Content | None = None
     value: Content | None = None
     headers: dict[str, str] = {}

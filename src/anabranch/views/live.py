@@ -83,8 +83,8 @@ class Live(Document, frozen=True, kw_only=True):
     """Changes whenever the job gets another generation, or its containers get other orders."""
     job: str
     served: bool
-    """False: this coordinator doesn't serve the job. What only the serving coordinator knows is then None, including
-    which containers are alive.
+    """Whether this coordinator serves the job. If not, everything that only the serving coordinator knows is None,
+    including which containers are alive.
     """
     state: str
     since: float

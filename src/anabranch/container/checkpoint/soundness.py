@@ -63,7 +63,7 @@ class Checkpoint:
     Args:
         sizes: the sizes of all files, in bytes, by their names in the folder.
         read: returns a file's content.
-        partitions: how many partitions the state of each operator has; 0: the lane has no state.
+        partitions: how many partitions the state of each operator has; 0 if the lane has no state.
         thorough: whether large files are compared with their checksums, too.
     """
 

@@ -47,11 +47,11 @@ def verdict(left: float | None, spent: float, waited: float, now: bool, usual: f
     """What to do with a batch that can be broken off. All times are in seconds.
 
     Args:
-        left: the time until the batch ends; None: unknown.
+        left: the time until the batch ends; None if unknown.
         spent: the time that the batch has taken so far, which would be lost.
         waited: the time since the lane was told to end.
         now: whether the user accepts the loss.
-        usual: the usual duration of a batch; 0.0: unknown.
+        usual: the usual duration of a batch; 0.0 if unknown.
     """
     if now:
         return Verdict.BREAK
@@ -80,7 +80,7 @@ def is_brief(usual: float) -> bool:
     written, the successors' queries can be started; the running batch may end too soon for this.
 
     Args:
-        usual: the usual duration of a batch in seconds; 0.0: unknown.
+        usual: the usual duration of a batch in seconds; 0.0 if unknown.
     """
     return 0.0 < usual < _BRIEF
 
@@ -102,9 +102,9 @@ class BreakOff:
         writing: whether the batch is being written.
         hurry: whether everything must end at once. The next process then continues the batch.
         keeps: given the number of the batch, why it can't be broken off; empty if no reason is known.
-        left: given the number of the batch and the seconds that it has run, the expected seconds until its end; None:
+        left: given the number of the batch and the seconds that it has run, the expected seconds until its end; None if
             unknown.
-        usual: the usual duration of a batch in seconds; 0.0: unknown.
+        usual: the usual duration of a batch in seconds; 0.0 if unknown.
         tell: called with a message about what keeps the lane from ending. An empty message means that nothing does any
             more.
         stays: called once, when it is decided that the batch isn't broken off.

@@ -159,8 +159,8 @@ def operation(
     all other parameters are in the query.
 
     Args:
-        private: False: users who may only read get the answer, too, so it must not contain settings, code or records of
-            users. True is the default, and required for every method but GET.
+        private: if False, users who may only read get the answer, too, so it must not contain settings, code or records
+            of users. True is the default, and required for every method but GET.
         by_leader: whether only the coordinator that leads may carry out the operation. By default, this is so if the
             operation changes anything.
 

@@ -98,7 +98,7 @@ def app(
     Args:
         leader: by default, :class:`AlwaysLeads`.
         token: the ``Authorization: Bearer`` token that every request except those for ``/healthz`` and for the
-            dashboard's files must carry; None: no token is needed.
+            dashboard's files must carry; None if no token is needed.
         read_token: a token that suffices for operations with ``private=False``.
         hosts: names by which requests may address the coordinator, in addition to loopback names and the address at
             which a request arrives.

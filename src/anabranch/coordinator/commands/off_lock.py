@@ -123,7 +123,7 @@ def check_expected(
 
     Args:
         basis: identifies the job's current state.
-        result: the planned result; None: only the job's state is compared.
+        result: the planned result; if None, only the job's state is compared.
     """
     expected = request.expect
     if expected is None:

@@ -43,7 +43,7 @@ def records(events: Iterable[Event], deployment: int = 0) -> list[ChangeRecord]:
 
     Args:
         events: oldest first.
-        deployment: the deployment of the first events; 0: unknown.
+        deployment: the deployment of the first events; 0 if unknown.
     """
     found: list[ChangeRecord] = []
     for event in events:

@@ -60,7 +60,7 @@ def deployed(
     """The deployment that replaces a job's version by another one.
 
     Args:
-        again: the first deployment of the version, if the job has had this version before; 0: the version is new.
+        again: the first deployment of the version, if the job has had this version before; 0 if the version is new.
 
     Raises:
         ConflictError: the version can't continue from the current state; the message names all reasons.

@@ -104,7 +104,7 @@ class RunSettings:
         expansion_check: the seconds after which the partitions of the job's inputs are counted again.
         warm_containers: how many additional processes the launcher keeps standing by.
         assignment: how tasks get seats.
-        autoscale: the limits within which the coordinator scales the job; None: it doesn't scale the job.
+        autoscale: the limits within which the coordinator scales the job; None if it doesn't scale the job.
         threads: the number of buckets of a partition on which functions work at once.
     """
 
@@ -263,7 +263,7 @@ class Progress:
         hasty: whether the change that is under way doesn't wait for batches that write at least once.
         at_once: whether the job is stopped without waiting for batch boundaries.
         drain: the requested drain.
-        drains_since: when the drain was requested, on this coordinator's clock; None: it was requested from another
+        drains_since: when the drain was requested, on this coordinator's clock; None if it was requested from another
             coordinator.
         drains_for: how many seconds the drain was expected to take.
     """

@@ -156,7 +156,7 @@ def expected(
         starting: the seconds until all successors have a container.
         following: the successors. If they aren't given, their first batches are predicted as for the same factor.
         made_at: the current time, in seconds since 1970, if the change is made now, and so breaks off the batches that
-            are running. None: the change is only planned, and can be made at any time.
+            are running. None if the change is only planned, and can be made at any time.
     """
     shown = shown or Experience()
 
@@ -308,7 +308,7 @@ class MeasuredChange:
                 self._first[lane.id] = report.progress.first_output
 
     def measured(self, lanes: Iterable[Lane], since: float, whole: float = math.inf) -> float | None:
-        """The longest pause of any lane, in seconds; None: not known yet; 0.0: no lane paused.
+        """The longest pause of any lane, in seconds; 0.0 if no lane paused, and None if the pause isn't known yet.
 
         A pause begins with the last output. If that was before the batch that ran when the change was accepted, there
         was nothing to read, and the pause begins with the change. Lanes that have had nothing to read for a minute are

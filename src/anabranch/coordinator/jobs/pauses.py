@@ -37,8 +37,8 @@ def foretold(job: RunningJob, change: R, at: float) -> R:
 
 
 def measured(job: RunningJob, now: float) -> tuple[str, str] | None:
-    """The texts ``what`` and ``why`` of the event about the pause of the last change; None: the pause isn't known yet,
-    or there has already been an event about it.
+    """The texts ``what`` and ``why`` of the event about the pause of the last change; None if the pause isn't known
+    yet, or if there has already been an event about it.
     """
     progress = job.progress
     watched = progress.pause

@@ -33,7 +33,7 @@ def still_to_read(
     lanes: Collection[Lane], known: Mapping[str, Lane], reports: Mapping[str, LaneReport]
 ) -> Positions | None:
     """The lowest offsets that the lanes of a job have still to read. Left out are streams that no lane reads, and
-    partitions for which the position of any lane is unknown. None: there are no lanes.
+    partitions for which the position of any lane is unknown. None if there are no lanes.
 
     Args:
         lanes: the lanes of the deployment, and the lanes of former deployments that aren't closed.
@@ -59,7 +59,7 @@ def still_to_read(
 
 
 def _position(lane: Lane, ssp: SSP, known: Mapping[str, Lane], reports: Mapping[str, LaneReport]) -> int | None:
-    """The lowest offset of a partition that a lane or one of its successors may read next; None: unknown."""
+    """The lowest offset of a partition that a lane or one of its successors may read next; None if unknown."""
     report = reports.get(lane.id)
     at = None if report is None else parsed(report.progress.positions).get(ssp)
     if at is not None and report is not None and (lane.rewind is None or report.progress.batch >= lane.first_batch):
@@ -102,7 +102,7 @@ class _Turn:
     revision: str
     """The revision of the job's entry at the stream."""
     positions: Mapping[int, int] | None
-    """The lowest offsets that the job had still to read, looked up after ``revision``; None: no lane reads the
+    """The lowest offsets that the job had still to read, looked up after ``revision``; None if no lane reads the
     stream.
     """
 

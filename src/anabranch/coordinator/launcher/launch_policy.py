@@ -33,7 +33,7 @@ class Demand:
     their EXECUTION_ENV_CONTAINER_ID. Times are on the coordinator's clock.
 
     Args:
-        wanted: how many processes the job needs; 0: none should be started.
+        wanted: how many processes the job needs; 0 if none should be started.
         over: whether all existing processes must end.
         begun: when the job was started, or the launcher was told to try again.
         sure_from: the time before which it isn't known which processes are alive.
@@ -78,7 +78,7 @@ class Member:
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """How a process ended: its exit code, negative for a signal (None: unknown), and the last lines of its log."""
+    """How a process ended: its exit code, negative for a signal (None if unknown), and the last lines of its log."""
 
     code: int | None
     said: str = ""

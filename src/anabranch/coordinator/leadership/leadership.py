@@ -37,8 +37,8 @@ class Leadership:
     Args:
         url: this coordinator's URL.
         fence: fences a lane at its outputs.
-        launcher: starts containers; None: something else starts the containers.
-        pool: the threads in which lanes are fenced; None: threads of this object.
+        launcher: starts containers; None if something else starts the containers.
+        pool: the threads in which lanes are fenced; None for threads of this object.
         fenced_again_after: the seconds after which another attempt is made to fence a lane that couldn't be fenced.
     """
 

@@ -65,7 +65,7 @@ class Verdict:
     """The autosizer's decision.
 
     Args:
-        factor: the factor that the job should have from now on; None: the current one.
+        factor: the factor that the job should have from now on; None for the current one.
         why: the reason in words, with the figures.
         advice: what would help if no factor does.
     """
@@ -159,7 +159,7 @@ class Findings:
 
 
 def limits_of(settings: Mapping[str, Any]) -> AutoscaleSettings | None:
-    """The limits for autoscaling in a job's settings, as they are stored; None: the coordinator doesn't scale the
+    """The limits for autoscaling in a job's settings, as they are stored; None if the coordinator doesn't scale the
     job.
     """
     given = settings.get("job", {}).get("autoscale")

@@ -69,7 +69,7 @@ class LaneLoad:
         backlog: the number of waiting records, without the finished ones of the running batch.
         settled: whether the waiting records have arrived only recently.
         behind: whether more records wait than usual.
-        rate: the records per second that the lane processes while it is busy; 0: unknown.
+        rate: the records per second that the lane processes while it is busy; 0 if unknown.
         seconds: the seconds of a batch in which ``rate`` was observed.
         sure: whether this is enough to tell what takes the time.
         working: the share of the time that functions need for arriving records, on the bucket with the most work.
@@ -108,7 +108,7 @@ class LaneLoad:
 
     @property
     def crowd(self) -> float:
-        """How long functions hold up the lane, as a multiple of the time for their busiest bucket; 0: unknown."""
+        """How long functions hold up the lane, as a multiple of the time for their busiest bucket; 0 if unknown."""
         known = self.behind and self.usually_hot and self.seconds >= _LONG
         return self.hot / self.usually_hot if known else 0.0
 

@@ -91,8 +91,8 @@ def need_of(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> FactorNeed:
 
 def _smaller(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> int:
     """The smallest factor that suffices with a margin: functions don't work for all of the allowed time, and waiting
-    records are worked off well within the target lag. If there is none, or more records wait than usual, the current
-    factor.
+    records are worked off well within the target lag. If there is none, or if more records wait than usual, the result
+    is the current factor.
     """
     if load.behind:
         return load.factor

@@ -109,7 +109,7 @@ def put_artifact(connection: sa.Connection, sha256: str, content: bytes) -> None
 
 
 def put_drain(connection: sa.Connection, job: str, deployment: int, drain: DrainProgress | None) -> None:
-    """Store the progress of a deployment's drain; None: the deployment isn't draining."""
+    """Store the progress of a deployment's drain, or None if the deployment isn't draining."""
     connection.execute(
         sa.update(deployments)
         .where(deployments.c.job == job, deployments.c.id == deployment)

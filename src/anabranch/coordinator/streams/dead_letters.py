@@ -35,8 +35,8 @@ _ORIGIN = ("stream", "partition", "offset")
 
 @dataclass(frozen=True)
 class LetterRange:
-    """Which dead letters to return: the last ``limit`` letters of a partition (None: of all partitions) before an
-    offset (0: before the end).
+    """Which dead letters to return: the last ``limit`` letters of a partition (None for all partitions) before an
+    offset (0 for the end).
     """
 
     partition: int | None

@@ -255,7 +255,9 @@ class Reads:
         return times_of_lanes.times_of_lanes(self._store, job, self._registry.now(), since, until, known)
 
     def graph(self, job: str, deployment: int = 0) -> GraphView:
-        """The graph of a deployment (0: the last one). Raises NotFoundError if the job or deployment doesn't exist."""
+        """The graph of a deployment (0 for the last one). Raises NotFoundError if the job or deployment doesn't
+        exist.
+        """
         last = stored_jobs.deployment(self._store, job)
         if deployment > last.id:
             raise NotFoundError(f"job {job!r} has no deployment {deployment}", f"its last one is {last.id}")

@@ -71,7 +71,7 @@ class UserFunction:
         schema: the schema of the function's results.
         home: the job's folder; tracebacks are shortened to its files.
         seconds: how long the function may work on a message.
-        source: how other processes get the function; None: it is pickled.
+        source: how other processes get the function; None if it is pickled.
     """
 
     kind: str

@@ -33,8 +33,8 @@ class Sink:
         number: the index in the group's list of sinks.
         traced: whether output rows have the source and partition of their record, in addition to its offset.
         slots: the slot numbers, by source and partition; {} for rows from state, whose state partition is the slot
-            number; None: output rows have no slot.
-        named: returns the name of a row's task, which is added to the row's headers; None: no name is added.
+            number; None if output rows have no slot.
+        named: returns the name of a row's task, which is added to the row's headers; None if no name is added.
         windowed: whether output rows have the end of their window, so a drain can mark rows of windows that it cuts.
     """
 

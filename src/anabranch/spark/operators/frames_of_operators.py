@@ -63,7 +63,7 @@ class Workers:
         home: the job's folder.
         threads: the number of buckets on which functions work at the same time in one Spark task.
         busy: receives how many seconds functions have worked on each bucket.
-        routing: distributes rows among Spark tasks before the functions ``routed``; None: rows stay where they are.
+        routing: distributes rows among Spark tasks before the functions ``routed``; None if rows stay where they are.
         line: where functions report their progress.
         message_seconds: how long a function may work on one message.
     """
@@ -86,14 +86,15 @@ class Context:
         keys: the key columns after each node.
         times: the event-time column after each node.
         changed: the nodes after which a function of the job may have changed values of these columns.
-        on_error: receives rows that can't be processed; None: they fail the lane. The same applies to ``on_null_key``.
+        on_error: receives rows that can't be processed; if None, they fail the lane. The same applies to
+            ``on_null_key``.
         on_late: receives late rows that are rejected.
         watermarked: adds the lane's watermark to a DataFrame, given the event-time column, and how many ms to subtract.
         following: does the same for another DataFrame of the same operator.
         shuffle_partitions: the number of Spark's partitions after a shuffle inside the query.
         factor: how many buckets each partition is divided into.
         own_state: a condition that is true for rows of state that belong to the lane's own tasks.
-        own_tasks: the lane's own tasks, by number, with their buckets; None: all.
+        own_tasks: the lane's own tasks, by number, with their buckets; None for all.
         table: returns the table of a ``join_table``.
     """
 

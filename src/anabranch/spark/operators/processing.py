@@ -67,7 +67,7 @@ class Process:
         result: the schema of the rows that it returns.
         columns: the columns of messages.
         keys: the columns of the stage key.
-        own: the lane's own tasks, by number, with their buckets; None: all.
+        own: the lane's own tasks, by number, with their buckets; None for all.
         on_error: as for :func:`anabranch.spark.functions.wrap.wrap`, as are the other fields.
     """
 

@@ -79,7 +79,9 @@ class WorkerDeadLetters:
         return Rejects(self, operator, keep)
 
     def slot(self, operator: str, stream: str, partition: int) -> int:
-        """The slot number for an operator's dead letters from a partition; a state partition if ``stream`` is ''."""
+        """The slot number for an operator's dead letters from a partition or, if ``stream`` is '', from a state
+        partition.
+        """
         part = f"{self.systems[stream].name}/{stream}/{partition}" if stream else f"state-{partition}"
         name = f"{self.operators.get(operator, operator)}:{part}"
         if name not in self.slots:

@@ -236,8 +236,8 @@ class LaneOutputs:
         return JSON if is_boundary(node) else self.plan.format_of(node.args["stream"])
 
     def _slots(self, node: Node) -> dict[tuple[int, int], int] | None:
-        """The slot of an output's rows, by the source and partition of their record. {}: the rows come from state,
-        whose partitions are the slots; None: the output has no slots.
+        """The slot of an output's rows, by the source and partition of their record. {} if the rows come from state,
+        whose partitions are the slots; None if the output has no slots.
         """
         stream = stages.stream_of(self.plan.graph, node)
         if self.plan.is_plain(stream) or not self.publishers[self.plan.lane.system(stream)].slotted:

@@ -21,7 +21,7 @@ Needs = dict[tuple[str, int], Set[str] | None]
 
 
 def needed(group: Group, source: Node, schema: StructType, context: Context) -> set[str] | None:
-    """The columns that the operators up to and including the stateful one require; None: all columns.
+    """The columns that the operators up to and including the stateful one require; None for all columns.
 
     To find out, Spark analyzes these operators once without each column. ``schema`` is the schema of the source's
     DataFrame, including the hidden column.

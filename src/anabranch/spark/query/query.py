@@ -176,7 +176,7 @@ class LaneQuery:
         return None if frame is None or last is not None else self.outputs.publishing.planned_write(batch, number)
 
     def publish(self, batch: DataFrame, number: int, planned: DataFrame | None = None) -> None:
-        """Compute a batch of the query and publish it. ``planned`` is its result of :meth:`planned_write`."""
+        """Compute a batch of the query and publish it. ``planned`` is what :meth:`planned_write` returned for it."""
         self.writing.set()
         begun, context = monotonic(), self.job.spark.sparkContext
         try:

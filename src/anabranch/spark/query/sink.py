@@ -36,7 +36,7 @@ class Keyless:
 
     Attributes:
         outputs: the name of the operator, in messages, by the number of the output.
-        rejecting: receives the rejected rows; None: such a row fails the lane.
+        rejecting: receives the rejected rows; if None, such a row fails the lane.
     """
 
     outputs: dict[int, str]

@@ -35,7 +35,8 @@ class Source:
         starting: the start offsets, by whole SSP.
         tasks: the task numbers, by SSP in text form.
         audience: the tasks to which each record of a broadcast stream goes; None for other streams.
-        own: a condition that is true for the records that belong to the lane; None: all that it reads belong to it.
+        own: a condition that is true for the records that belong to the lane; None if all records that it reads belong
+            to it.
         intake: decodes the records of a ``read``; None for an intermediate stream.
         columns: the columns of an intermediate stream's values.
         fail: whether an unreadable record fails the lane.
@@ -96,7 +97,7 @@ class Source:
 
     def measures(self, today: Column | None = None) -> list[Column]:
         """The observations to make of the records from :meth:`opened`. For ``today``, see
-        :meth:`RecordDecoding.faults`; None: now.
+        :meth:`RecordDecoding.faults`; None means now.
         """
         return [] if self.intake is None else self.intake.measures(sorted(self.starts), self.timed, today)
 

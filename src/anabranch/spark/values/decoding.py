@@ -51,7 +51,7 @@ class RecordDecoding:
     Attributes:
         node: the ``read``.
         reader: decodes the needed columns of values.
-        key: the declared columns of the key; None: no key is declared.
+        key: the declared columns of the key; None if no key is declared.
         keyed: whether records' keys are the keys of a stateful operator, which doesn't accept null keys.
     """
 
@@ -162,8 +162,8 @@ class RecordDecoding:
             stream: the stream's name, for the error.
             fail: whether an unreadable record fails the lane.
             bucket: as ``task``.
-            source: as ``task``; None: the id of the node.
-            today: see :meth:`faults`; None: the present day.
+            source: as ``task``; None for the id of the node.
+            today: see :meth:`faults`; None for the present day.
         """
         faults = self.faults(F.current_date() if today is None else today)
         if faults:

@@ -20,7 +20,9 @@ class Reader(Protocol):
 
     @property
     def schema(self) -> StructType | None:
-        """The columns, which are fields of the opened column. None: the opened column is the only column, ``value``."""
+        """The columns, which are fields of the opened column. None if the opened column is the only column,
+        ``value``.
+        """
         ...
 
     def opened(self, value: Column) -> Column: ...

@@ -152,7 +152,7 @@ class Log:
         """The pieces of segments with the records ``first`` to ``end - 1`` of a partition, in order.
 
         Raises:
-            LogError: the log doesn't have all of them, or doesn't have them any more.
+            LogError: some of these records don't exist yet, or don't exist any more.
         """
         info = self.describe(stream)
         key = (info.id, self._checked(info, number))

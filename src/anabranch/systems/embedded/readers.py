@@ -64,7 +64,7 @@ class StreamReaders:
     def _hold(self, job: str, lower: Callable[[Reader | None], Mapping[int, int] | None]) -> None:
         """Store the job's new positions, and wait until every deletion that may not have seen them has ended.
 
-        ``lower`` returns the new positions from the known reader (None: the job isn't a reader yet), or None to leave
+        ``lower`` returns the new positions from the known reader (None if the job isn't a reader yet), or None to leave
         the positions as they are.
         """
         try:

@@ -19,8 +19,8 @@ CONNECTOR = {
     "kafka-clients": "3.9.2",
     "commons-pool2": "2.13.1",
 }
-"""Artifact → version of the jars that ``anabranch jars fetch`` fetches for a session. They were tested with
-PySpark 4.3.0. (Not every Maven repository has a connector of version 4.3.0.)
+"""The artifacts that ``anabranch jars fetch`` fetches for a session, with their versions. They were tested with PySpark
+4.3.0. (Not every Maven repository has a connector of version 4.3.0.)
 """
 
 OTHERS = (
