@@ -131,8 +131,9 @@ class QueryStopped:
 
 @dataclass(frozen=True)
 class DrainEnded:
-    """A drain has ended. ``drained`` is False if it was cancelled, the lane has to leave, or the query couldn't be
-    held."""
+    """A drain has ended. ``drained`` is False if the drain was cancelled, if the lane has to leave, or if the query
+    could not be held.
+    """
 
     drained: bool
 

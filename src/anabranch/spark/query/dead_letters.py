@@ -80,8 +80,7 @@ class WorkerDeadLetters:
 
     def slot(self, operator: str, stream: str, partition: int) -> int:
         """The slot number for an operator's dead letters from a partition or, if ``stream`` is '', from a state
-        partition.
-        """
+        partition."""
         part = f"{self.systems[stream].name}/{stream}/{partition}" if stream else f"state-{partition}"
         name = f"{self.operators.get(operator, operator)}:{part}"
         if name not in self.slots:
@@ -372,8 +371,7 @@ def gathered(aside: WorkerDeadLetters, told: Iterable[Rejected]) -> list[Rejecte
 
 def _putting(aside: WorkerDeadLetters) -> Any:
     """A function for ``mapInArrow`` over rows that each contain the rejected records of a slot. The function writes
-    these records, and returns nothing.
-    """
+    these records, and returns nothing."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
