@@ -159,7 +159,9 @@ def _far(group: Sequence[Member], rack: str) -> int:
 
 
 def _filled(group: Sequence[Member], piece: _Piece) -> dict[str, str]:
-    """A seat of the piece for each task of a group: its former seat, if it is one of them and has room."""
+    """For each task of a group, a seat of the piece: the task's former seat, if that belongs to the piece and has
+    room.
+    """
     room = dict(piece)
     placed = {}
     for member in group:

@@ -41,8 +41,7 @@ class Preparations(Generic[T]):
         self._begun: dict[_Key, _Preparation[T]] = {}
 
     def begin(self, coming: Iterable[Lane]) -> None:
-        """Prepare those of the lanes whose preparation hasn't begun yet. The results are kept until the container
-        ends."""
+        """Prepare the lanes whose preparation hasn't begun yet. The results are kept until the container ends."""
         for lane in coming:
             key = (lane.id, lane.epoch)
             if key not in self._begun:

@@ -66,7 +66,7 @@ class Progress:
         watermark: the watermark; None if not known yet.
         maxima: the latest event time of each SSP that was read.
         upstream: for each SSP of an intermediate stream, what its writers have reported.
-        idle: those of the other SSPs that are idle.
+        idle: the SSPs of other streams that are idle.
     """
 
     watermark: int | None = None

@@ -174,8 +174,9 @@ class Lane(Document, frozen=True, kw_only=True):
 
     @property
     def start_is_known(self) -> bool:
-        """Whether the lane's start offsets are known: it has no predecessors, or all of them have closed and it is
-        stored where they ended. Other conditions for the start are checked in ``coordinator/jobs/offers.py``.
+        """Whether the lane's start offsets are known: it has no predecessors, or all of them have closed and the store
+        has the offsets at which they ended. Other conditions for the start are checked in
+        ``coordinator/jobs/offers.py``.
         """
         return not self.predecessors or bool(self.starting)
 

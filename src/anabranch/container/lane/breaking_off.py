@@ -76,8 +76,8 @@ def estimated(
 
 
 def is_brief(usual: float) -> bool:
-    """Whether batches are so short that a closing lane runs one more after the running batch. While that one is being
-    written, the successors' queries can be started; the running batch may end too soon for this.
+    """Whether batches are so short that a closing lane runs another batch after the running one. While this additional
+    batch is being written, the successors' queries can be started; the running batch may end too soon for that.
 
     Args:
         usual: the usual duration of a batch in seconds; 0.0 if unknown.

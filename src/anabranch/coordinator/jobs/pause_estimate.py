@@ -175,7 +175,7 @@ def expected(
 
 
 def _lost(report: LaneReport, cost: BatchCost | None) -> float:
-    """The expected seconds for which a lane works in vain on a batch that is broken off, for a change at some unknown
+    """The expected seconds of a lane's work that are lost because a batch is broken off, for a change at an unknown
     time.
     """
     spent, whole = _present_batch(report, cost)

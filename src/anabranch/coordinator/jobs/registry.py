@@ -55,7 +55,7 @@ class JobRegistry:
 
     Attributes:
         leases: the lock for data that heartbeats with only figures change. Because these heartbeats take no other lock,
-            never hold this one for long.
+            never hold ``leases`` for long.
         polls: the clients that wait for new orders.
     """
 

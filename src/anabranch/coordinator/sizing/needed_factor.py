@@ -105,8 +105,8 @@ def _smaller(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> int:
 
 
 def _larger(load: LaneLoad, seen: Scalability, aim: FactorTarget, late: bool) -> int:
-    """The smallest larger factor that meets the target. If there is none, the smallest of those that come nearest to
-    the target, if that is worth the pause; otherwise the current factor.
+    """The smallest larger factor that meets the target. If there is none, the smallest of the factors that come nearest
+    to the target, provided that it is worth the pause; otherwise, the current factor.
     """
     larger = [each for each in aim.factors if each > load.factor]
     met = next((each for each in larger if _meets(load, each, seen, aim, late)), None)

@@ -34,5 +34,5 @@ def virtual_of(tasks: Iterable[Task], factor: int) -> dict[int, tuple[int, ...]]
 
 
 def incomplete(virtual: Mapping[int, Collection[int]], factor: int) -> dict[str, tuple[int, ...]]:
-    """Those tasks from :func:`virtual_of` that lack buckets, by number as text, with the buckets that they have."""
+    """The tasks from :func:`virtual_of` that lack buckets, by number as text, with the buckets that they have."""
     return {str(number): tuple(sorted(its)) for number, its in virtual.items() if len(its) < factor}

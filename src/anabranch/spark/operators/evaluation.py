@@ -79,8 +79,9 @@ def trunk_nodes(group: Group) -> list[Node]:
 
 
 def streaming_nodes(group: Group) -> list[Node]:
-    """The operators that are part of the query itself, in order: those of the trunk, and those of the branches after it
-    if one pass can serve all branches. The other operators are computed batch by batch."""
+    """The operators that are part of the query itself, in order: the trunk and, if one pass can serve all branches
+    after it, the operators of these branches. The other operators are computed batch by batch.
+    """
     found = trunk_nodes(group)
     last = group.sources[0] if len(group.sources) == 1 else None
     last = next((node for node in reversed(found) if _covers(group, node)), last)

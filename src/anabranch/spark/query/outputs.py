@@ -200,8 +200,8 @@ class LaneOutputs:
             kept.unpersist()
 
     def _keyless(self, frames: dict[int, DataFrame]) -> DataFrame:
-        """Of the given rows, those that reach the state with a null key, in the form of :meth:`Source.faulty`.
-        ``frames`` has the rows of each source.
+        """The given rows that reach the state with a null key, in the form of :meth:`Source.faulty`. ``frames`` has the
+        rows of each source.
         """
         at = [meta_column.field(name) for name in ("source", "partition", "offset")]
         sides = evaluation.before_state(self.plan.group, frames, self.plan.bare_context)

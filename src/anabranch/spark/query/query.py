@@ -62,7 +62,7 @@ def real_time_seconds(settings: Settings) -> float:
 @dataclass(frozen=True)
 class LaneQuery:
     """The streaming query of a lane. Its checkpoint is in ``folder`` (in the form for Spark). Without a checkpoint, the
-    query begins at ``starting`` (offsets by whole SSP). It never reads beyond ``until`` (likewise).
+    query begins at ``starting``. It never reads beyond ``until``. Both are offsets by whole SSP.
 
     ``planned`` returns a batch's entry in the offset log. ``clock`` is a local file for the lane's event time, and
     ``inherited`` returns the event time of its predecessors. ``dropped`` is called after each batch with how many

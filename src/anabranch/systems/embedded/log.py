@@ -81,8 +81,9 @@ class Log:
         return self._expiry.lags(self.describe(stream), self.ends(stream))
 
     def purge(self, stream: str, before: Mapping[int, int]) -> int:
-        """Delete the records before these offsets, by partition, for two seconds at most. An entry that also contains
-        later records stays as a whole. Returns the number of deleted records. Raises the same errors as :meth:`expire`.
+        """Delete the records before these offsets, by partition. Takes at most two seconds. An entry that also contains
+        later records is kept as a whole. Returns the number of deleted records. Raises the same errors as
+        :meth:`expire`.
         """
         return self._expiry.purge(self.describe(stream), self.ends(stream, before), before)
 

@@ -82,8 +82,9 @@ def look(folder: str, stream_id: str) -> Tail:
 
 
 def forward(folder: str, tail: Tail) -> Tail:
-    """The current tail, found from an earlier one. This costs two ``stat`` if there is no new entry; otherwise O(log n)
-    of them and two reads."""
+    """The current tail, found from an earlier one. This costs two ``stat`` calls if there is no new entry, and
+    otherwise O(log n) of these calls and two reads.
+    """
     low = tail.sequence
     if not os.path.exists(path_of(folder, low + 1)):
         return tail if _is_there(folder, tail) else _beyond(folder, tail)

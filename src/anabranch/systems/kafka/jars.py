@@ -58,8 +58,9 @@ class Jars:
 
 
 def found(settings: KafkaSettings) -> Jars:
-    """The jars for a session: those in the configured folder; or else those that ``anabranch jars fetch`` has fetched;
-    or else Spark gets the configured packages, by default of PySpark's version, from a Maven repository.
+    """The jars for a session. The first of these that exists is used: the configured folder; the jars that ``anabranch
+    jars fetch`` has fetched; and otherwise the configured packages (by default, of PySpark's version), which Spark gets
+    from a Maven repository.
 
     Raises:
         ConfigError: the configured folder doesn't exist, or contains no connector.
