@@ -34,8 +34,9 @@ def disagreeing(system: System, stream: str, partitions: Iterable[int], base: in
     """Check a sample of the newest keys in some partitions. Returns the problem; empty if there is none.
 
     Args:
-        base: the partition count that the stream had first. A key can be in any partition that is equal to its present
-            one modulo this number, because the record may be older than an expansion.
+        base: the partition count that the stream had first. The numbers of all partitions in which a key can be are
+            equal modulo this count. A record may be in another of these partitions than new records with its key,
+            because it may be older than an expansion.
     """
     count = system.partitions(stream)
     starts, ends = system.starts(stream), system.ends(stream)

@@ -164,7 +164,7 @@ class LoadReport(Document, frozen=True, kw_only=True):
     usual_seconds: float = 0.0
     """The median duration of batches."""
     limit: int = 0
-    """How many records the next batch may have at most; 0 if unknown."""
+    """The largest number of records that the next batch may have; 0 if unknown."""
     sequential: bool = False
     """Whether the lane's functions process one key after another (``process``), so a higher factor doesn't speed them
     up.
@@ -218,7 +218,7 @@ class DrainReport(Document, frozen=True, kw_only=True):
 
     halted: str = ""
     """The ``uuid`` of the drain for which the lane has read everything that it should read so far; its ``positions``
-    are then final. Empty: it hasn't yet.
+    are then final. Empty if the lane hasn't done so.
     """
     drained: bool = False
     """Whether the lane has ended permanently."""

@@ -25,8 +25,8 @@ from anabranch.spark.values import meta_column
 __all__ = ["LOOK_AHEAD", "Bucket", "Crew", "Places", "Work", "Worked", "done", "of_rows", "worked"]
 
 LOOK_AHEAD = 64 * 2**20
-"""How many bytes of Arrow data a Spark task keeps at most: rows that it has read, and results that wait for earlier
-rows. When this limit is reached, other buckets must wait for a slow one.
+"""The largest number of bytes of Arrow data that a Spark task keeps: rows that it has read, and results that wait for
+earlier rows. When this limit is reached, other buckets must wait for a slow one.
 """
 
 T = TypeVar("T")
