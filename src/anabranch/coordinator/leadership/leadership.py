@@ -125,7 +125,7 @@ class Leadership:
         if self._led and not leads:
             log.warning("another coordinator may lead now; this one stands by")
             self.step_down()
-        elif lapsed:  # it slept, or had no store, and so heard no process: none may be expelled for that
+        elif lapsed:  # without heartbeats while it slept or had no store: no process may be expelled for that
             log.warning("this coordinator was away, and leads again")
             self._led = False
         if leads and not self._led:

@@ -186,7 +186,7 @@ class Rejects:
                 at = {"stream": stream, "partition": str(partition), "offset": str(offset)}
                 ours = self._headers(errors[offset], at)
                 names = {header["key"] for header in ours} | {_CUT}
-                # A dead letter may be read and rejected again. Its headers must not become more each time.
+                # A dead letter may be read and rejected again. Its headers must not grow in number each time.
                 kept = [header for header in headers or () if header["key"] not in names]
                 told.append([*kept, *ours])
             yield batch.set_column(_HEADERS, "headers", pa.array(told, RECORD_SCHEMA.field("headers").type))
