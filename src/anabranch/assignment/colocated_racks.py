@@ -16,7 +16,7 @@ from anabranch.model.task import Task
 __all__ = ["Member", "place"]
 
 _Piece = tuple[tuple[str, int], ...]
-"""Pairs of a seat and the number of tasks of one group that it takes."""
+"""Pairs of a seat and the number of tasks of one group that the seat takes."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,8 @@ def _matched(
     piece costs the group.
 
     Pieces in the same racks cost the same, except for groups that had one of their seats before. So a group needs only
-    an arc to each set of racks, and an arc to each piece with a seat in which it was; the least cost is the same as
-    with all arcs.
+    an arc to each set of racks, and an arc to each piece with a seat that the group had before; the least cost is the
+    same as with all arcs.
     """
     kinds = sorted(pieces)
     sets = sorted({_racks_of(kind, racks) for kind in kinds})

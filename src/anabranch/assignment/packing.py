@@ -120,8 +120,9 @@ class Line:
 
 
 def _clean_cuts(seats: Counter[int], floor: int, group_sizes: set[int]) -> dict[tuple[int, int], int]:
-    """How many cuts can fall between two groups, by how many seats of the floor size and of the ceiling size are still
-    to be filled."""
+    """The number of cuts that can fall between two groups, given how many seats of the floor size and of the ceiling
+    size are still to be filled.
+    """
     unit = group_sizes.pop() if len(group_sizes) == 1 else 1
     clean: dict[tuple[int, int], int] = {}
     for small in range(seats[floor] + 1):

@@ -37,8 +37,8 @@ class Question:
         lower: the least number of copies that a task may have in each place.
         upper: the greatest number.
         new: the number of racks and tag values that the first copy in a place adds to the spread, if the spread counts.
-        warm: rows, containers and values of the existing copies. A value is what it is worth to keep the copy; to keep
-            many copies is worth more than anything else.
+        warm: rows, containers and values of the existing copies. A value says how much it is worth to keep the copy;
+            keeping many copies is worth more than anything else.
     """
 
     it: Instance

@@ -103,8 +103,9 @@ def _shape(values: Whole) -> tuple[int, ...]:
 
 
 def at_least(it: Instance, tasks: Whole, copies: int, active: Whole | None = None) -> int:
-    """The cost of the copies if each task could use the nearest containers without regard to other tasks, except for
-    the container of its active task."""
+    """The cost of the copies if each task could use the nearest containers, except that of its active task, without
+    regard to other tasks.
+    """
     sizes = np.tile(np.bincount(it.rack_of, minlength=len(it.racks)), (len(tasks), 1))
     if active is not None:
         np.subtract.at(sizes, (np.arange(len(tasks)), it.rack_of[active]), 1)

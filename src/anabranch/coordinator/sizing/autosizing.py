@@ -244,7 +244,7 @@ def decide(
     """The factor that a job should have.
 
     If records would wait too long, the factor is raised as soon as the effect of the last change has been seen. If
-    functions merely work too much, or to lower the factor, the autosizer waits for the cooldown.
+    functions merely work too much, or if the factor can be lowered, the autosizer waits for the cooldown.
 
     Args:
         since: the seconds since the last change of the job, by anyone, or since its start.

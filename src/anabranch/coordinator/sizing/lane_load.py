@@ -65,7 +65,7 @@ class LaneLoad:
         partitions: the number of partitions that the lane reads.
         threads: the number of buckets of a partition on which functions work at once.
         arriving: the records that arrive per second.
-        growth: how many times as many records arrive as on average in the last half minute; at least 1.
+        growth: the arrival rate as a multiple of the average over the last half minute; at least 1.
         backlog: the number of waiting records, without the finished ones of the running batch.
         settled: whether the waiting records have arrived only recently.
         behind: whether more records wait than usual.

@@ -28,7 +28,9 @@ _SOON = 2
 after the factor is lowered.
 """
 _HELD_UP = 0.5
-"""The share of the time from which functions count as what holds a lane up. Below it, something else does."""
+"""Functions count as what holds a lane up if they work for at least this share of the time. Otherwise, something else
+does.
+"""
 
 
 @dataclass(frozen=True, slots=True)
