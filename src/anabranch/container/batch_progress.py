@@ -51,8 +51,9 @@ class PlannedBatch:
 
 @dataclass(frozen=True)
 class ProgressSample:
-    """The progress of a batch, and the seconds for which functions have worked on each bucket: ``worked`` is by Spark
-    task and bucket."""
+    """The progress of a batch, and the seconds for which functions have worked on each bucket. ``worked`` has these
+    seconds by Spark task and bucket.
+    """
 
     progress: BatchProgress
     worked: Mapping[tuple[int, int], float]
@@ -124,7 +125,7 @@ class Tracker:
 
     def _operators(self, heard: Sequence[TaskCounts]) -> dict[str, Operator]:
         """Operators by label. If a Spark task is repeated, its newest attempt counts. If an operator is computed in
-        several Spark stages, the stage that has done most counts.
+        several Spark stages, the Spark stage that has done the most work counts.
         """
         newest: dict[tuple[str, int, int], TaskCounts] = {}
         for each in heard:

@@ -75,7 +75,8 @@ class Failure:
 @dataclass(frozen=True)
 class _Kind:
     """A kind of failure with a known remedy. ``of`` is called with each cause of a failure, the deepest first, and
-    returns whether it is the cause of this kind. ``what`` is the root cause in our words, if Spark's are hard to read.
+    returns whether it is the cause of this kind. ``what`` is the root cause in our words, if Spark's words are hard to
+    read.
     """
 
     of: Callable[[Cause], bool]

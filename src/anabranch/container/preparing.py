@@ -49,8 +49,8 @@ class Preparations(Generic[T]):
                 self._begun[key].start()
 
     def under_way(self, coming: Iterable[Lane]) -> bool:
-        """Whether one of these lanes is being prepared, and hasn't been for long. If so, its predecessors should keep
-        running.
+        """Whether one of these lanes is being prepared, and its preparation began only recently. If so, its
+        predecessors should keep running.
         """
         begun = [self._begun.get((lane.id, lane.epoch)) for lane in coming]
         return any(each is not None and each.is_under_way for each in begun)

@@ -31,7 +31,7 @@ log = logs.get_logger()
 def behind(
     lanes: Collection[tuple[Lane, LaneReport]], streams: Collection[str], readers: Readers
 ) -> dict[str, dict[int, int]]:
-    """By stream and partition, the offset before which all lanes have read and committed everything.
+    """For each stream and partition, the offset before which all lanes have read and committed everything.
 
     A partition is left out if a lane has no position in it yet, or if lanes of other containers may have to read it,
     because these lanes don't own all of its buckets.

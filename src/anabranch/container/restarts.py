@@ -29,8 +29,9 @@ class Step(enum.Enum):
 
 
 def step(remedy: Remedy, *, attempts_left: bool, processes_left: bool) -> Step:
-    """What follows a failure with this remedy. ``attempts_left`` and ``processes_left``: whether the lane can have
-    another attempt, and another process."""
+    """What follows a failure with this remedy. ``attempts_left`` and ``processes_left`` say whether the lane can have
+    another attempt, and whether it can have another process.
+    """
     if remedy is Remedy.NONE:
         return Step.FAILED
     if attempts_left or remedy is Remedy.WAIT:  # the length of a wait is limited elsewhere

@@ -36,7 +36,7 @@ _ALSO = {
     "text": ("character", "uuid"),
     "jsonb": ("json",),
 }
-"""By the type with which a column would be created: the beginnings of other types that a column may have instead."""
+"""For each type with which a column would be created, the beginnings of other types that a column may have instead."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class DeadLetters(Document, frozen=True, kw_only=True):
     """The stream of these letters; empty if the job has none."""
     letters: tuple[DeadLetter, ...]
     before: dict[str, int] = {}
-    """By partition, the offset from which to request earlier letters; partitions without earlier letters are left
+    """For each partition, the offset from which to request earlier letters; partitions without earlier letters are left
     out.
     """
     partly: bool = False

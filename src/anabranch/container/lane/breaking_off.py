@@ -30,7 +30,9 @@ while it runs."""
 _TELL_EVERY = 1.0
 _LOOK = 0.02
 _writers: dict[str, threading.Event] = {}
-"""By folder in which this process has run a query: an event that is set while the last query is writing a batch."""
+"""For each folder in which this process has run a query: an event that is set while the last query is writing a
+batch.
+"""
 
 log = logs.get_logger()
 

@@ -1,4 +1,4 @@
-"""The part of a lane's report about its running batch, computed on demand."""
+"""The part of a lane's report that is about the running batch, computed on demand."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ BODY_WITHIN = 30.0
 :data:`SLOWEST`.
 """
 SLOWEST = 10_000
-"""The rate at which a body must arrive at least, in bytes per second."""
+"""The lowest rate, in bytes per second, at which a body may arrive."""
 MOST_REFUSED = 1_000
 """How many requests per minute may be refused for an address before the coordinator answers 429."""
 _WINDOW = 60.0
@@ -64,7 +64,7 @@ class Refusals:
         self._counts: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def are_too_many(self, address: str) -> bool:
-        """Count another refusal. Returns whether the address has exceeded the limit for a minute."""
+        """Count another refusal. Returns whether the address has exceeded the limit per minute."""
         now = self._clock()
         since, count = self._counts.get(address, (now, 0))
         if now - since > _WINDOW:

@@ -46,8 +46,8 @@ _AT_MOST = 2.0
 
 
 class Kind(StrEnum):
-    """Where and how the new lanes of a change start. The more their containers must load and compile for them, the
-    longer that takes.
+    """Where and how the new lanes of a change start. The more the containers must load and compile for these lanes, the
+    longer the start takes.
     """
 
     SAME = "same"

@@ -264,7 +264,7 @@ class RunningJob:
         return its
 
     def is_news(self, report: LaneReport) -> bool:
-        """Whether a report must be processed. Reports that arrive after a lane's last one are late, and are ignored,
+        """Whether a report must be processed. Reports that arrive after a lane's last report are late, and are ignored,
         unless the lane had caught up and has started again to drain.
         """
         before = self.reports.get(report.lane)
@@ -278,7 +278,7 @@ class RunningJob:
 
 
 def figures(model: JobModel) -> dict[str, tuple[int, float]]:
-    """By stage, the number of tasks, and the average number of containers that read an SSP."""
+    """For each stage, the number of tasks, and the average number of containers that read an SSP."""
     found, seats = {}, model.seats_of_tasks()
     for stage in model.stages:
         ratio = placement.consumption(stage.tasks, seats[stage.stage]) if len(model.containers) > 1 else 1.0

@@ -129,7 +129,7 @@ class LeaderRecord(Document, frozen=True, kw_only=True):
     holder: str
     """The coordinator's URL."""
     beat: int
-    """A number that rises while the coordinator leads; -1: it has resigned."""
+    """A number that rises while the coordinator leads; -1 if it has resigned."""
 
     @property
     def resigned(self) -> bool:

@@ -150,7 +150,9 @@ def add_container(
 
 
 def claim_lead(connection: sa.Connection, seen: LeaderRecord | None, epoch: int, holder: str) -> bool:
-    """Put a coordinator into the leader's row, if that row is exactly as ``seen``. Returns whether the row was."""
+    """Put a coordinator into the leader's row, if that row is exactly as ``seen``. Returns False if the row has
+    changed.
+    """
     values = {"epoch": epoch, "holder": holder, "beat": 0}
     if seen is None:
         there = connection.execute(sa.select(leader.c.epoch)).first() is not None

@@ -22,7 +22,7 @@ _SPAN = 20.0
 """How many seconds figures must cover to make a rate conclusive."""
 _GROWS = 1.1
 _BEHIND_SECONDS = 30.0
-"""The minimum time, in seconds, to work off a lag that is reported."""
+"""A lag is reported if it would take at least this many seconds to work it off."""
 _BUSY, _SKEWED = 0.9, 3.0
 _HELD_MS = 60_000
 _BEHIND = 10

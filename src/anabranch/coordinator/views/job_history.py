@@ -47,7 +47,7 @@ class Ring:
         self._last = slot
 
     def get(self, first: int, after: int) -> list[float]:
-        """The figures from step ``first`` to before step ``after``; NaN for unknown ones."""
+        """The figures from step ``first`` up to, but not including, step ``after``; NaN for unknown figures."""
         size = len(self._values)
         oldest = self._last - size + 1
         return [

@@ -23,7 +23,7 @@ _FIRST = "planned deployment "
 def times_of_lanes(
     store: Store, job: str, at: float, since: float = 0.0, until: float = 0.0, known: Mapping[str, Lane] | None = None
 ) -> LaneTimes:
-    """When the lanes ran that were open in a span of time.
+    """When the lanes that were open in a span of time ran.
 
     Args:
         at: the current time, in seconds since 1970.

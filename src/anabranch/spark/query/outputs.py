@@ -250,8 +250,8 @@ class LaneOutputs:
 
     @property
     def slotted_partitions(self) -> dict[int, tuple[int, int]]:
-        """By slot number, the source and partition from which the slot's rows come. Empty if rows come from state, or
-        if no output has slots.
+        """For each slot number, the source and partition from which the slot's rows come. Empty if rows come from
+        state, or if no output has slots.
         """
         if self.plan.group.stateful is not None or not any(each.slotted for each in self.publishers.values()):
             return {}

@@ -149,7 +149,9 @@ class Source:
         return rows if self.audience is None else rows.where(meta_column.field("task") == FIRST)
 
     def maxima(self, measured: Measured) -> dict[str, int]:
-        """By SSP, the greatest event time in the batch, in Unix ms. SSPs without records in the batch are left out."""
+        """For each SSP, the greatest event time in the batch, in Unix ms. SSPs without records in the batch are left
+        out.
+        """
         if not self.timed or self.intake is None:
             return {}
         found = {ssp: measured.get(f"max_{ssp.partition}") for ssp in self.ssps}

@@ -30,7 +30,7 @@ _OVERHEAD = 200
 """The overhead in bytes of a Kafka batch that contains one record, with a margin."""
 _KNOWN_FOR = 60.0
 _limits: dict[tuple[str, str], tuple[int, float]] = {}
-"""By cluster and topic: the topic's size limit, and when it was looked up."""
+"""For each cluster and topic, the topic's size limit, and when it was looked up."""
 _SETTLING, _STEP = 5.0, 0.02
 
 

@@ -31,7 +31,7 @@ initialized, which ends the transaction.
 """
 
 _holders: dict[tuple[str, str], Holder] = {}
-"""By cluster and transactional id: a producer of this process that no transaction is using."""
+"""For each cluster and transactional id, a producer of this process that no transaction is using."""
 
 _readers: dict[tuple[str, str], Markers] = {}
 
