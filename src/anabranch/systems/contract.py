@@ -44,7 +44,8 @@ class Appender(Protocol):
         """Add a batch in the columns of ``RECORD_SCHEMA``, and return its number of records. The batch is durable when
         this returns.
 
-        The murmur2 hash of its key determines a record's partition; a record with a null key may go to any partition.
+        A record's partition is determined by the murmur2 hash of its key; a record with a null key may go to any
+        partition.
         """
         ...
 

@@ -32,7 +32,7 @@ class Owner:
 class RowWriter(Protocol):
     """Takes the rows of one Spark task, in a Python worker. A writer is not used after :meth:`close` or :meth:`abort`.
 
-    Spark may run a task twice, even at the same time, so each writer must choose unique names for what it writes.
+    Spark may run a Spark task twice, even at the same time, so each writer must choose unique names for what it writes.
     """
 
     def write(self, rows: pa.RecordBatch) -> None:

@@ -68,7 +68,7 @@ class Work(msgspec.Struct, frozen=True):
 class Count(msgspec.Struct, frozen=True):
     """The finished rows of a bucket, and the seconds that they took.
 
-    Rows that are published have no bucket, and their slot as ``partition``.
+    Rows that are published have no bucket; their ``partition`` is their slot.
 
     Attributes:
         task: the number of the task at factor 1.

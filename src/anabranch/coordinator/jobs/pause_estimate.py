@@ -55,9 +55,11 @@ class Kind(StrEnum):
     FACTOR = "factor"
     """In the same containers, with another factor."""
     MOVED = "moved"
-    """In some of the same containers, but not in all of them."""
+    """In some of the containers that had the closing lanes, but not in all of them."""
     NEW = "new"
-    """At least one in a container that had none of the closing lanes, or all with another version of the job."""
+    """At least one lane in a container that had none of the closing lanes, or all lanes with another version of the
+    job.
+    """
 
 
 _STATELESS = {Kind.SAME: 0.6, Kind.FACTOR: 0.8, Kind.MOVED: 1.0, Kind.NEW: 2.2}

@@ -187,8 +187,8 @@ class Store:
             self._epoch = _NO_EPOCH if self._epoch is None else self._epoch
 
     def claim(self, seen: LeaderRecord | None, holder: str) -> bool:
-        """Lead from now on, under the next epoch, if the leader's row is exactly as ``seen``. Returns False if the row
-        has changed.
+        """Lead from now on, under the next epoch, if the leader's row is exactly as ``seen``; otherwise, return
+        False.
         """
         with self._lock:
             self._epoch = _NO_EPOCH

@@ -39,7 +39,7 @@ def heard(said: Accumulator[Busy]) -> Busy:
 
 @dataclass(frozen=True)
 class Slowest:
-    """The bucket on which functions spent most time: its SSP, the seconds, and their ratio to the average."""
+    """The bucket on which functions spent the most time: its SSP, the seconds, and their ratio to the average."""
 
     ssp: str
     seconds: float

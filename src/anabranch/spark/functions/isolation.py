@@ -57,8 +57,8 @@ MOST = 16
 
 _BEFORE = -1
 PAUSE = 2.0
-"""Seconds to wait after a process was killed. The kernel kills processes if there is too little memory. This may not be
-the fault of a message, and may pass.
+"""Seconds to wait after a process was killed. The kernel kills processes if there is too little memory, which may not
+be the fault of a message, and may pass.
 """
 
 _KILLED = "killed by SIGKILL"

@@ -58,7 +58,7 @@ def end(
     is finished.
 
     When this returns, there may be a batch that is planned but not committed, because this Spark can't be ended in this
-    way or hasn't ended in time. The caller must finish this batch by a query that runs ``once``.
+    way or hasn't ended in time. The caller must finish this batch with a query that runs ``once``.
 
     Args:
         writes: whether a batch is planned and being written.

@@ -107,7 +107,7 @@ class Process:
 
 
 def applied(frame: DataFrame, key: Column, process: Process, result: StructType) -> DataFrame:
-    """The rows that a processor returns, including the hidden column. ``key`` are the bytes of the stage key."""
+    """The rows that a processor returns, including the hidden column. ``key`` has the bytes of the stage key."""
     its = {name: _schemas(process.label, name, each) for name, each in process.processor.states().items()}
     if its:
         type_verifiers.SURFACE.insist(frame.sparkSession)

@@ -231,8 +231,8 @@ def _first(derived: list[_Derived]) -> int:
 
 
 def fitting(letters: Iterable[pa.RecordBatch], limit: float) -> Iterator[pa.RecordBatch]:
-    """Limits dead letters to ``limit`` bytes. A larger one has only the beginning of its value, and a header with the
-    full length.
+    """Limits dead letters to ``limit`` bytes. A larger one keeps only the beginning of its value, and gets a header
+    with the full length.
     """
     for batch in letters:
         sizes = np.zeros(0) if math.isinf(limit) else sizes_of(batch)

@@ -23,7 +23,7 @@ from anabranch.spark.query import clock
 __all__ = ["Pacer", "name_of"]
 
 _REMEMBERED = 16
-"""The number of the last batches whose writing times are kept, until the query reports their total times."""
+"""The number of recent batches whose writing times are kept until the query reports their total times."""
 
 _BESIDES = 4
 

@@ -153,8 +153,8 @@ class LaneQuery:
         return self._start(once, self.publish, clock.reached(last, self.clock if self.plan.by_intake else None))
 
     def begin_ahead(self, each: Callable[[DataFrame, int], None]) -> StreamingQuery:
-        """Start a foreseeable query before its lane starts. ``each`` is called with the arguments for :meth:`publish`.
-        It must wait until the lane may publish, and then call :meth:`publish`.
+        """Start a foreseeable query before its lane starts. ``each`` is called with the arguments for :meth:`publish`;
+        it must wait until the lane may publish, and then call :meth:`publish`.
         """
         self.job.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
         self.job.spark.conf.set(_STATE_FORMAT, "1")

@@ -143,7 +143,7 @@ class Source:
 
     def keyless(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame:
         """The rows of a batch that come from blocks of records in which there are null keys. For a broadcast input,
-        only the rows of the first task, because each record is rejected only once.
+        these are only the rows of the first task, because each record is rejected only once.
         """
         rows = self.rows(self.opened(self.again(marked(Marks.of(measured).keyless, ranges))), _day(at))
         return rows if self.audience is None else rows.where(meta_column.field("task") == FIRST)

@@ -39,7 +39,7 @@ _REASON = "_anabranch_reason"
 _MARKED = "marked"
 
 PLAUSIBLE = ("1900-01-01", 24 * 3600 * 1000)
-"""The event times that are accepted if a ``read`` doesn't declare a range: the first day, and by how many milliseconds
+"""The event times that are accepted if a ``read`` doesn't declare a range: the first day, and the milliseconds by which
 an event time may be later than the end of the day on which the batch is planned.
 """
 

@@ -43,9 +43,9 @@ class Expiry:
         self._looked: dict[tuple[str, int], float] = {}
 
     def look(self, info: StreamInfo, number: int, tail: Tail) -> None:
-        """If the last check is long enough ago, delete some of the records that a partition's retention doesn't keep.
-        No error fails the batch: records that can't be deleted now are deleted later. ``tail`` is the partition's
-        current tail.
+        """If enough time has passed since the last check, delete some of the records that a partition's retention
+        doesn't keep. No error fails the batch: records that can't be deleted now are deleted later. ``tail`` is the
+        partition's current tail.
         """
         if info.retention == Retention():
             return

@@ -108,8 +108,8 @@ class Log:
     ) -> dict[int, Tail]:
         """The tails of a stream's partitions (default: all of them, including those that an expansion has added).
 
-        For a partition with a ``known`` tail, only later entries are looked up, which costs two ``stat`` if there are
-        none; otherwise the folder is listed. The returned tails are durable: no power cut can undo them.
+        For a partition with a ``known`` tail, only later entries are looked up, which costs two ``stat`` calls if there
+        are none; otherwise the folder is listed. The returned tails are durable: no power cut can undo them.
 
         Raises:
             LogError: ``known`` belongs to a stream that has been deleted since, or the manifest has a hole.
@@ -133,7 +133,7 @@ class Log:
         """The control records of a partition after entry ``cursor`` that apply to a reader at ``position``: those whose
         preceding records have all been read. Also returns the number of the last entry that was processed.
 
-        Of the entries that have been deleted, the last control record of each lane is included.
+        The result includes the last control record of each lane from the entries that have been deleted.
         """
         info = self.describe(stream)
         folder = layout.manifest_folder(self._root, stream, self._checked(info, number))

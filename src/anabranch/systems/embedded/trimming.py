@@ -21,7 +21,7 @@ from anabranch.systems.retention import Retention
 __all__ = ["Partition", "Trimmed", "before", "expired", "trim"]
 
 _AT_ONCE = 1000
-"""How many entries are deleted at once, while writers wait: about 0.1 s."""
+"""How many entries are deleted at once, while writers wait. This takes about 0.1 s."""
 _PATIENCE = 0.5
 
 Due = Callable[[Entry], bool]

@@ -155,7 +155,7 @@ def fence(settings: KafkaSettings, lane: Lane, epoch: int, *, new: bool | None, 
     the markers of an incarnation that died in a transaction can't be read.) Returns the last batch that is in a slot,
     at least in part; -1 if none. Raises the same errors as :func:`fencing.fence`.
 
-    ``closed`` says whether the incarnation with ``epoch`` can't write either until it takes its slots.
+    ``closed`` says whether even the incarnation with ``epoch`` is stopped, until it takes its slots.
     """
     slots = range(len(lane.slots))
     held = transactions.fence(settings, lane.job, lane.id, lane.group, slots, epoch, new=new, closed=closed)
