@@ -312,10 +312,7 @@ class MeasuredChange:
     def measured(self, lanes: Iterable[Lane], since: float, whole: float = math.inf) -> float | None:
         """The longest pause of any lane, in seconds; 0.0 if no lane paused, and None if the pause isn't known yet.
 
-        A pause begins with the last output. If that was before the batch that ran when the change was accepted, there
-        was nothing to read, and the pause begins with the change. Lanes that have had nothing to read for a minute are
-        left out. So are lanes whose pause would be longer than the change itself, because the clocks of their machines
-        differ too much or were set meanwhile.
+        since: the seconds for which all lanes have been running.
 
         Args:
             since: the seconds since all lanes have been running.

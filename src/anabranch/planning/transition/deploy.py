@@ -272,6 +272,6 @@ def _group(lane: Lane) -> _Group:
 
 def _sinks(lane: Lane) -> set[str]:
     """A lane's outputs except its dead letters. If there are none, because the lane only calls a function
-    (``foreach_batch``), the lane's group.
+    (``foreach_batch``), the result is the lane's group.
     """
     return set(lane.outputs) - set(lane.dead_letters.values()) or {lane.group}
