@@ -78,8 +78,8 @@ class LaneCopy:
 def settled(
     partitions: Mapping[Place, PartitionCopy], lanes: Iterable[LaneCopy]
 ) -> tuple[dict[Place, int], dict[str, Batch]]:
-    """Returns how many of the publications in ``later`` become part of the backup, for each partition, and the batch
-    from which each lane continues.
+    """For each partition, how many of the publications in ``later`` become part of the backup; and for each lane, the
+    batch from which it continues.
 
     Raises:
         MovedOnError: the copies can't be made to fit together.

@@ -138,8 +138,8 @@ def _store(settings: Settings) -> str:
 
 
 def _of_systems(settings: Settings) -> dict[str, Callable[[Settings], str]]:
-    """Each system's own checks, and a check whether its Spark connector is available. A system that no stream uses and
-    that has no settings gets only the checks that need no connection.
+    """Each system's own checks, and a check of whether its Spark connector is available. A system that no stream uses
+    and that has no settings gets only the checks that need no connection.
     """
     found: dict[str, Callable[[Settings], str]] = {}
     systems = Systems(settings)

@@ -25,7 +25,7 @@ VARIABLE = "ANABRANCH_RESTARTS"
 STOPS_WITHIN = 60.0
 """The seconds within which a process must stop everything that it has started."""
 _SEEN_WITHIN = 1.0
-"""How many seconds to wait for a Java process that no longer answers to end."""
+"""The seconds to wait until a Java process that no longer answers has ended."""
 
 
 class Replacer:

@@ -42,8 +42,8 @@ def scale(
 
 
 def followed(client: Client, job: str, change: ScaleResult | RewindResult, timeout: float | None) -> str:
-    """Print what a change does, and wait until it is done. With ``timeout`` None, don't wait. Returns the text to print
-    afterwards.
+    """Print what a change does, and wait until it is done. If ``timeout`` is None, don't wait. Returns the text to
+    print afterwards.
 
     Raises:
         JobFailedError, OutOfTimeError: as for :func:`wait`.

@@ -8,7 +8,7 @@ __all__ = ["closed"]
 
 _TICK = 1_000
 _PART = 10
-"""Sessions can end at any time. They are checked this many times per gap, but at most once per tick."""
+"""Sessions can end at any time. This is how many times per gap they are checked, but at most once per tick."""
 
 
 def closed(window: Window, newest: int, now: int) -> int:

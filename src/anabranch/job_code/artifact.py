@@ -70,10 +70,10 @@ def pack(home: Path) -> Artifact:
     """The files below ``home``, the job file's folder. The same files give the same hash on every machine.
 
     In a git work tree, these are the files that git doesn't ignore, committed or not. In a folder that :func:`unpack`
-    has made, they are all files that it wrote there. Elsewhere, they are ``*.py`` and ``*.toml``. Always excluded are
-    hidden files (names that begin with a dot), environments, ``__pycache__`` and data files (see
-    :data:`anabranch.job_code.listing.DATA`). Submodules and links to folders are left out; a link to a file that is
-    also packed becomes a copy of the file. Nothing is compressed, because compressors differ.
+    has made, they are all files that it wrote there. Elsewhere, they are ``*.py`` and ``*.toml``. Hidden files (names
+    that begin with a dot), environments, ``__pycache__`` and data files (see :data:`anabranch.job_code.listing.DATA`)
+    are always excluded. Submodules and links to folders are left out; a link to a file that is also packed becomes a
+    copy of the file. Nothing is compressed, because compressors differ.
 
     Raises:
         NotFoundError: ``home`` isn't a folder.

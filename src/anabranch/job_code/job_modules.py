@@ -104,7 +104,8 @@ class _Loaded:
 
 class _Loader(SourceFileLoader):
     """Loads modules from files. Each file is read only once, so that other processes get the same text. No compiled
-    files are written next to a job's."""
+    files are written next to a job's modules.
+    """
 
     def __init__(self, name: str, path: str, sources: dict[str, bytes]) -> None:
         super().__init__(name, path)

@@ -53,7 +53,7 @@ class Rewind(Document, frozen=True, kw_only=True):
 
 
 class AfterDrain(Document, frozen=True, kw_only=True):
-    """What a lane of a job that was drained before takes over. Its initial event time is that of a new job."""
+    """What a lane of a previously drained job takes over. The lane's initial event time is that of a new job."""
 
     state: str = ""
     """The drained lane whose state the lane copies; empty if the lane begins without state."""

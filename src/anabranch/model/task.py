@@ -7,7 +7,7 @@ from anabranch.model.ssp import SSP
 
 
 class Task(Document, frozen=True, kw_only=True):
-    """A named set of SSPs of one stage. ``index`` is the task's number, as in SAMZA-71. ``broadcast`` are the SSPs of
+    """A named set of SSPs of one stage. ``index`` is the task's number, as in SAMZA-71. ``broadcast`` has the SSPs of
     broadcast inputs, which every task reads.
     """
 

@@ -1,4 +1,4 @@
-"""The numbers of tasks at factor 1, and which buckets of each the virtual tasks have."""
+"""The numbers of tasks at factor 1, and which of their buckets the virtual tasks have."""
 
 from __future__ import annotations
 
