@@ -42,7 +42,7 @@ class RegistrationResponse(Document, frozen=True, kw_only=True):
     """The seat that a process gets, or what to do without one."""
 
     lease: float
-    """For how many seconds each heartbeat renews the lease."""
+    """The seconds for which each heartbeat renews the lease."""
     seat: str | None = None
     """The seat; None if all seats are taken, and the process should ask again."""
     container: str = ""

@@ -171,7 +171,7 @@ class LoadReport(Document, frozen=True, kw_only=True):
     """
     repeats: str = ""
     """What would be written or called twice if the running batch were broken off and run again. A change waits for such
-    a batch. Empty: the batch can be broken off.
+    a batch. Empty if the batch can be broken off.
     """
     span: float = 0.0
     """The length of the period, about half a minute, over which ``busy``, ``working`` and ``arriving`` are measured, in

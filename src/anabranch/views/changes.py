@@ -38,7 +38,7 @@ class ChangeRecord(Document, frozen=True, kw_only=True):
     starting: int | None = None
     """How many lanes started."""
     predicted_pause: float | None = None
-    """For how many seconds output was expected to pause; None: unknown."""
+    """The seconds for which output was expected to pause; None if unknown."""
     measured_pause: float | None = None
     """The seconds for which output paused; 0.0 if no records arrived; None if this is unknown, or not known yet."""
     reason: str = ""

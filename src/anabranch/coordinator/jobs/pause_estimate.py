@@ -36,7 +36,7 @@ _STATE_SPEED = 100e6
 _CONTAINER = 15.0
 """The assumed seconds until a container is ready, until a change has been measured."""
 _IN_STEP = 1.0
-"""By how many seconds the clocks of machines may differ."""
+"""The seconds by which the clocks of machines may differ."""
 _PATIENCE = 60.0
 """The seconds after a change for which the first output of all lanes is awaited."""
 _NEW = 0.5

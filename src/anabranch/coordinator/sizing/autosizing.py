@@ -46,7 +46,7 @@ _STALE = 5.0
 _AFTER_UNDONE = 10
 """The number of cooldowns for which the factor isn't changed after a change that was undone."""
 _REMEMBERED = 10
-"""For how many cooldowns experience with a factor counts."""
+"""The number of cooldowns for which experience with a factor counts."""
 _REGRETS = 3
 _SHUNNED = 30
 _MUCH_LESS = 0.6
