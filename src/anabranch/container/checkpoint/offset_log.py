@@ -113,8 +113,8 @@ def _is_progress(offset: Mapping[str, Any] | None) -> bool:
 
 
 def _has_stream(offset: Mapping[str, Any]) -> bool:
-    """Whether the offset names its stream. If it doesn't, it is by topic, as Spark's Kafka connector writes it. (A
-    topic can have the name "stream", too.)
+    """Whether the offset names its stream. An offset from Spark's Kafka connector doesn't: it is by topic. (A topic can
+    have the name "stream", too.)
     """
     return isinstance(offset.get("stream"), str)
 

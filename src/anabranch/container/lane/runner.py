@@ -329,7 +329,7 @@ class LaneRunner:
             return error_text.failure(error)
 
     def _quietly(self, act: Callable[..., object], *args: object) -> None:
-        """Call a function whose errors must not keep the lane from reporting its failure. They are logged."""
+        """Call a function whose errors must not keep the lane from reporting its failure. These errors are logged."""
         try:
             act(*args)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""The tasks of each stage, among which the grouper divides the partitions of its inputs."""
+"""The tasks of each stage: the grouper divides the partitions of the stage's inputs among them."""
 
 from __future__ import annotations
 

@@ -78,8 +78,8 @@ class ControlLog:
         self._values: list[_Value] = []
 
     def tell(self, stream: str, control: Mapping[str, Any]) -> None:
-        """Write a control record of a stream, which comes after everything that was written to the stream before. The
-        record is durable when this returns. Earlier records of the same lane (field ``lane``) may then be deleted.
+        """Write a control record of a stream. The record comes after everything that was written to the stream before,
+        and is durable when this returns. Earlier records of the same lane (field ``lane``) may then be deleted.
         """
         found = self._topics.describe(stream)
         ends = self._topics.ends(stream, range(len(found.partitions)), UNCOMMITTED)

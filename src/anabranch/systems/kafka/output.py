@@ -90,8 +90,9 @@ class StreamEnds(Protocol):
     """What a publisher needs from the system."""
 
     def tell(self, stream: str, control: Mapping[str, Any]) -> None:
-        """Write a control record of an intermediate stream, which comes after everything that was written to the stream
-        before."""
+        """Write a control record of an intermediate stream. The record comes after everything that was written to the
+        stream before.
+        """
         ...
 
     def ends(self, stream: str) -> Mapping[int, int]: ...

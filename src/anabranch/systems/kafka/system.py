@@ -151,8 +151,9 @@ class KafkaSystem(System):
         return self._control_log().heard(stream, partition, cursor, position)
 
     def tell(self, stream: str, control: Mapping[str, Any]) -> None:
-        """Write a control record of an intermediate stream, which comes after everything that was written to the stream
-        before."""
+        """Write a control record of an intermediate stream. The record comes after everything that was written to the
+        stream before.
+        """
         self._control_log().tell(stream, control)
 
     def _control_log(self) -> ControlLog:
