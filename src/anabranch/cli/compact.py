@@ -69,9 +69,8 @@ def compact(
 def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> list[Compaction]:
     """Give each lane that has foreign state a new folder without that state, and delete the old folder.
 
-    Raises:
-        The same as :func:`anabranch.container.checkpoint.compaction.look` and ``rewrite``. If one of these errors is
-            raised, nothing has changed.
+    Raises the same errors as :func:`anabranch.container.checkpoint.compaction.look` and
+    :func:`anabranch.container.checkpoint.compaction.rewrite`. After any of them, nothing has changed.
     """
     from anabranch.container.checkpoint import compaction
 
