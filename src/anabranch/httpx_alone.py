@@ -1,4 +1,4 @@
-"""Imports httpx without its command line, which would import rich and pygments. Importing those takes longer than
+"""Imports httpx without its command line, which would import rich and pygments. Importing these two takes longer than
 everything else that a verb does.
 
 httpx leaves out its command line if rich isn't installed, so rich is hidden while httpx is imported.

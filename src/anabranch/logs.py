@@ -114,8 +114,8 @@ def _write(line: str) -> None:
 
 
 def _forget_what_is_buffered() -> None:
-    """Let stderr drop a line that couldn't be written. Otherwise Python tries it again when the process ends, and a
-    process that has done all its work exits with 120.
+    """Let stderr drop a line that couldn't be written. Otherwise Python would try to write it again when the process
+    ends, and a process that has done all its work would exit with 120.
     """
     raw = getattr(getattr(sys.stderr, "buffer", None), "raw", None)  # without it, nothing is buffered
     if raw is not None:

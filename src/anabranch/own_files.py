@@ -30,7 +30,7 @@ def make_file(path: Path) -> None:
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a file's content to a new file. If this fails, the new file is removed and OSError raised."""
+    """Copy a file's content to a new file. If this fails, the new file is removed, and OSError is raised."""
     with source.open("rb") as of, os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as to:
         try:
             shutil.copyfileobj(of, to, 1 << 20)

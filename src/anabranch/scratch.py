@@ -61,7 +61,7 @@ def _prefix() -> str:
 
 
 def _made(place: Path) -> Path:
-    """Create a folder and lock it. Only then does the folder get a name at which :func:`sweep` looks."""
+    """Create a folder and lock it. The folder gets a name that :func:`sweep` looks for only after it is locked."""
     made = Path(tempfile.mkdtemp(prefix="anabranch-new-", dir=place))
     _locked(made)  # locked until the process ends
     return made.rename(made.with_name(f"{_prefix()}{made.name.removeprefix('anabranch-new-')}"))

@@ -61,7 +61,7 @@ def watermark_delay(event_time: str | None, watermark: str | None) -> int | None
 
 
 def refresh_interval(refresh: str | None) -> int | None:
-    """How long a table is used before it is read again, in milliseconds; None: until the lane ends."""
+    """How long a table is used before it is read again, in milliseconds; None if it is used until the lane ends."""
     if refresh is None:
         return None
     try:
@@ -118,7 +118,9 @@ def joined_columns(on: str | Sequence[str] | Mapping[str, str]) -> dict[str, str
 def joined_table(
     table: str | Table | Callable[[Any], Any], format: str | None, schema: str | None
 ) -> tuple[dict[str, Any], Callable[..., Any] | None]:
-    """The operator arguments that describe the table, and the function that reads the table, if it is given as one."""
+    """The operator arguments that describe the table, and the function that reads the table if the user has given a
+    function.
+    """
     if isinstance(table, str):
         ending = table.rstrip("/").rpartition(".")[2].lower()
         kind = format or (ending if ending in _TABLES else "parquet")
@@ -142,8 +144,9 @@ def joined_table(
 
 
 def processor(given: object, timers: str | None) -> Processor:
-    """The processor, checked. ``timers`` is the clock of its timers; None: the processor must not define
-    ``on_timer``."""
+    """The processor, checked. ``timers`` is the clock of its timers; if it is None, the processor must not define
+    ``on_timer``.
+    """
     if not isinstance(given, Processor):
         what = f"the class {given.__name__}" if isinstance(given, type) else repr(given)
         raise GraphError(

@@ -12,8 +12,9 @@ from anabranch.model.graph import Graph, Node
 
 
 class GraphBuilder:
-    """Collects operators in the order in which the job file adds them. ``functions`` has the functions that they call,
-    by node number."""
+    """Collects operators in the order in which the job file adds them. ``functions`` has the functions that the
+    operators call, by node number.
+    """
 
     def __init__(self, job: str) -> None:
         self.job = job
@@ -26,7 +27,9 @@ class GraphBuilder:
         return Graph(job=self.job, nodes=tuple(self._nodes))
 
     def check_shared(self, kind: str, other: GraphBuilder) -> None:
-        """Raises GraphError if ``other``, from which an operator takes a stream, builds another job than this one."""
+        """Check that a stream that an operator takes belongs to this job. Raises GraphError if ``other``, the stream's
+        builder, isn't this one.
+        """
         if other is not self:
             raise GraphError(
                 f"{kind} at {caller()} takes streams of two jobs: {self.job!r} and {other.job!r}",
@@ -46,9 +49,9 @@ class GraphBuilder:
 
         Args:
             kind: the kind of operator, such as ``where``.
-            inputs: the numbers of the nodes whose rows it gets.
+            inputs: the numbers of the nodes whose rows the operator gets.
             args: the operator's arguments; those that are None are left out.
-            name: the name that the user gave; None: ``derived`` is used.
+            name: the name that the user gave; if None, ``derived`` is used.
             derived: the default name. If another operator has it, a number is appended.
             function: the function that the operator calls, if there is one.
 

@@ -126,8 +126,8 @@ class Job:
                 any kind into a string column, as JSON text. See docs/reference/values.md.
             event_time: the ``timestamp`` column that says when the event in a record happened. Event-time windows,
                 joins and timers need it.
-            watermark: by how much a record can be older than the newest record of its partition, such as ``"10
-                minutes"``. Required with ``event_time``.
+            watermark: how much older a record can be than the newest record of its partition, such as ``"10 minutes"``.
+                Required with ``event_time``.
             event_time_range: which event times are plausible: the earliest date, and by how much a time can be ahead of
                 today. The default is ``("1900-01-01", "1 day")``. A record outside the range becomes a dead letter and
                 does not move the watermark.

@@ -37,7 +37,7 @@ class Timers:
     nothing."""
 
     def __init__(self, stored: StoredTimers | None, clock: str | None, journal: Journal) -> None:
-        """``clock``: the clock of the timers. ``stored`` is None if the operator has no timers."""
+        """``clock`` is the clock of the timers. ``stored`` is None if the operator has no timers."""
         self._stored = stored
         self._clock = clock
         self._journal = journal

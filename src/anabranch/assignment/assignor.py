@@ -111,9 +111,9 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
     """The seat of each task.
 
     Balance comes first: each seat gets the floor or the ceiling of the average number of tasks. Then each partition is
-    read in as few containers as balance allows. With racks, the cost decides among these placements, or, with traffic
-    first, before the number of containers. The result doesn't depend on the order of the arguments' elements. If it is
-    passed as ``former``, no task moves.
+    read in as few containers as balance allows. With racks, the cost decides among the placements that remain; with
+    traffic first, it decides before the number of containers does. The result doesn't depend on the order of the
+    arguments' elements. If the result is passed as ``former``, no task moves.
 
     Args:
         stages: the stages with their tasks.
@@ -144,7 +144,7 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
 
 
 def explained(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rules) -> dict[str, dict[str, str]]:
-    """Stage → name of a task → why :func:`seat` chooses its seat."""
+    """The reasons for which :func:`seat` chooses the tasks' seats, by stage and then by the name of the task."""
     found = seat(stages, former, where, rules)
     problem = _problem(stages, former, where, rules)
     if rules.strategy == "none" or found.why_not or None in where.seats.values() or any(map(_shares, stages)):

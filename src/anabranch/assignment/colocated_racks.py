@@ -16,7 +16,7 @@ from anabranch.model.task import Task
 __all__ = ["Member", "place"]
 
 _Piece = tuple[tuple[str, int], ...]
-"""Pairs of a seat and the number of tasks of one group that it takes."""
+"""Pairs of a seat and the number of tasks of one group that the seat takes."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ def place(
 ) -> tuple[dict[str, str], float]:
     """The seat of each member, by name, and the total cost.
 
-    The placement is balanced, and each partition is read in the fewest seats that :func:`placement.place` finds. Among
-    the parts of seats that groups of tasks take, groups are then exchanged so that the cost is least: a seat that has
-    any task of a group reads everything that the group reads. Two ways of dividing groups among seats are tried: one
-    that moves few tasks, and one that keeps seats with parts of the same group in one rack as far as possible.
+    The placement is balanced, and each partition is read in the fewest seats that :func:`placement.place` finds. Groups
+    of tasks are then exchanged among the parts of seats that they take, so that the cost is least: a seat that has any
+    task of a group reads everything that the group reads. Two ways of dividing groups among seats are tried: one that
+    moves few tasks, and one that keeps seats with parts of the same group in one rack as far as possible.
 
     Args:
         members: the tasks.
@@ -106,8 +106,8 @@ def _matched(
     piece costs the group.
 
     Pieces in the same racks cost the same, except for groups that had one of their seats before. So a group needs only
-    an arc to each set of racks, and an arc to each piece with a seat in which it was; the least cost is the same as
-    with all arcs.
+    an arc to each set of racks, and an arc to each piece with a seat that the group had before; the least cost is the
+    same as with all arcs.
     """
     kinds = sorted(pieces)
     sets = sorted({_racks_of(kind, racks) for kind in kinds})
@@ -159,7 +159,9 @@ def _far(group: Sequence[Member], rack: str) -> int:
 
 
 def _filled(group: Sequence[Member], piece: _Piece) -> dict[str, str]:
-    """A seat of the piece for each task of a group: its former seat, if it is one of them and has room."""
+    """For each task of a group, a seat of the piece: the task's former seat, if that belongs to the piece and has
+    room.
+    """
     room = dict(piece)
     placed = {}
     for member in group:

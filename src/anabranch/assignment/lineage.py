@@ -30,7 +30,9 @@ class Lineage:
                 its[name.bucket % name.factor] = seat
 
     def seat(self, task: str) -> str | None:
-        """The seat that had the task or most of its parts (the first such seat); None if the task is new."""
+        """The seat that had the task or most of its parts (if several seats had equally many, the first of them); None
+        if the task is new.
+        """
         if task in self._seats:
             return self._seats[task]
         name = _parsed(task)
@@ -53,7 +55,7 @@ def _base(name: TaskName) -> _Base:
 
 
 def _parsed(text: str) -> TaskName | None:
-    """The parts of a task's name; None if a user's own grouper has given it, which may use any form."""
+    """The parts of a task's name; None if the name has another form, as names from a user's own grouper may have."""
     try:
         return names.parse(text)
     except UsageError:

@@ -1,5 +1,6 @@
-"""Assigns groups of tasks to seats in the fewest pieces: the groups are put in a line, which is cut where a seat is
-full."""
+"""Assigns groups of tasks to seats so that groups are divided into the fewest pieces: the groups are put in a line, and
+the line is cut wherever a seat is full.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ class Line:
 
     The number of pieces is the number of groups plus the number of seats, minus the cuts that fall between two groups
     (clean cuts). No placement has fewer pieces than the line with the most clean cuts. If all groups are equally large,
-    their number depends only on the order of the seats' sizes. Among the seats of a size, and among groups, the next
-    one is chosen so that few tasks move.
+    the number of clean cuts depends only on the order of the seats' sizes. Among seats of the same size, and among
+    groups, the next one is chosen so that few tasks move.
     """
 
     def __init__(self, sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: Mapping[str, str]) -> None:
@@ -86,8 +87,8 @@ class Line:
         return room - len(taken)
 
     def _next_seat(self) -> str:
-        """The next seat: of those whose size leads to the most clean cuts, the seat that can keep the most of its
-        former tasks although it first takes the rest of the partly placed group.
+        """The next seat. Of the seats whose size leads to the most clean cuts, this is the one that can keep the most
+        of its former tasks after taking the rest of the partly placed group.
         """
         counts = Counter(self.room.values())
         small, large = counts[self.floor], counts[self.floor + 1]
@@ -109,8 +110,9 @@ class Line:
         return min(best, key=lost)
 
     def _gain(self, number: int, seat: str, left: int) -> tuple[int, int, int]:
-        """The gain if ``seat`` takes as much of a group as it can: the number of tasks that stay, and that number minus
-        the tasks that other seats lose."""
+        """The gain if ``seat`` takes as much of a group as it can: first, the number of tasks that stay minus the
+        number of tasks that other seats lose; second, the number of tasks that stay.
+        """
         held = self.held[number]
         taken = min(left, len(self.groups[number]))
         stays = min(taken, held[seat])
@@ -118,8 +120,9 @@ class Line:
 
 
 def _clean_cuts(seats: Counter[int], floor: int, group_sizes: set[int]) -> dict[tuple[int, int], int]:
-    """How many cuts can fall between two groups, by how many seats of the floor size and of the ceiling size are still
-    to be filled."""
+    """The number of cuts that can fall between two groups, given how many seats of the floor size and of the ceiling
+    size are still to be filled.
+    """
     unit = group_sizes.pop() if len(group_sizes) == 1 else 1
     clean: dict[tuple[int, int], int] = {}
     for small in range(seats[floor] + 1):

@@ -78,8 +78,8 @@ class LaneCopy:
 def settled(
     partitions: Mapping[Place, PartitionCopy], lanes: Iterable[LaneCopy]
 ) -> tuple[dict[Place, int], dict[str, Batch]]:
-    """Returns how many of the publications in ``later`` become part of the backup, for each partition, and the batch
-    from which each lane continues.
+    """For each partition, how many of the publications in ``later`` become part of the backup; and for each lane, the
+    batch from which it continues.
 
     Raises:
         MovedOnError: the copies can't be made to fit together.
@@ -118,7 +118,7 @@ def _batch(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: dic
 
 
 def _last_within(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: Mapping[Place, int]) -> int:
-    """The last batch of a lane from which the backup contains any records, -1 if none."""
+    """The last batch of a lane of which the backup contains any records, -1 if none."""
     found = [-1]
     for place in lane.outputs:
         partition = partitions[place]

@@ -126,7 +126,9 @@ def make(source: Source, uri: str) -> Manifest:
 
 
 def _settled(source: Source) -> Moment:
-    """The job at a moment when no change is under way; waits for it. Raises ConflictError if that takes too long."""
+    """Wait until no change of the job is under way, and return the job at that moment. Raises ConflictError if that
+    takes too long.
+    """
     last: list[str] = []
 
     def look() -> Moment | None:
@@ -230,8 +232,8 @@ def _downstream_first(copies: Sequence[_Copied]) -> list[_Copied]:
 def _decided(
     copies: Sequence[_Copied], new: Sequence[Lane], streams: _Streams, cuts: Mapping[str, StreamCut]
 ) -> tuple[dict[str, StreamCut], dict[str, Batch]]:
-    """Where the backup ends in each stream, and the batch from which each open lane continues. ``new``: the lanes that
-    have no folder yet.
+    """Where the backup ends in each stream, and the batch from which each open lane continues. ``new`` are the lanes
+    that have no folder yet.
     """
     partitions: dict[Place, PartitionCopy] = {}
     for stream, (_, archive) in streams.items():
@@ -302,8 +304,8 @@ def _written(lane: Lane, partitions: Iterable[Place]) -> list[Place]:
 
 
 def _take_back(copied: _Copied, batch: Batch, cuts: Mapping[str, StreamCut], *, runs: bool) -> None:
-    """Take the copy of a lane's folder back to a batch, and its notes about output streams back to the cut. ``runs``:
-    whether the job may have written to the folder while it was copied.
+    """Take the copy of a lane's folder back to a batch, and its notes about output streams back to the cut. ``runs``
+    says whether the job may have written to the folder while it was copied.
     """
     folder = copied.copy
     if batch.number >= 0:

@@ -49,7 +49,7 @@ class Mirror:
 
 
 def copy_all(source: Tree, target: Tree, names: Sequence[str], *, lives: bool = False) -> None:
-    """Copy files to the same names in another tree. ``lives``: as for :meth:`Tree.copy`."""
+    """Copy files to the same names in another tree. For ``lives``, see :meth:`Tree.copy`."""
     parallel.mapped(lambda name: source.copy(name, target, lives=lives), names)
 
 

@@ -50,7 +50,8 @@ class Moment:
         return [(self.lanes[lane], epoch) for lane, epoch in sorted(needed) if epoch]
 
     def why_not(self) -> str:
-        """Why the job can't be backed up at this moment, but perhaps a little later; empty if it can.
+        """Why the job can't be backed up at this moment, although it may be possible a little later; empty if the job
+        can be backed up.
 
         Raises:
             ConflictError: there is nothing to back up.

@@ -22,8 +22,8 @@ from anabranch.protocol.deployment import Program
 __all__ = ["EPOCHS_AHEAD", "at_rest", "joined", "keep", "kept", "last_program"]
 
 EPOCHS_AHEAD = 1000
-"""By how much a restored job's epoch is above the one in the backup. The original job may have continued after the
-backup, and its processes must have lower epochs than those of the restored job.
+"""The difference between a restored job's epoch and the epoch in the backup. The original job may have continued after
+the backup, and its processes must have lower epochs than those of the restored job.
 """
 
 

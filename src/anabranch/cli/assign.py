@@ -1,4 +1,4 @@
-"""``anabranch assign``: in which container each task should run, depending on the racks of its data."""
+"""``anabranch assign``: shows or changes the containers of tasks, depending on the racks of their data."""
 
 from __future__ import annotations
 

@@ -30,8 +30,9 @@ class ChangeOptions:
 
 
 def with_change_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """The verb in the form that Typer needs: instead of its last parameter, a :class:`ChangeOptions`, it has a
-    parameter for each field."""
+    """The verb in the form that Typer needs: its last parameter, a :class:`ChangeOptions`, is replaced by a parameter
+    for each field.
+    """
     *own, last = inspect.signature(verb, eval_str=True).parameters.values()
     shared = inspect.signature(ChangeOptions, eval_str=True).parameters
 

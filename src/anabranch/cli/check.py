@@ -1,4 +1,4 @@
-"""``anabranch check``: checks whether everything that a job has stored is intact, and says what is lost otherwise."""
+"""``anabranch check``: checks whether everything that a job has stored is intact. If it isn't, says what is lost."""
 
 from __future__ import annotations
 

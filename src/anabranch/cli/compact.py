@@ -67,11 +67,10 @@ def compact(
 
 
 def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> list[Compaction]:
-    """Give each lane that has foreign state a new folder without it, and delete the old folder.
+    """Give each lane that has foreign state a new folder without that state, and delete the old folder.
 
-    Raises:
-        The same as :func:`anabranch.container.checkpoint.compaction.look` and ``rewrite``. If one of these errors is
-            raised, nothing has changed.
+    Raises the same errors as :func:`anabranch.container.checkpoint.compaction.look` and
+    :func:`anabranch.container.checkpoint.compaction.rewrite`. After any of them, nothing has changed.
     """
     from anabranch.container.checkpoint import compaction
 
@@ -101,7 +100,7 @@ def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> lis
 
 def cleared(store: Store, job: str, root: str) -> list[str]:
     """Delete the lane folders that a stopped job no longer needs, and return them. Call :func:`stopped_job.lanes`
-    before: it raises an error if the job isn't stopped. Folders under a root that isn't on a local disk stay.
+    first: it raises an error if the job isn't stopped. Folders under a root that isn't on a local disk are kept.
     """
     place = local_folder(root)
     if place is None:

@@ -110,8 +110,9 @@ def client(settings: CoordinatorSettings, job: str) -> Client:
 
 
 def at(settings: Settings, url: str | None) -> Client:
-    """A client of the coordinator at ``url``; None: of the configured coordinator. Raises UsageError if none is
-    configured."""
+    """A client of the coordinator at ``url`` or, if ``url`` is None, of the configured coordinator. Raises UsageError
+    if none is configured.
+    """
     found = url or _url(settings.coordinator)
     if found is None:
         raise UsageError(
@@ -159,7 +160,9 @@ def _is_here(url: str) -> bool:
 
 
 def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], look: Callable[[Store], T]) -> T:
-    """The answer of the coordinator that serves the job (``ask``). If there is none, the store's (``look``)."""
+    """The result of ``ask`` for the coordinator that serves the job. If no coordinator serves it, the result of
+    ``look`` for the store.
+    """
     url = _url(settings) or endpoint.find(settings.store).get(job)
     if url is not None:
         with _client(url, settings) as found:

@@ -43,8 +43,8 @@ def dashboard(
 
 
 def address(url: str, job: str | None = None, token: str | None = None) -> str:
-    """The address of a page. The token is in the fragment, which browsers don't send and servers don't log. The page
-    removes the token from the address before anything else.
+    """The address of a page. The token is in the fragment, which browsers don't send and servers don't log. Before
+    doing anything else, the page removes the token from the address.
     """
     path = "/" if job is None else f"/jobs/{quote(job, safe='')}"
     fragment = path if token is None else f"/login?{urlencode({'token': token, 'next': path})}"

@@ -125,7 +125,7 @@ def _between(file: JobFile) -> dict[str, str]:
 
 
 def follow(client: Client, job: str, told: DeployResult, timeout: float | None, json: bool) -> None:
-    """Print what a deployment does, and wait until it is done. With ``timeout`` None, don't wait.
+    """Print what a deployment does, and wait until it is done. If ``timeout`` is None, don't wait.
 
     Raises:
         JobFailedError, OutOfTimeError: as for :func:`scale.wait`.

@@ -138,8 +138,8 @@ def _store(settings: Settings) -> str:
 
 
 def _of_systems(settings: Settings) -> dict[str, Callable[[Settings], str]]:
-    """Each system's own checks, and a check whether its Spark connector is available. A system that no stream uses and
-    that has no settings gets only the checks that need no connection.
+    """Each system's own checks, and a check of whether its Spark connector is available. A system that no stream uses
+    and that has no settings gets only the checks that need no connection.
     """
     found: dict[str, Callable[[Settings], str]] = {}
     systems = Systems(settings)
@@ -187,7 +187,7 @@ def _module(module: str, settings: Settings) -> str:
 
 
 def _is_in_maven(package: str) -> bool | None:
-    """Whether a Maven repository has the package; None: this can't be checked, because there is no ``mvn`` here."""
+    """Whether a Maven repository has the package; None if this can't be checked, because there is no ``mvn`` here."""
     maven = shutil.which("mvn")
     if maven is None:
         return None

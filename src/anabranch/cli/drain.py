@@ -119,8 +119,9 @@ def _has_drained(job: str, status: JobStatus) -> bool:
 
 
 def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatus | None:
-    """A job's status. If the process that served the job has ended, the status comes from the store; None if that isn't
-    final, or the store can't be read."""
+    """A job's status. If the process that served the job has ended, the status comes from the store. None if the status
+    in the store isn't final, or the store can't be read.
+    """
     try:
         return client.status(job)
     except AWAY:

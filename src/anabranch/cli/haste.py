@@ -26,7 +26,7 @@ Now = Annotated[
 
 
 def said(now: bool) -> None:
-    """If ``now``, print a line that says what the user has accepted."""
+    """If ``now`` is set, print a line that says what the user has accepted with this option."""
     if now:
         progress.say("--now: batches that are written at least once, or were given to foreach_batch, may be repeated")
 

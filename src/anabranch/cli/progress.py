@@ -31,9 +31,9 @@ def shared(store: str) -> None:
 
 
 def kept(settings: Settings, kept: JobModel | None) -> None:
-    """If the settings have another factor or number of containers than a drained job, say that the job keeps its own.
+    """If a drained job has another factor or number of containers than the settings, say that the job keeps its own.
 
-    ``kept``: the job model of the drained job; None: the job wasn't drained.
+    ``kept`` is the job model of the drained job; None if the job wasn't drained.
     """
     if kept is None:
         return
@@ -89,7 +89,7 @@ def idle(report: LaneReport) -> str:
 
 
 def event_time(report: LaneReport) -> str:
-    """A lane's event time, and what holds it back; empty if it has none."""
+    """A lane's event time, and what holds it back; empty if the lane has no event time."""
     idle = f", {len(report.event_time.idle)} idle" if report.event_time.idle else ""
     if report.event_time.held_by is None:
         return "" if report.event_time.watermark is None else f"; watermark {when(report.event_time.watermark)}{idle}"

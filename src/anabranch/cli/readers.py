@@ -36,7 +36,7 @@ def forget(system: System, stream: str, job: str) -> None:
 
 
 def lines(stream: str, readers: Sequence[ReaderLag], now: float) -> list[str]:
-    """A line for each reader, then the lines of :func:`overdue`. ``now``: seconds since 1970."""
+    """A line for each reader, then the lines of :func:`overdue`. ``now`` is in seconds since 1970."""
     each = [
         f"reader {lag.job}: {output.count(lag.unread, 'record')} to read, as of {_ago(now - lag.changed_at)}"
         for lag in readers

@@ -25,7 +25,7 @@ VARIABLE = "ANABRANCH_RESTARTS"
 STOPS_WITHIN = 60.0
 """The seconds within which a process must stop everything that it has started."""
 _SEEN_WITHIN = 1.0
-"""How long, in seconds, a Java process that no longer answers is watched for its end."""
+"""The seconds to wait until a Java process that no longer answers has ended."""
 
 
 class Replacer:
@@ -57,8 +57,8 @@ class Replacer:
             self.now(following)
 
     def take_java(self, kill: Callable[[], None], is_child: bool) -> None:
-        """Record that the Java process has started. ``kill`` ends it at once; ``is_child``: whether it is a child of
-        this process.
+        """Record that the Java process has started. ``kill`` ends that process at once. ``is_child`` says whether that
+        process is a child of this process.
         """
         self._kill_java = kill
         self.is_possible = self._may and bool(self._words) and is_child

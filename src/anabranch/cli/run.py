@@ -189,8 +189,8 @@ def _serve(
     """Serve and run the job, and return its last status.
 
     Args:
-        served: gets the server that answers for the coordinator. The caller closes it once Spark has been stopped, so
-            the coordinator answers until then.
+        served: is passed the server that answers for the coordinator. The caller closes it once Spark has been stopped,
+            so the coordinator answers until then.
         printed: a file to which traces of failures are appended.
     """
     from anabranch.container.reconciler import Container
@@ -251,7 +251,7 @@ def _trace(printed: Path, lane: str, error: BaseException) -> None:
 
 
 def _token(settings: Settings) -> str:
-    """The token that other processes need to ask for the job's status or to stop it."""
+    """The token that other processes need in order to ask for the job's status or to stop the job."""
     given = settings.coordinator.token
     if given is not None:
         return secrets.resolved("coordinator.token", given)

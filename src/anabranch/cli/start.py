@@ -65,8 +65,9 @@ def _hand_over(client: Client, file: JobFile, settings: Settings, available_now:
 
 
 def prepare(client: Client, file: JobFile, settings: Settings, model: JobModel | None, drained: bool) -> Prepared:
-    """Prepare a job for its start. ``model``: the job's present model, if it has one. ``drained``: whether the job was
-    drained or reset."""
+    """Prepare a job for its start. ``model`` is the job's present model, if it has one. ``drained`` says whether the
+    job was drained or reset.
+    """
     name = file.graph.job
     progress.kept(settings, model if drained else None)
     plan = preparation.plan(file, settings, model, model if drained else None)
@@ -126,7 +127,9 @@ def _code(client: Client, home: Path, in_image: bool) -> str:
 
 
 def _known_model(client: Client, job: str) -> tuple[JobModel | None, bool]:
-    """A job's present model, which is None if the job is new or was reset; and whether the job was drained or reset."""
+    """The model of a job's present generation, and whether the job was drained or reset. The model is None if the job
+    is new or was reset.
+    """
     try:
         state = client.status(job).state
         return None if state is DeploymentState.RESET else client.model(job), state.is_over

@@ -60,7 +60,7 @@ def stop(
 
 
 def _status(where: CoordinatorSettings, job: str) -> JobStatus | None:
-    """The job's status; None: the process that serves the job is ending and doesn't answer."""
+    """The job's status; None if the process that serves the job is ending and doesn't answer."""
     try:
         return connect.status(where, job)
     except UnreachableError:

@@ -236,8 +236,9 @@ def _first(found: _Found, most: int | None) -> _Found:
 
 
 def _stopped(error: AnabranchError, written: int, line: int) -> AnabranchError:
-    """The error for a ``put`` that stopped before ``line``. ``written``: how many records of earlier lines were
-    written."""
+    """The error for a ``put`` that stopped before ``line``. ``written`` says how many records of earlier lines were
+    written.
+    """
     part: int = getattr(error, "published", 0)
     rest = f"then put the rest (tail -n +{line})"
     if part:

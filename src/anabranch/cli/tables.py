@@ -77,7 +77,7 @@ def lanes(status: JobStatus) -> Group:
 
 
 def watch(coordinator: Status, job: str, until: threading.Event, show: Show | None) -> None:
-    """Show a job's progress until ``until`` is set. ``show``: returns what to draw below the table."""
+    """Show a job's progress until ``until`` is set. ``show`` returns what to draw below the table."""
     console = Console(stderr=True)
     if not console.is_terminal:
         last, told = "", set[str]()

@@ -14,10 +14,10 @@ _ENDS_WITHIN = 10.0
 
 
 class WarmUp:
-    """Warms up a session in a thread. As a context manager, it tells the thread on exit to end early. On a cluster it
-    does nothing.
+    """Warms up a session in a thread. When the context of this object is left, the thread is asked to end early. On a
+    cluster, nothing is warmed up.
 
-    ``is_done``: whether the warm-up has ended, even if it failed.
+    ``is_done`` says whether the warm-up has ended, even if it failed.
     """
 
     def __init__(self, spark: Any) -> None:

@@ -54,7 +54,9 @@ def dumped(settings: Settings) -> dict[str, Any]:
 
 
 def _free(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The sections whose settings belong to a class, which this module doesn't know: their names and settings."""
+    """The names and settings of the sections whose settings are defined by a user's class, which this module therefore
+    doesn't know.
+    """
     yield from ((f"outputs.{name}", output.options) for name, output in settings.outputs.items())
     yield from ((f"systems.{name}", section.options) for name, section in settings.systems.others.items())
 

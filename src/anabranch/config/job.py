@@ -51,7 +51,9 @@ class JobSettings(Section):
     """The largest number of records of each input in a batch."""
 
     target_batch_seconds: float = Field(default=4.0, ge=0, le=3600, allow_inf_nan=False)
-    """The target for the duration of a batch. If batches take longer, they get fewer records. 0: no target."""
+    """The target for the duration of a batch. If batches take longer, they get fewer records. 0 means that there is no
+    target.
+    """
 
     state_partitions: int = Field(default=4, ge=1, le=1024)
 
@@ -83,7 +85,7 @@ class JobSettings(Section):
     """
 
     message_timeout: str | None = None
-    """How long a function may work on one message; None: as long as it takes."""
+    """How long a function may work on one message; None if it may take as long as it needs."""
 
     expansion_check: Duration = "60 seconds"
     """The time between two checks of how many partitions the inputs have."""

@@ -25,7 +25,7 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
     """Read the settings and make their paths absolute.
 
     Args:
-        file: the configuration file, which must exist; None: look for ``anabranch.toml``.
+        file: the configuration file, which must exist; if None, ``anabranch.toml`` is looked for.
         beside: a job file. If its folder has no ``anabranch.toml``, the one in the working folder is used.
         over: sections of settings that take precedence over the file and the environment.
 

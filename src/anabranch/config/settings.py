@@ -67,8 +67,9 @@ class Settings(Section):
 
     @property
     def patterns(self) -> dict[str, str]:
-        """The inputs that are bound to a pattern, a regular expression that the names of their streams match, by
-        input."""
+        """For each input that is bound to a pattern, the pattern: a regular expression that the names of the input's
+        streams match.
+        """
         return {stream: each.pattern for stream, each in self.streams.items() if each.pattern is not None}
 
     @property
@@ -77,5 +78,5 @@ class Settings(Section):
         return frozenset(stream for stream, each in self.streams.items() if each.delivery == "at-least-once")
 
     def is_plain(self, stream: str) -> bool:
-        """Whether the job writes a stream at least once, and not exactly once."""
+        """Whether the job writes a stream at least once instead of exactly once."""
         return self.job.trigger == "real-time" or stream in self.at_least_once

@@ -11,8 +11,9 @@ __all__ = ["StorageSettings", "local_folder"]
 
 
 class StorageSettings(Section):
-    """``root``: the folder of all lanes' folders, as a path or as a URI of a file system on which a folder can have one
-    owner: see docs/reference/storage-roots.md."""
+    """``root`` is the folder of all lanes' folders. This is a path, or the URI of a file system that can ensure that a
+    folder has only one owner: see docs/reference/storage-roots.md.
+    """
 
     root: str = "./.anabranch/lanes"
 

@@ -170,7 +170,9 @@ class SystemsSettings(Section):
         return self.model_copy(update={n: section.model_copy(update={"rack": rack}) for n, section in mine.items()})
 
     def check(self, setting: str, name: str) -> None:
-        """Raise one of pydantic's errors if there is no system ``name``, the value of ``setting``."""
+        """Raise one of pydantic's errors if there is no system called ``name``. ``setting`` is the setting with this
+        value.
+        """
         if name not in self.sections:
             raise PydanticCustomError(
                 "unknown_system",

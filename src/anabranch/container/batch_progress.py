@@ -51,15 +51,16 @@ class PlannedBatch:
 
 @dataclass(frozen=True)
 class ProgressSample:
-    """The progress of a batch, and the seconds for which functions have worked on each bucket: ``worked`` is by Spark
-    task and bucket."""
+    """The progress of a batch, and the seconds for which functions have worked on each bucket. ``worked`` has these
+    seconds by Spark task and bucket.
+    """
 
     progress: BatchProgress
     worked: Mapping[tuple[int, int], float]
 
 
 class Tracker:
-    """Follows the progress of one batch. ``before``: the :attr:`ratios` of the previous batch."""
+    """Follows the progress of one batch. ``before`` has the :attr:`ratios` of the previous batch."""
 
     def __init__(self, planned: PlannedBatch, since: float, before: Mapping[str, float] | None = None) -> None:
         self._planned = planned
@@ -71,8 +72,8 @@ class Tracker:
         self._most = 0.0
         self._together: float | None = None
         self.ratios: dict[str, float] = dict(self._before)
-        """From the last batch that reported them: for each operator, the rows that reached it per planned record; and
-        for the state, the share of the time after rows were brought together by key.
+        """Figures of the last batch that reported them. For each operator: the rows that reached it per planned record.
+        For the state: the share of the batch's time that came after rows were brought together by key.
         """
 
     @property
@@ -124,7 +125,7 @@ class Tracker:
 
     def _operators(self, heard: Sequence[TaskCounts]) -> dict[str, Operator]:
         """Operators by label. If a Spark task is repeated, its newest attempt counts. If an operator is computed in
-        several Spark stages, the stage that has done most counts.
+        several Spark stages, the Spark stage that has done the most work counts.
         """
         newest: dict[tuple[str, int, int], TaskCounts] = {}
         for each in heard:
@@ -217,9 +218,9 @@ class Tracker:
         return longest
 
     def _ratio(self, operator: Operator) -> float | None:
-        """The rows that reach an operator per planned record. The ratio is the previous batch's; if that isn't known,
-        it is 1 for an operator that comes after the state, has got rows and is still working; otherwise None. (Spark
-        tasks without rows end at once, and prove nothing about others.)
+        """The rows that reach an operator per planned record. This is the previous batch's ratio. If that isn't known,
+        the ratio is 1 for an operator after the state that has received rows and is still working, and None for any
+        other. (Spark tasks without rows end at once, and prove nothing about others.)
         """
         known = self._before.get(operator.label)
         under_way = any(not task.told.ended for task in operator.tasks)
@@ -243,8 +244,9 @@ class Tracker:
         return 1.0 if end <= first else min(1.0, max(0, received.offset + 1 - first) / (end - first))
 
     def _by_received(self, operator: Operator, received: Sequence[tuple[TaskCounts, Received]]) -> float:
-        """An operator's progress. How many rows it will get is estimated from the rows that it has received so far, and
-        from the share of each partition's records from which they come."""
+        """An operator's progress. The number of rows that it will get is estimated from the rows that it has received
+        so far, and from the share of each partition's records from which these rows come.
+        """
         expected: dict[Partition, float] = defaultdict(float)
         seen = covered = 0.0
         for task, each in received:
@@ -294,8 +296,9 @@ class Tracker:
         return part / max(now - self._since, _SURE_AFTER), now - begun >= _WINDOW
 
     def _buckets(self, operators: Mapping[str, Operator]) -> dict[str, int]:
-        """For the operator that has processed the fewest rows: the buckets with the fewest rows so far, and these
-        numbers."""
+        """For the operator that has processed the fewest rows: the buckets with the fewest rows so far, and their
+        numbers of rows.
+        """
         functions = [each for each in operators.values() if each.label not in (READING, PUBLISHING)]
         if not functions:
             return {}

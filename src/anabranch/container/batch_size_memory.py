@@ -38,7 +38,9 @@ class Memory:
         self._noted = monotonic()
 
     def note(self, rows: int, *, ends: bool = False) -> None:
-        """Record that a batch of the lane can have up to ``rows`` records. ``ends``: whether this is the last call."""
+        """Record that a batch of the lane can have up to ``rows`` records. ``ends`` says whether this is the last
+        call.
+        """
         low, high = sorted((rows, self._rows))
         if high < low * _OTHER or (not ends and monotonic() < self._noted + _EVERY):
             return
@@ -53,7 +55,7 @@ class Memory:
 
 
 def remembered(lane_folders: LaneFolders, lane: Lane, *, quick: bool) -> int:
-    """The size of a first batch, as stored by an earlier lane; 0 if nothing was stored. ``quick``: see
+    """The size of a first batch, as stored by an earlier lane; 0 if nothing was stored. For ``quick``, see
     :func:`speeds.first`.
     """
     try:

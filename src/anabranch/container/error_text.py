@@ -75,7 +75,8 @@ class Failure:
 @dataclass(frozen=True)
 class _Kind:
     """A kind of failure with a known remedy. ``of`` is called with each cause of a failure, the deepest first, and
-    returns whether it is the cause of this kind. ``what``: the root cause in our words, if Spark's are hard to read.
+    returns whether it is the cause of this kind. ``what`` is the root cause in our words, if Spark's words are hard to
+    read.
     """
 
     of: Callable[[Cause], bool]
@@ -177,8 +178,9 @@ def _kinds() -> Iterator[_Kind]:
 
 
 def failure(error: BaseException, home: str = "") -> Failure:
-    """The failure to report for an error. ``home``: the job's folder, to find the line of the job's code that
-    failed."""
+    """The failure to report for an error. ``home`` is the job's folder, to find the line of the job's code that
+    failed.
+    """
     failed = _failure(error, home)
     if isinstance(error, DamagedError | FencedError | UsageError):
         return failed

@@ -41,8 +41,9 @@ _PYTHON_SAID = re.compile(r"(?:Error from python worker:.*?(?=\w+Error: )|java\.
 
 @dataclass(frozen=True)
 class _Folder:
-    """A folder that this process and all executors must share. ``probe``: a file in the folder that exists during the
-    check."""
+    """A folder that this process and all executors must share. ``probe`` is a file in the folder that exists during the
+    check.
+    """
 
     what: str
     probe: Path
@@ -60,7 +61,7 @@ def ready(
     """Wait for executors, however long it takes, and check them. Does nothing without a cluster.
 
     Args:
-        cores: how many Spark tasks must be able to run at the same time (0: any number).
+        cores: how many Spark tasks must be able to run at the same time (0 for any number).
         unless: whether to stop waiting and check nothing.
 
     Raises:

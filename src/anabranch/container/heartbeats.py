@@ -67,8 +67,9 @@ class Heartbeats(Protocol):
         ...
 
     def leave(self, reports: Sequence[LaneReport], *, returns: bool = False) -> None:
-        """Return the seat. Call this once all lanes have ended. ``returns``: whether a new process will ask for a seat
-        instead of this one."""
+        """Return the seat. Call this once all lanes have ended. ``returns`` says whether a new process will ask for a
+        seat instead of this one.
+        """
         ...
 
 
@@ -130,7 +131,7 @@ class DirectHeartbeats:
 
 @dataclass(frozen=True)
 class Departure:
-    """Says that a container returns its seat. ``returns``: whether a new process will ask for a seat instead."""
+    """Says that a container returns its seat. ``returns`` says whether a new process will ask for a seat instead."""
 
     returns: bool
 

@@ -23,7 +23,7 @@ class Idleness:
         self._seen: dict[str, tuple[int, float]] = {}
 
     def carry(self, idle: Collection[str], positions: Positions, ends: Positions) -> dict[str, int]:
-        """Mark those SSPs as idle that were idle when the lane last ended and have no new records. Returns them with
+        """Mark as idle the SSPs that were idle when the lane last ended and that have no new records. Returns them with
         their positions.
         """
         still = {ssp: positions[ssp] for ssp in idle if ssp in positions and positions[ssp] >= ends.get(ssp, -1)}
@@ -31,8 +31,8 @@ class Idleness:
         return still
 
     def seen(self, positions: Positions, ends: Positions, now: float) -> dict[str, int]:
-        """The idle SSPs with their positions. An SSP whose end isn't known isn't idle. ``now``: seconds on a monotonic
-        clock.
+        """The idle SSPs with their positions. An SSP whose end isn't known isn't idle. ``now`` is in seconds on a
+        monotonic clock.
         """
         found = {}
         for ssp, at in positions.items():

@@ -19,8 +19,9 @@ log = logs.get_logger()
 
 
 class Inputs:
-    """The streams that a lane reads. ``starting``: the lane's start offsets, which apply until it has planned a
-    batch."""
+    """The streams that a lane reads. ``starting`` are the lane's start offsets, which apply until it has planned a
+    batch.
+    """
 
     def __init__(self, systems: Systems, lane: Lane, starting: Mapping[SSP, int]) -> None:
         self._systems = systems
@@ -50,8 +51,8 @@ class Inputs:
                 log.debug("positions could not be committed", lane=self._lane.id, system=name, error=str(error))
 
     def warnings(self, own: Collection[str]) -> tuple[str, ...]:
-        """Warnings about keys that other programs write to partitions where anabranch doesn't expect them. ``own``: the
-        streams that the job writes. Broadcast inputs aren't checked, because each task gets all of their keys.
+        """Warnings about keys that other programs write to partitions where anabranch doesn't expect them. ``own`` has
+        the streams that the job writes. Broadcast inputs aren't checked, because each task gets all of their keys.
         """
         found = []
         for name, stream in self.streams:
@@ -72,7 +73,7 @@ class Inputs:
         the lane has still to read. Then check the streams, like :meth:`check`.
 
         Raises the same errors as :meth:`check`, and:
-            LogError: it can't be stored that the job reads a stream.
+            LogError: the job couldn't be recorded as a reader of a stream.
         """
         folder.note_streams(self.ids())
         read = folder.positions()

@@ -1,5 +1,6 @@
-"""A lane's load: for how much of the time it works, and how many records arrive. Pure: no clock, no threads, no
-Spark."""
+"""A lane's load: the share of the time in which it works, and the records that arrive. Pure: no clock, no threads, no
+Spark.
+"""
 
 from __future__ import annotations
 
@@ -60,8 +61,9 @@ class Load:
         self._worked: Worked = {}
 
     def ran(self, report: LaneReport, now: float, worked: Worked = _NOTHING) -> None:
-        """Record that a batch ended at ``now`` (seconds on any clock). ``worked``: how long functions worked on each
-        bucket."""
+        """Record that a batch ended at ``now`` (seconds on any clock). ``worked`` says how long functions worked on
+        each bucket.
+        """
         self._batches.append((now, report.load.seconds))
         while now - self._batches[0][0] > _WINDOW and len(self._batches) > 2:
             self._batches.popleft()
@@ -71,7 +73,7 @@ class Load:
 
     def runs(self, report: LaneReport, now: float, seconds: float, worked: Worked) -> bool:
         """Record that at ``now``, a batch has been running for ``seconds``. Returns whether the figures have changed.
-        ``worked``: how long functions have worked on each bucket, as far as they have reported it.
+        ``worked`` says how long functions have worked on each bucket, as far as they have reported it.
         """
         if not self._looks:
             self._looks.append(_Sample(now - seconds, 0.0, sum(report.progress.ends.values())))

@@ -31,8 +31,8 @@ def outlasts(progress: BatchProgress | None, allowed: float) -> bool:
 
 
 def shrink(folder: Folder, starting: Mapping[str, Mapping[int, int]], most: int) -> int:
-    """Plan the pending batch again with at most ``most`` offsets. Returns how many offsets it had; 0 if it had no more
-    than that, so that nothing was changed. Call this only if no output has any part of the batch.
+    """Plan the pending batch again with at most ``most`` offsets. Returns how many offsets the batch had. If it had no
+    more than ``most``, nothing is changed, and the result is 0. Call this only if no output has any part of the batch.
 
     Args:
         starting: the offsets at which the lane's first batch begins.

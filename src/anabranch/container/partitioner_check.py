@@ -17,9 +17,9 @@ _SAMPLE = 20
 def bases(lane: Lane, stream: str, count: int) -> int:
     """The partition count that a stream had when its state was first written, as far as a lane can tell.
 
-    In an expansion, a lane gets new partitions whose numbers exceed those of its former ones by the former count. If a
-    lane has no such partitions, the stream may still have been expanded since the lane was planned; then the smallest
-    count that is compatible with the lane's partitions is assumed.
+    In an expansion, a lane gets new partitions whose numbers are higher than those of its old partitions by exactly the
+    old partition count. If a lane has no such partitions, the stream may still have been expanded since the lane was
+    planned; then the smallest count that is compatible with the lane's partitions is assumed.
 
     Args:
         count: the present partition count.
@@ -34,8 +34,9 @@ def disagreeing(system: System, stream: str, partitions: Iterable[int], base: in
     """Check a sample of the newest keys in some partitions. Returns the problem; empty if there is none.
 
     Args:
-        base: the partition count that the stream had first. A key can be in any partition that is equal to its present
-            one modulo this number, because the record may be older than an expansion.
+        base: the partition count that the stream had first. The numbers of all partitions in which a key can be are
+            equal modulo this count. A record may be in another of these partitions than new records with its key,
+            because it may be older than an expansion.
     """
     count = system.partitions(stream)
     starts, ends = system.starts(stream), system.ends(stream)

@@ -41,8 +41,7 @@ class Preparations(Generic[T]):
         self._begun: dict[_Key, _Preparation[T]] = {}
 
     def begin(self, coming: Iterable[Lane]) -> None:
-        """Prepare those of the lanes whose preparation hasn't begun yet. The results are kept until the container
-        ends."""
+        """Prepare the lanes whose preparation hasn't begun yet. The results are kept until the container ends."""
         for lane in coming:
             key = (lane.id, lane.epoch)
             if key not in self._begun:
@@ -50,8 +49,8 @@ class Preparations(Generic[T]):
                 self._begun[key].start()
 
     def under_way(self, coming: Iterable[Lane]) -> bool:
-        """Whether one of these lanes is being prepared, and hasn't been for long. If so, its predecessors should keep
-        running.
+        """Whether one of these lanes is being prepared, and its preparation began only recently. If so, its
+        predecessors should keep running.
         """
         begun = [self._begun.get((lane.id, lane.epoch)) for lane in coming]
         return any(each is not None and each.is_under_way for each in begun)

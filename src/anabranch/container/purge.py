@@ -31,7 +31,7 @@ log = logs.get_logger()
 def behind(
     lanes: Collection[tuple[Lane, LaneReport]], streams: Collection[str], readers: Readers
 ) -> dict[str, dict[int, int]]:
-    """Stream → partition → the offset before which all lanes have read and committed everything.
+    """For each stream and partition, the offset before which all lanes have read and committed everything.
 
     A partition is left out if a lane has no position in it yet, or if lanes of other containers may have to read it,
     because these lanes don't own all of its buckets.
@@ -57,7 +57,9 @@ def behind(
 
 
 def _whole(lanes: Iterable[Lane], readers: Readers) -> set[tuple[str, int]]:
-    """The partitions all of whose buckets belong to these lanes, for each reader of their stream."""
+    """The partitions that these lanes read completely: for every stage and group that reads the stream, they have all
+    buckets of the partition.
+    """
     shares: dict[tuple[str, int], dict[Reader, Fraction]] = {}
     for lane in lanes:
         for ssp in lane.ssps:

@@ -1,7 +1,8 @@
 """Limits how many queries start at the same time, because each starts a Python process for every one of its sources.
 
-Spark gives such a process ten seconds to connect, which can't be configured. On a cluster, each of these processes has
-to import its modules itself, and many of them at the same time take longer than that if there are only a few cores.
+Spark gives such a process ten seconds to connect; this limit can't be configured. On a cluster, each of these processes
+imports its modules itself. If there are only a few cores, many processes that do so at the same time take longer than
+ten seconds.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Query(Protocol):
 
 
 class Starts:
-    """Limits how many queries start at the same time. ``most``: their largest number."""
+    """Limits the number of queries that start at the same time to ``most``."""
 
     def __init__(
         self, most: int, clock: Callable[[], float] = monotonic, pause: Callable[[float], None] = sleep

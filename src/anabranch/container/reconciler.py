@@ -55,7 +55,7 @@ class Container:
 
     Args:
         period: the longest time between two turns of the loop, in seconds.
-        replaced: how many times this process was replaced; None: it can't be replaced.
+        replaced: how many times this process was replaced; None if it can't be replaced.
         trace: called with the errors with which lanes fail.
         purges: whether the container deletes records from intermediate streams once all lanes have read them.
 
@@ -170,8 +170,8 @@ class Container:
         self.standbys.want(answer.copies)
 
     def _not_too_early(self, answer: HeartbeatResponse) -> Iterator[WantedLane]:
-        """The wanted lanes. A lane that should close isn't closed yet while its successors are being prepared, so that
-        its output doesn't pause for that time.
+        """The wanted lanes. A lane that should close is left running while its successors are being prepared, so that
+        output doesn't pause for that time.
         """
         self._closing = []
         for each in answer.wanted:

@@ -29,8 +29,9 @@ class Step(enum.Enum):
 
 
 def step(remedy: Remedy, *, attempts_left: bool, processes_left: bool) -> Step:
-    """What follows a failure with this remedy. ``attempts_left`` and ``processes_left``: whether the lane can have
-    another attempt, and another process."""
+    """What follows a failure with this remedy. ``attempts_left`` and ``processes_left`` say whether the lane can have
+    another attempt, and whether it can have another process.
+    """
     if remedy is Remedy.NONE:
         return Step.FAILED
     if attempts_left or remedy is Remedy.WAIT:  # the length of a wait is limited elsewhere
@@ -52,7 +53,7 @@ class Restarts:
     why: str = ""
 
     def after(self, lane: str, batches: Mapping[str, int], why: str) -> Restarts | None:
-        """The replacements including the next one, for a lane that has failed; None: there were too many without
+        """The replacements including the next one, for a lane that has failed; None if there were too many without
         progress of this lane.
 
         Args:

@@ -23,7 +23,7 @@ class Retries:
         self._failures = 0
 
     def again(self, batch: int) -> float | None:
-        """The pause in seconds between a failure and the next attempt; None: there is no further attempt.
+        """The pause in seconds between a failure and the next attempt; None if there is no further attempt.
 
         Args:
             batch: the last committed batch, -1 for none.
@@ -32,8 +32,9 @@ class Retries:
         return None if failures >= self._most else float(min(_LONGEST, _FIRST * 2 ** (failures - 1)))
 
     def begin(self, batch: int) -> None:
-        """Record that the lane gets another attempt after a failure. ``batch``: the last committed batch, -1 for
-        none."""
+        """Record that the lane gets another attempt after a failure. ``batch`` is the last committed batch, -1 for
+        none.
+        """
         self._failures = self._counted(batch)
         self._batch = max(self._batch, batch)
 

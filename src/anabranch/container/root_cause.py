@@ -16,7 +16,9 @@ __all__ = ["Cause", "Frame", "RootCause", "parsed", "said", "text_of"]
 
 _MOST_LINKS = 20
 _LONGEST = 400_000
-"""How many characters of a text are examined, half of them at its end. A message can contain a record of 50 MB."""
+"""The number of characters of a text that are examined, half of them at the text's end. A message can contain a record
+of 50 MB.
+"""
 _LONGEST_LINE = 4000
 
 _NAME = r"(?:[A-Za-z_][\w$]*\.)*[A-Za-z_][\w$]*"
@@ -71,8 +73,9 @@ class Frame:
 
 @dataclass(frozen=True)
 class Cause:
-    """One exception of a chain. ``kind``: the printed name of its class; ``frames``: the frames of its Python
-    traceback."""
+    """One exception of a chain. ``kind`` is the printed name of its class. ``frames`` are the frames of its Python
+    traceback.
+    """
 
     kind: str
     message: str

@@ -19,7 +19,7 @@ _STOPPING = 1 / 3
 
 @dataclass(frozen=True)
 class SentHeartbeat:
-    """A heartbeat without an answer so far. ``at``: when it was sent, on the container's clock."""
+    """A heartbeat without an answer so far. ``at`` says when the heartbeat was sent, on the container's clock."""
 
     beat: Heartbeat
     at: float
@@ -55,8 +55,8 @@ class SeatLease:
 
     @property
     def lease_left(self) -> float:
-        """The seconds until the lease ends, which lasts from the time when the last answered heartbeat was sent.
-        Negative once it has ended.
+        """The seconds until the lease ends; negative once it has ended. The lease lasts from the time when the last
+        heartbeat that was answered was sent.
         """
         return self._lease_until - self._clock()
 
@@ -85,8 +85,8 @@ class SeatLease:
         returns: bool = False,
         copies: Sequence[StandbyReport] = (),
     ) -> SentHeartbeat:
-        """The next heartbeat. ``leaving``: whether the heartbeat returns the seat; ``returns``: whether a new process
-        will ask for a seat instead.
+        """The next heartbeat. ``leaving`` says whether the heartbeat returns the seat. ``returns`` says whether a new
+        process will ask for a seat instead.
         """
         self._number += 1
         seen = -1 if self._answer is None else self._answer.revision

@@ -17,8 +17,9 @@ _FULL_BELOW = 0.005
 
 @dataclass(frozen=True)
 class Surrounding:
-    """Something on which lanes depend. ``name``: what a lane waits for; ``cure``: what a user can do; ``pattern``:
-    matches the texts of its failures."""
+    """Something on which lanes depend. ``name`` says what a lane waits for, ``cure`` says what a user can do, and
+    ``pattern`` matches the texts of its failures.
+    """
 
     name: str
     cure: str
@@ -102,7 +103,9 @@ _KINDS = (
 
 
 def awaited(text: str) -> Surrounding | None:
-    """What a lane waits for after a failure; None: waiting won't help. ``text``: the complete text of the failure."""
+    """What a lane waits for after a failure; None if waiting won't help. ``text`` is the complete text of the
+    failure.
+    """
     return next((kind for kind in _KINDS if kind.pattern.search(text)), None)
 
 

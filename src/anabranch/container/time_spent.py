@@ -20,8 +20,9 @@ _RECENT = 1.5
 
 @dataclass(frozen=True)
 class Operator:
-    """The work that the newest attempts of a Spark stage's tasks have done for an operator. ``late``: whether the
-    operator comes after the state."""
+    """The work that the newest attempts of a Spark stage's tasks have done for an operator. ``late`` says whether the
+    operator comes after the state.
+    """
 
     label: str
     tasks: Sequence[TaskCounts]

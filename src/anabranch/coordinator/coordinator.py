@@ -53,7 +53,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MOST_WAIT = 30.0
-"""For how many seconds :meth:`Coordinator.events` waits at most."""
+"""The most seconds that :meth:`Coordinator.events` waits."""
 _LAST_ID = 2**62
 _LOOK_AGAIN = 1.0
 _LOST_SHOWN = 5
@@ -70,10 +70,11 @@ class Coordinator(Operations):
         lease: how long a process counts as alive after a heartbeat, in seconds.
         now: returns the seconds since 1970, for stored times.
         grace: how many seconds after the end of its lease a silent process loses its seat. Its lanes are then fenced
-            (see :meth:`fences`) and given to other processes. None: it keeps the seat until another process takes it.
+            (see :meth:`fences`) and given to other processes. If None, the process keeps its seat until another one
+            takes it.
         first: returns the first revision of a job that this coordinator takes over, a number that can't be confused
             with the revisions of another coordinator.
-        systems: the systems of the only job, which runs in this process; None: those that jobs' settings name.
+        systems: the systems of the only job, which runs in this process; None for those that jobs' settings name.
         counting: looks up how many partitions streams have; see :func:`input_monitor.counted`.
         locating: looks up the racks of partitions; see :func:`input_monitor.located`.
         retain: how much history the store keeps.
@@ -358,7 +359,7 @@ class Coordinator(Operations):
             return found + [Demand(job=job, wanted=0, over=True) for job in jobs if self._has_ended(job)]
 
     def launched(self, job: str, launching: LaunchStatus, news: Sequence[tuple[str, str]]) -> None:
-        """Record a launcher's state for a job. ``news``: pairs of what happened and why."""
+        """Record a launcher's state for a job. ``news`` are pairs of what happened and why."""
         if news:
             self._store.note([self.registry.event(job, "launcher", what, why) for what, why in news])
         with self.registry.locked_as_seen():

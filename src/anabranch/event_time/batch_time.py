@@ -5,7 +5,9 @@ from __future__ import annotations
 __all__ = ["PACE", "now"]
 
 PACE = 0.9
-"""The speed of a lane's time while it is ahead of the machine's clock. An hour is made up for in ten hours."""
+"""The speed of a lane's time while it is ahead of the machine's clock. At this speed, a lead of one hour is gone after
+ten hours.
+"""
 
 
 def now(reached: int, elapsed: float, wall: int) -> int:

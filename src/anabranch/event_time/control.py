@@ -16,7 +16,7 @@ class Control:
     """What a lane reports about itself to the readers of its output.
 
     Attributes:
-        watermark: the lane's watermark in Unix ms, before the batch with which the record is written; None: not known
+        watermark: the lane's watermark in Unix ms, before the batch with which the record is written; None if not known
             yet. Except for late rows, no row that follows is older.
         predecessors: the lanes from which the lane continues.
         beside: the lane's co-writers, including itself, each with its own predecessors. They are reported here because

@@ -8,12 +8,12 @@ __all__ = ["closed"]
 
 _TICK = 1_000
 _PART = 10
-"""Sessions can end at any time. They are checked this many times per gap, but at most once per tick."""
+"""Sessions can end at any time. This is how many times per gap they are checked, but at most once per tick."""
 
 
 def closed(window: Window, newest: int, now: int) -> int:
     """The time that serves as the watermark: all windows that end by then can be closed. It rises only as long as there
-    can be open windows, so that a lane without records runs no more batches.
+    can be open windows; after that, a lane without new records runs no more batches.
 
     Args:
         newest: when the last record was read.

@@ -18,8 +18,8 @@ class Upstream:
 
     Attributes:
         cursor: the place in the log up to which control records were processed, as the system counts it (-1: none).
-        heard: the last watermark of each lane that writes the SSP. None: the lane has no watermark yet, or has written
-            no control record and is known only from those of its co-writers.
+        heard: the last watermark of each lane that writes the SSP. None if the lane has no watermark yet, or if it has
+            written no control record and is known only from those of its co-writers.
         gone: lanes from which successors have continued.
         resting: lanes that are idle, according to their last control records.
     """
@@ -63,10 +63,10 @@ class Progress:
     """A lane's event time after a batch. SSPs are written ``system/stream/partition``; times are Unix ms.
 
     Attributes:
-        watermark: the watermark; None: not known yet.
+        watermark: the watermark; None if not known yet.
         maxima: the latest event time of each SSP that was read.
         upstream: for each SSP of an intermediate stream, what its writers have reported.
-        idle: those of the other SSPs that are idle.
+        idle: the SSPs of other streams that are idle.
     """
 
     watermark: int | None = None
@@ -128,7 +128,7 @@ def after(
 
 
 def all_idle(progress: Progress, delays: Mapping[str, int | None]) -> bool:
-    """Whether all SSPs of a lane are idle, so that none holds the watermark back. ``delays``: as for :func:`after`."""
+    """Whether all SSPs of a lane are idle, so that none holds the watermark back. For ``delays``, see :func:`after`."""
     return bool(delays) and len(resting(progress, delays)) == len(delays)
 
 

@@ -67,10 +67,9 @@ class Sliding:
 
 @dataclass(frozen=True)
 class Session:
-    """Windows of a key that last as long as the key's rows are no further apart than a gap, as returned by
-    :func:`session`.
+    """Windows of a key, separated by gaps in the key's rows, as returned by :func:`session`.
 
-    A session begins with its first row and ends one gap after its last row.
+    A session begins with its first row, and ends one gap after its last row, when no further row has come.
 
     Attributes:
         gap: the gap in milliseconds.

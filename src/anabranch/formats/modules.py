@@ -49,7 +49,7 @@ def jars(settings: FormatsSettings, module: str) -> str:
 
 
 def conf(settings: Settings, held: Mapping[str, str]) -> dict[str, str]:
-    """Spark properties that add the modules to a session. ``held``: the session's other properties."""
+    """Spark properties that add the modules to a session. ``held`` has the session's other properties."""
     files = [held["spark.jars"]] if "spark.jars" in held else []
     packages = [held["spark.jars.packages"]] if "spark.jars.packages" in held else []
     for module in needed(settings):

@@ -96,8 +96,9 @@ class Registry:
         return int(number)
 
     def _ask(self, what: str, call: Callable[[], T]) -> T | None:
-        """The registry's answer to a call; None if the requested object doesn't exist. ``what``: the method and path,
-        for messages."""
+        """The registry's answer to a call; None if the requested object doesn't exist. ``what`` is the method and path,
+        for messages.
+        """
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
         try:

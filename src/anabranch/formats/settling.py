@@ -17,7 +17,7 @@ from anabranch.formats.registry import Registry
 __all__ = ["declared", "settled"]
 
 _WITH_SCHEMA = ("avro", "confluent", "protobuf")
-"""The formats whose schemas belong to streams, and not to the job."""
+"""The formats whose schemas belong to the streams and not to the job."""
 
 
 def declared(settings: Settings, streams: Iterable[str]) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Where a lane's tasks begin to read a broadcast partition. Each task reads all records of the partition.
 
-A task that takes over from several others at different positions begins at the smallest of these positions. So it gets
-each record that one of the others lacks, but none that all of them have processed. The positions of all of them are
-stored, in case the task is divided again.
+A task that takes over from several others at different positions begins at the smallest of these positions. So the task
+gets each record that any of the others hasn't processed, but none that all of them have processed. All of these
+positions are stored, in case the task is divided again.
 """
 
 from __future__ import annotations

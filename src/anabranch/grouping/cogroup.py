@@ -19,7 +19,7 @@ def group(request: Request) -> tuple[Task, ...]:
 
 
 def into(request: Request, count: int) -> tuple[Task, ...]:
-    """Partition p of every stream goes to task p mod ``count``, which divides all partition counts."""
+    """Partition p of every stream goes to task p mod ``count``. ``count`` must divide all partition counts."""
     return virtual.cut(
         request,
         (

@@ -1,7 +1,7 @@
 """How a stage's tasks change when its streams get more partitions, or when its set of streams changes (SEP-5).
 
 State stays where it is. If a stream had n partitions when its state was first written, a key that is now in partition p
-was in partition p mod n then, provided that producers assign keys by hash modulo the partition count.
+was in partition p mod n at that time, provided that producers assign keys by hash modulo the partition count.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ def group(request: Request) -> tuple[Task, ...]:
 
 
 def check_order(stage: str, previous: Sequence[str], inputs: Sequence[str]) -> None:
-    """Check that the inputs that the previous generation had are in the same order. Tasks are numbered by this order,
-    so new inputs must come last.
+    """Check that the previous generation's inputs are still in the same order. Tasks are numbered by this order, so new
+    inputs must come last.
 
     Raises:
         ConflictError: a stream isn't in its place; the message names the first such stream.

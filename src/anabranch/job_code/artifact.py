@@ -70,10 +70,10 @@ def pack(home: Path) -> Artifact:
     """The files below ``home``, the job file's folder. The same files give the same hash on every machine.
 
     In a git work tree, these are the files that git doesn't ignore, committed or not. In a folder that :func:`unpack`
-    has made, they are all files that it wrote there. Elsewhere, they are ``*.py`` and ``*.toml``. Always excluded are
-    hidden files (names that begin with a dot), environments, ``__pycache__`` and data files (see
-    :data:`anabranch.job_code.listing.DATA`). Submodules and links to folders are left out; a link to a file that is
-    also packed becomes a copy of the file. Nothing is compressed, because compressors differ.
+    has made, they are all files that it wrote there. Elsewhere, they are ``*.py`` and ``*.toml``. Hidden files (names
+    that begin with a dot), environments, ``__pycache__`` and data files (see :data:`anabranch.job_code.listing.DATA`)
+    are always excluded. Submodules and links to folders are left out; a link to a file that is also packed becomes a
+    copy of the file. Nothing is compressed, because compressors differ.
 
     Raises:
         NotFoundError: ``home`` isn't a folder.
@@ -187,7 +187,9 @@ def check_sha(text: str) -> str:
 
 
 def _unpacked_files(folder: Path) -> list[str] | None:
-    """The files of a folder that ``unpack`` has made; None if it hasn't, or if a file is missing or has changed."""
+    """The files of a folder that ``unpack`` has made. None if ``unpack`` hasn't made the folder, or if a file is
+    missing or has changed.
+    """
     try:
         files = json.loads((folder / _MARKER).read_bytes())
         whole = all(_hash_of(folder / name) == digest for name, digest in files.items())
@@ -298,7 +300,7 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """A lock that only one process can have at a time. It is also released when the process ends in any way."""
+    """A lock that only one process can have at a time. The operating system releases it however the process ends."""
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,8 +1,8 @@
 """The modules of a job: the job file, under a unique name, and the modules next to it. This process and Python workers
 can import them.
 
-Python workers import a job's modules like any program: no objects are copied from the user's process. But the text that
-they import is the one that the user's process has run, even if a file has been edited since.
+Python workers import a job's modules like any program: no objects are copied from the user's process. But workers
+import the same text that the user's process has run, even if a file has been edited since.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ class _Loaded:
 
 class _Loader(SourceFileLoader):
     """Loads modules from files. Each file is read only once, so that other processes get the same text. No compiled
-    files are written next to a job's."""
+    files are written next to a job's modules.
+    """
 
     def __init__(self, name: str, path: str, sources: dict[str, bytes]) -> None:
         super().__init__(name, path)
@@ -251,7 +252,8 @@ def _read_code(dumped: str) -> JobCode:
 def importing(code: JobCode) -> ModuleType:
     """The module of a job file, imported if necessary. What it prints goes to stderr, because stdout is used for data.
 
-    ``code``: the code as the user's process knows it. If workers were told another place for it, they use that.
+    ``code`` is the code as the user's process knows it. A worker that was given another place for this code uses that
+    place.
     """
     with _entering:
         here = _given.get(code.name, code)
@@ -282,7 +284,7 @@ def raised_at(error: BaseException, code: JobCode) -> str:
 
 
 def register(code: JobCode, functions: Mapping[int, Any]) -> None:
-    """Record that a job file was loaded here. ``functions``: the functions of its job, by node."""
+    """Record that a job file was loaded here. ``functions`` are the functions of its job, by node."""
     _loaded.pop(code.name, None)
     _loaded[code.name] = _Loaded(code, functions)
     if _shelves:

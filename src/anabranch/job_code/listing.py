@@ -67,7 +67,7 @@ def walked(root: Path) -> Iterator[str]:
 
 
 def packed(root: Path, listed: Iterable[str]) -> tuple[str, ...]:
-    """Those of the listed names that belong to the job's code, sorted."""
+    """The listed names that belong to the job's code, sorted."""
     foreign = functools.cache(_foreign)
     names = {
         name

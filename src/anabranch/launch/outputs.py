@@ -42,7 +42,7 @@ def prepare_tables(prepared: Prepared, create: bool) -> None:
 
 
 def check(plan: Plan, settings: Settings, known: Collection[str] | None = None) -> None:
-    """Check that the output streams of a job that continues exist. ``known``: the streams to check; None: all.
+    """Check that the output streams of a job that continues exist. ``known`` has the streams to check; None means all.
 
     Raises:
         StateError: a stream is gone; the message names it.

@@ -135,7 +135,9 @@ def _real_time(settings: Settings, systems: Systems) -> RealTime | None:
 
 
 def cores(plan: Plan, settings: Settings) -> int:
-    """How many Spark tasks must be able to run at the same time (0: any number)."""
+    """How many Spark tasks the job must be able to run at the same time; 0 for any number. Only in real time is a
+    certain number necessary.
+    """
     return planning.task_slots(plan, settings.job.state_partitions) if settings.job.trigger == "real-time" else 0
 
 
@@ -175,10 +177,10 @@ def start_message(
     reset_state: bool = False,
     settings: Settings | None = None,
 ) -> StartRequest:
-    """The request with which the coordinator starts the job. It has new lane ids.
+    """The request with which the coordinator starts the job. The request has new lane ids.
 
     Args:
-        settings: the settings that the job gets; None: those with which it was planned.
+        settings: the settings that the job gets; None for those with which it was planned.
     """
     lanes = planning.lanes_of(prepared.plan, prepared.settings.job.state_partitions, lambda: secrets.token_hex(4))
     return StartRequest(

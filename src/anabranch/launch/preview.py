@@ -171,7 +171,7 @@ class _Batch:
 
     def _rejecting(self, spark: SparkSession, policy: str) -> Rejecting | None:
         """What happens to rejected records: they are left out, whether the job would drop them or write dead letters.
-        None: they are errors.
+        None if they are errors.
         """
         if policy == _FAIL:
             return None

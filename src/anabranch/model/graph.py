@@ -12,7 +12,7 @@ class Node(Document, frozen=True, kw_only=True):
     """One operator.
 
     Attributes:
-        inputs: the ids of the nodes whose rows it gets.
+        inputs: the ids of the nodes whose rows the operator gets.
         args: the arguments of this kind of operator; see ``anabranch.operators``.
         named: whether the user gave the name; otherwise, it is derived.
         where: ``file:line`` in the job file, for messages.

@@ -10,8 +10,9 @@ from anabranch.model.task import Task
 
 
 class ContainerModel(Document, frozen=True, kw_only=True):
-    """A seat: a container's place in the job, which processes take one after another. ``tasks``: the names of its
-    tasks, by stage."""
+    """A seat: a container's place in the job, which processes take one after another. ``tasks`` are the names of its
+    tasks, by stage.
+    """
 
     seat: str
     tasks: dict[str, tuple[str, ...]]
@@ -21,7 +22,8 @@ class ContainerModel(Document, frozen=True, kw_only=True):
 class Matched(Document, frozen=True, kw_only=True):
     """The streams of an input that is bound to a pattern, in the order in which they appeared.
 
-    ``pattern``: the regular expression that a stream's whole name must match. ``system``: the system of all streams.
+    ``pattern`` is the regular expression that a stream's whole name must match. ``system`` is the system of all
+    streams.
     """
 
     system: str
@@ -40,8 +42,8 @@ class StageModel(Document, frozen=True, kw_only=True):
     Attributes:
         key: the columns of the stage key; none: the raw message key.
         inputs: the input streams, in order.
-        base: for each partition, the one under which the state of its keys was first written. Entries stay even if
-            their stream is no longer read. In a stateless stage, there are none.
+        base: for each partition, the partition under which the state of its keys was first written. Entries stay even
+            if their stream is no longer read. Empty in a stateless stage.
         patterns: the inputs that are bound to patterns, by the job's names for them.
     """
 
@@ -62,11 +64,11 @@ class JobModel(Document, frozen=True, kw_only=True):
         run_id: the number of the deployment (``runId``, as SEP-31 calls it, in JSON).
         lanes: how many lanes a group of stateless operators has in each container.
         request: the id of the request that led to the generation.
-        undoes: the generation that this one undoes; 0: none.
+        undoes: the generation that this one undoes; 0 if none.
         rewound: the lanes that are new in this generation because the job was rewound.
         expands: the streams that have more partitions than in the previous generation.
-        replaces: the deployment from whose lanes the first lanes of this deployment continue; 0: none.
-        again: the deployment whose version this one repeats; 0: this is a new version.
+        replaces: the deployment from whose lanes the first lanes of this deployment continue; 0 if none.
+        again: the deployment whose version this one repeats; 0 if this is a new version.
     """
 
     job: str

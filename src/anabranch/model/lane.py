@@ -38,8 +38,8 @@ class Rewind(Document, frozen=True, kw_only=True):
     """How a lane begins at other offsets than those at which its predecessor ended.
 
     Attributes:
-        to: the next offset to read, by whole SSP in text form. If the predecessor hadn't reached it, the lane begins
-            where the predecessor ended.
+        to: the next offset to read, by whole SSP in text form. If the predecessor hadn't reached this offset, the lane
+            begins where the predecessor ended.
         clear: whether the lane begins without state. If so, it skips everything in an intermediate stream that was
             written before all of the stream's writers, ``after``, were closed.
         after: the lanes that have written the intermediate streams that the lane reads.
@@ -53,10 +53,10 @@ class Rewind(Document, frozen=True, kw_only=True):
 
 
 class AfterDrain(Document, frozen=True, kw_only=True):
-    """What a lane of a job that was drained before takes over. Its initial event time is that of a new job."""
+    """What a lane of a previously drained job takes over. The lane's initial event time is that of a new job."""
 
     state: str = ""
-    """The drained lane whose state the lane copies; empty: the lane begins without state."""
+    """The drained lane whose state the lane copies; empty if the lane begins without state."""
     writers: tuple[str, ...] = ()
     """The lanes that have written the intermediate streams so far. Their reports no longer count."""
 
@@ -72,13 +72,14 @@ class Lane(Document, frozen=True, kw_only=True):
         fresh: the whole partitions that no lane has read before. The lane reads them from their beginning.
         slots: the names of slots, sorted. Slot numbers are indexes into this list.
         predecessors: the lanes from which the lane continues.
-        beside: the lane's co-writers, including itself. For each, the lanes whose event time it reports: its
-            predecessors and, instead of a predecessor that has had no batch, the lanes for which that one reported.
+        beside: the lane's co-writers, including itself. For each co-writer, the lanes whose event time it reports: its
+            predecessors. A predecessor that has had no batch is replaced by the lanes for which that predecessor
+            reported.
         outputs: the streams that the lane writes, with the partition counts that it uses for its whole life.
         systems: the systems of those outputs that aren't in the embedded log.
         dead_letters: for each stream that the lane reads, the stream for records that could not be processed.
-        reports: the reads whose unreadable records this lane writes to that stream. Of the lanes that read the same
-            records, only one does.
+        reports: the reads whose unreadable records this lane writes to the dead-letter stream. If several lanes read
+            the same records, only one of them does this.
         rejecting: the operators that may write dead letters.
         factor: how many buckets the partitions of the lane's SSPs are divided into.
         numbers: for each whole partition that the lane reads, the number of the task (at factor 1) that reads it.
@@ -92,8 +93,10 @@ class Lane(Document, frozen=True, kw_only=True):
         drained: for a lane of the deployment after a drain, what it takes over. Such a lane has no predecessors, and
             its ``starting`` and ``inherits`` are known when it is made.
         starting: where the lane begins; known once all of its predecessors are closed.
-        inherits: for each predecessor, the epoch under which its folder was made; also known only then.
-        first_batch: the lane's first own batch. Earlier ones, in a folder copied from a predecessor, aren't its own.
+        inherits: for each predecessor, the epoch under which its folder was made; known once all predecessors are
+            closed.
+        first_batch: the lane's first own batch. Earlier batches in its folder, if the folder was copied from a
+            predecessor's, belong to other lanes.
         folder_epoch: the epoch under which the lane's present folder was made; 0 as long as it has none.
         ran: whether a query has run in that folder.
         begun: whether a query may have run, so that something may have been written.
@@ -101,8 +104,8 @@ class Lane(Document, frozen=True, kw_only=True):
             before another process continues it.
         abandoned: whether that process may also still write to the folder. If so, the lane continues in a copy.
         last_batch: the last batch that was committed when the lane last ended.
-        put_aside: how many dead letters the lane had written by then.
-        wrote: where the intermediate streams that the lane writes ended by then, by SSP in text form.
+        put_aside: how many dead letters the lane had written when it last ended.
+        wrote: where the intermediate streams that the lane writes ended when the lane last ended, by SSP in text form.
     """
 
     id: str
@@ -171,8 +174,9 @@ class Lane(Document, frozen=True, kw_only=True):
 
     @property
     def start_is_known(self) -> bool:
-        """Whether the lane's start offsets are known: it has no predecessors, or all of them have closed and it is
-        stored where they ended. Other conditions for the start are checked in ``coordinator/jobs/offers.py``.
+        """Whether the lane's start offsets are known: it has no predecessors, or all of them have closed and the store
+        has the offsets at which they ended. Other conditions for the start are checked in
+        ``coordinator/jobs/offers.py``.
         """
         return not self.predecessors or bool(self.starting)
 
@@ -188,7 +192,7 @@ class Lane(Document, frozen=True, kw_only=True):
         return found
 
     def streams_of(self, stream: str) -> tuple[str, ...]:
-        """The streams of a ``read``. ``stream``: the job's name for its input."""
+        """The streams of a ``read``. ``stream`` is the job's name for its input."""
         return self.matched.get(stream, (stream,))
 
     def system(self, stream: str) -> str:

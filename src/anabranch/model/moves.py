@@ -20,7 +20,7 @@ class StageMoves(Document, frozen=True, kw_only=True):
 
     stage: str
     buckets: int
-    """The number of buckets of a partition: the higher of both factors."""
+    """The number of buckets of a partition: the higher of the two factors."""
     seats: tuple[str, ...]
     """The seats of both models. Those of the later model come first."""
     racks: tuple[str | None, ...]
@@ -76,7 +76,7 @@ def _stage(
 
 
 def _by_partition(seats_of_tasks: Mapping[str, str], places: Mapping[str, int]) -> dict[str, list[int]]:
-    """By partition, the seat of each bucket, as an index into ``places``."""
+    """For each partition, the seat of each bucket, as an index into ``places``."""
     owners: dict[str, list[int]] = {}
     for task, seat in seats_of_tasks.items():
         partition, bucket, factor = _parts(task)

@@ -18,8 +18,8 @@ _DIGITS = 16
 
 
 class Basis(Document, frozen=True, kw_only=True):
-    """The generation of a deployment for which a plan was made. ``digest``: the digest of the plan's result; empty: the
-    result isn't compared.
+    """The generation of a deployment for which a plan was made. ``digest`` is the digest of the plan's result; empty if
+    the result isn't compared.
     """
 
     deployment: int
@@ -29,8 +29,8 @@ class Basis(Document, frozen=True, kw_only=True):
 
 class Outline(Document, frozen=True, kw_only=True):
     """The lanes that a plan closes and starts, as rows of ``columns``, with the numbers of their tasks and SSPs. The
-    ids of new lanes are examples: when the plan is applied, the lanes get other ids. ``kept``: how many open lanes keep
-    running.
+    ids of new lanes are examples: when the plan is applied, the lanes get other ids. ``kept`` says how many open lanes
+    keep running.
     """
 
     columns: tuple[str, ...] = COLUMNS
@@ -45,7 +45,7 @@ def outlined(closing: Iterable[Lane], starting: Iterable[Lane], kept: int) -> Ou
 
 
 def digest(closing: Iterable[Lane], starting: Iterable[Lane], *rest: Any) -> str:
-    """A hash of a plan's result, which doesn't depend on the ids of new lanes. ``rest``: the rest of the result, in
+    """A hash of a plan's result, which doesn't depend on the ids of new lanes. ``rest`` is the rest of the result, in
     JSON form.
     """
     lanes = [

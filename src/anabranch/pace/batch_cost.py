@@ -39,8 +39,8 @@ class RecentBatches:
     _batches: deque[_Batch] = field(default_factory=lambda: deque(maxlen=_KEPT))
 
     def ran(self, seconds: float, records: int, functions: float | None) -> None:
-        """Record a batch. ``functions``: how many of its ``seconds`` were spent in functions of the job; None: the
-        batch was too short to measure this, so earlier batches no longer count either.
+        """Record a batch. ``functions`` says how many of its ``seconds`` were spent in functions of the job; None if
+        the batch was too short to measure this, so that earlier batches no longer count either.
         """
         if functions is None:
             self._batches.clear()
@@ -49,9 +49,9 @@ class RecentBatches:
 
     @property
     def cost(self) -> BatchCost | None:
-        """The cost of batches, from these ones; None if functions took no time in them, because then the duration of a
-        batch doesn't depend on its records. A single batch that was held up has little influence, and large batches
-        have more influence than small ones.
+        """The cost of batches, estimated from the recorded ones. None if functions took no time in them: the duration
+        of a batch then doesn't depend on its records. A single batch that was held up has little influence, and large
+        batches have more influence than small ones.
         """
         records, functions = sum(each.records for each in self._batches), sum(each.functions for each in self._batches)
         if records <= 0 or functions <= 0.0:

@@ -16,8 +16,8 @@ lost.
 
 
 def is_worth_it(left: float, spent: float) -> bool:
-    """Whether breaking a batch off saves time: whether the remaining seconds, ``left``, exceed the seconds since its
-    beginning, ``spent``, which are lost.
+    """Whether breaking a batch off saves time. It does if the remaining seconds (``left``) exceed the seconds since the
+    batch began (``spent``), which are lost.
     """
     return left > max(_SHORT, spent)
 
@@ -28,8 +28,8 @@ def likelihood(whole: float, spent: float, unsure: float) -> float:
     Args:
         whole: the seconds that the whole batch takes.
         spent: the seconds since its beginning.
-        unsure: by how many seconds ``spent`` and ``whole - spent`` may be wrong. Therefore, near the middle of a batch,
-            the likelihood is between 0 and 1.
+        unsure: the seconds by which ``spent`` and ``whole - spent`` may be wrong. Therefore, near the middle of a
+            batch, the likelihood is between 0 and 1.
     """
     margin = whole - spent - max(_SHORT, spent)
     return min(1.0, max(0.0, 0.5 + margin / (4 * unsure)))

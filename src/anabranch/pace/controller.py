@@ -18,11 +18,13 @@ __all__ = ["BatchRun", "BatchTarget", "Pace"]
 _MEMORY = 6
 """The number of batches that are taken into account."""
 _FIXED = 3
-"""The number of estimates of the fixed time that are kept, and the number of batches whose durations are its upper
-limit."""
+"""The number of estimates of the fixed time that are kept. The durations of as many of the last batches are upper
+limits of the fixed time.
+"""
 _UNKNOWN, _OLD, _VERY_OLD = 2, 8, 50
-"""After this many batches of about the same size, a batch of another size is tried to estimate the fixed time again: if
-the fixed time is unknown or was estimated only once; if it is a large part of a batch; and if it is a small part.
+"""The numbers of batches of about the same size after which a batch of another size is tried, to estimate the fixed
+time again: ``_UNKNOWN`` if the fixed time is unknown or was estimated only once, ``_OLD`` if it is a large part of a
+batch, and ``_VERY_OLD`` if it is a small part.
 """
 _TRIED = 120.0
 """A batch is made larger to estimate the fixed time only if it will probably take less than this many seconds."""
@@ -66,8 +68,9 @@ class BatchTarget:
 
 @dataclass(frozen=True)
 class BatchRun:
-    """A batch of ``rows`` rows that took ``seconds`` seconds. ``bound``: whether the batch would have had more rows
-    without its limit."""
+    """A batch of ``rows`` rows that took ``seconds`` seconds. ``bound`` says whether the batch would have had more rows
+    without its limit.
+    """
 
     rows: int
     seconds: float
@@ -127,7 +130,7 @@ class Pace:
     def failed(self, rows: int, told: BatchRun | None = None) -> Pace:
         """The pace after a batch of ``rows`` rows that took longer than allowed: the next batch gets far fewer rows.
 
-        ``told``: the progress of the batch when it was broken off; None: unknown.
+        ``told`` is the progress of the batch when it was broken off; None if unknown.
         """
         told = BatchRun(rows, self.aim.allowed) if told is None else told
         slow = replace(self, aim=replace(self.aim, least=1)).after(told)
@@ -144,10 +147,10 @@ class Pace:
     def _tried(self, ran: BatchRun) -> int:
         """The size of a batch that will show the fixed time, if such a batch is due; otherwise 0.
 
-        If the fixed time is near the target, a batch looks as if its records were slow. Without this, batches would get
-        fewer and fewer records, which wouldn't help. And if a fixed time that was estimated too high makes batches look
-        short, nothing else would correct it once they can't grow any more. The test batch gets half as many records,
-        which costs little; only if the limit can't be lowered, it gets twice as many.
+        If the fixed time is near the target, a batch looks as if its records were slow. Without such a test, batches
+        would get fewer and fewer records, which wouldn't help. And if the fixed time was estimated too high, batches
+        look short; once they can't grow any more, nothing else would correct the estimate. The test batch gets half as
+        many records, which costs little; only if the limit can't be lowered, it gets twice as many.
         """
         grows = self._is_short(ran) and (self.limit < self.aim.most or math.isinf(self.target))
         if not ran.bound or grows or self.age < self._patience:
@@ -181,8 +184,8 @@ class Pace:
         return max(1.0, ran.rows * min(more, _OUTLASTS * target / ran.seconds))
 
     def _grown(self) -> float:
-        """The most rows to try now: more than in the last batch, depending on how short it was; or the most rows with
-        which one of the last batches was short enough, if these are more.
+        """The most rows to try now. This is more than in the last batch, depending on how short that batch was, and at
+        least as much as in the largest recent batch that was short enough.
         """
         target, last = self.target, self.ran[-1]
         if math.isinf(target):

@@ -32,9 +32,9 @@ def is_bound(taken: Mapping[str, SourceShare]) -> bool:
 
 
 def shares(limit: int, most: int, taken: Mapping[str, SourceShare]) -> dict[str, int]:
-    """How many records each source can contribute to the next batch: ``limit`` in total, and at most ``most`` each.
-    Sources that had no more records than they contributed get twice this number, and the others share the rest evenly.
-    Each source gets at least one record.
+    """How many records each source can contribute to the next batch: ``limit`` in total, and at most ``most`` each. A
+    source that had no more records than it contributed gets twice as many as it contributed, and the others share the
+    rest evenly. Each source gets at least one record.
     """
     count = len(taken)
     if not count:

@@ -25,8 +25,8 @@ class Speed:
 def first(speeds: Mapping[int, Speed], factor: int, partitions: int, *, quick: bool) -> int:
     """The number of records in a lane's first batch; 0 if no size is stored.
 
-    It is the size that was stored for the lane's factor or, if there is none, for the nearest one. For a lower factor
-    and for fewer partitions, it is reduced in proportion.
+    This is the size that was stored for the lane's factor or, if there is none, for the nearest factor. For a lower
+    factor and for fewer partitions, the size is reduced in proportion.
 
     Args:
         quick: whether the lane calls no functions of the job, so that records don't become slower.

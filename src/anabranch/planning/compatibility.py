@@ -152,8 +152,9 @@ def _named(graph: Graph) -> set[str]:
 
 
 def _boundaries(before: Version, after: Version) -> Iterator[Reason]:
-    """A reason for each intermediate stream that differs. The next version reads records that the running one wrote, so
-    they must be as the next one would write them."""
+    """A reason for each intermediate stream that differs. The next version reads records that the running version has
+    written, so these records must have the form that the next version expects.
+    """
     old = {node.name: node for node in before.graph.nodes if is_boundary(node)}
     new = {node.name: node for node in after.graph.nodes if is_boundary(node)}
     for name, node in old.items():
@@ -317,7 +318,7 @@ def _moved(before: Version, after: Version) -> Iterator[str]:
 
 
 def _changes(old: Mapping[str, str], new: Mapping[str, str], common: bool = False) -> str:
-    """The columns that differ, as text. ``common``: whether to compare only columns that both versions have."""
+    """The columns that differ, as text. ``common`` says whether to compare only columns that both versions have."""
     names = [name for name in {**old, **new} if not common or (name in old and name in new)]
     return ", ".join(
         f"{name} {old.get(name, 'none')} → {new.get(name, 'none')}" for name in names if old.get(name) != new.get(name)

@@ -20,8 +20,9 @@ OUTPUTS = "outputs"
 
 @dataclass(frozen=True)
 class Group:
-    """The operators that one lane runs: first sources, then others, then sinks. ``stateful``: the operator to which the
-    lane's state belongs."""
+    """The operators that one lane runs: first sources, then others, then sinks. ``stateful`` is the operator to which
+    the lane's state belongs.
+    """
 
     name: str
     stage: str

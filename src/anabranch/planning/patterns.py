@@ -91,7 +91,7 @@ def coming(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> list[str
 
 
 def widened(stage: StageModel, new: Collection[str]) -> StageModel:
-    """A stage with those of the new streams, ``system/stream``, that match its inputs. They come after its other
+    """A stage to which the new streams (``system/stream``) that match its patterns have been added, after its other
     inputs.
 
     Raises:

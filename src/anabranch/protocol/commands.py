@@ -58,7 +58,7 @@ class ChangeResult(Document, frozen=True, kw_only=True):
     lanes: tuple[Lane, ...] = ()
     """The lanes that follow the closed ones."""
     pause: float = 0.0
-    """For how many seconds output is expected to pause."""
+    """The seconds for which output is expected to pause."""
     basis: Basis | None = None
     """The state of the job for which the change was planned, to be sent back as ``expect``."""
     outline: Outline | None = None

@@ -42,9 +42,9 @@ class RegistrationResponse(Document, frozen=True, kw_only=True):
     """The seat that a process gets, or what to do without one."""
 
     lease: float
-    """For how many seconds each heartbeat renews the lease."""
+    """The seconds for which each heartbeat renews the lease."""
     seat: str | None = None
-    """The seat; None: all seats are taken, and the process should ask again."""
+    """The seat; None if all seats are taken, and the process should ask again."""
     container: str = ""
     """The container's id."""
     epoch: int = 0
@@ -56,7 +56,7 @@ class RegistrationResponse(Document, frozen=True, kw_only=True):
     copies: tuple[StandbyOrder, ...] = ()
     """The standbys that the process should maintain while it has no seat."""
     reads_parts: bool = False
-    """Whether the coordinator understands the parts of :class:`LaneReport`. False: it is an older one, which expects
+    """Whether the coordinator understands the parts of :class:`LaneReport`. An older coordinator doesn't: it expects
     the fields of all parts side by side.
     """
 

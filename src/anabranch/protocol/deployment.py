@@ -27,7 +27,7 @@ class Program(Document, frozen=True, kw_only=True):
     schemas: dict[str, str]
     """The schema of each operator's result, by the operator's node, as Spark's JSON."""
     cores: int = 0
-    """How many Spark tasks a container must be able to run at once; 0: any number."""
+    """How many Spark tasks a container must be able to run at once; 0 for any number."""
 
 
 class StartRequest(Document, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class StartRequest(Document, frozen=True, kw_only=True):
     until_caught_up: bool = False
     """Whether lanes end when they reach the end offsets that their inputs had when the lanes were started."""
     program: Program | None = None
-    """What containers in other processes need; None: the process that starts the job is the only container."""
+    """What containers in other processes need; None if the process that starts the job is the only container."""
     settings: dict[str, Any] = {}
     """The settings that the coordinator needs if there is no ``program``."""
     reset_state: bool = False

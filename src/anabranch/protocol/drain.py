@@ -13,9 +13,9 @@ class DrainMode(enum.StrEnum):
     """Which records a job still reads when it drains."""
 
     PLANNED = "planned"
-    """Only those of the batches that its lanes have already planned when the drain is accepted."""
+    """Only the records in batches that the job's lanes have already planned when the drain is accepted."""
     LATEST = "latest"
-    """All records that its inputs contain when the drain is accepted."""
+    """All records that the job's inputs contain when the drain is accepted."""
 
 
 class DrainNotification(Document, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class DrainProgress(Document, frozen=True, kw_only=True):
     ends: dict[str, int] = {}
     """In the mode "latest": the end offsets of the streams when the drain was accepted."""
     until: dict[str, int] | None = None
-    """The offsets at which the lanes stop reading; None: not all lanes have reported yet."""
+    """The offsets at which the lanes stop reading; None if not all lanes have reported yet."""
     last: bool = False
     """Whether all lanes have read up to ``until``. Event time then ends, and the drain can't be cancelled any more."""
 
@@ -63,8 +63,8 @@ class DrainOrder(Document, frozen=True, kw_only=True):
     uuid: str = ""
     """The request's id."""
     until: dict[str, int] | None = None
-    """The offsets at which the lane stops reading the streams that the job doesn't write itself. None: these aren't
-    known yet; the lane reads only what it has already planned, and reports where that ends.
+    """The offsets at which the lane stops reading the streams that the job doesn't write itself. None if these aren't
+    known yet: the lane then reads only what it has already planned, and reports where that ends.
     """
     last: bool = False
     """Whether all lanes have read up to ``until``. If so, the lane reads its other inputs to their ends, emits all

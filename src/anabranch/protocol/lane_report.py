@@ -75,7 +75,7 @@ class BatchProgress(Document, frozen=True, kw_only=True):
     """The seconds since the batch was planned."""
     rows_per_second: float = 0.0
     left: float | None = None
-    """The seconds until the batch ends, estimated from its speed so far; None: not known yet."""
+    """The seconds until the batch ends, estimated from its speed so far; None if not known yet."""
     spent: dict[str, float] = {}
     """The seconds since the batch was planned, by phase."""
     buckets: dict[str, int] = {}
@@ -123,7 +123,7 @@ class ProgressReport(Document, frozen=True, kw_only=True):
     ends: dict[str, int] = {}
     """The end offsets of the inputs, from which the lag follows."""
     ends_known: bool = True
-    """Whether ``ends`` are current. False: the end offsets can't be looked up at the moment, and these are the last
+    """Whether ``ends`` are current. If not, the end offsets can't be looked up at the moment, and these are the last
     known ones.
     """
     wrote: dict[str, int] = {}
@@ -131,9 +131,9 @@ class ProgressReport(Document, frozen=True, kw_only=True):
     rows: int = 0
     """How many records the lane has read since it started."""
     first_output: float = 0.0
-    """When the first batch that read any records was committed, in seconds since 1970; 0.0: none was yet."""
+    """When the first batch that read any records was committed, in seconds since 1970; 0.0 if there was none yet."""
     last_output: float = 0.0
-    """When the last batch that read any records was committed, in seconds since 1970; 0.0: none was yet."""
+    """When the last batch that read any records was committed, in seconds since 1970; 0.0 if there was none yet."""
     dead_letters: int = 0
     """How many dead letters the lane has ever written."""
     state_bytes: int = 0
@@ -155,25 +155,27 @@ class LoadReport(Document, frozen=True, kw_only=True):
     seconds: float = 0.0
     """The duration of the last batch."""
     batch_times: BatchTimes | None = None
-    """How long batches take, depending on their records; None: unknown, or no time is spent in functions."""
+    """How long batches take, depending on their records; None if this is unknown, or if no time is spent in
+    functions.
+    """
     spent: dict[str, float] = {}
     """The seconds that the last batch spent in each phase, if the batch was a long one."""
     rows_per_second: float = 0.0
     usual_seconds: float = 0.0
     """The median duration of batches."""
     limit: int = 0
-    """How many records the next batch may have at most; 0: unknown."""
+    """The largest number of records that the next batch may have; 0 if unknown."""
     sequential: bool = False
     """Whether the lane's functions process one key after another (``process``), so a higher factor doesn't speed them
     up.
     """
     repeats: str = ""
     """What would be written or called twice if the running batch were broken off and run again. A change waits for such
-    a batch. Empty: the batch can be broken off.
+    a batch. Empty if the batch can be broken off.
     """
     span: float = 0.0
     """The length of the period, about half a minute, over which ``busy``, ``working`` and ``arriving`` are measured, in
-    seconds; 0: nothing has been measured yet.
+    seconds; 0 if nothing has been measured yet.
     """
     busy: float = 0.0
     """The share of that period in which a batch ran."""
@@ -190,7 +192,7 @@ class LoadReport(Document, frozen=True, kw_only=True):
 
     @property
     def cost(self) -> BatchCost | None:
-        """The duration of a batch as a function of its records; None: unknown."""
+        """The duration of a batch as a function of its records; None if unknown."""
         return None if self.batch_times is None else BatchCost(self.batch_times.fixed, self.batch_times.per_record)
 
 
@@ -198,7 +200,7 @@ class EventTimeReport(Document, frozen=True, kw_only=True):
     """The lane's progress in event time, and the rows that came too late."""
 
     watermark: int | None = None
-    """The watermark in Unix ms; None: it isn't known, or the lane has none."""
+    """The watermark in Unix ms; None if it isn't known, or if the lane has none."""
     held_by: str | None = None
     """The SSP that holds the watermark back."""
     idle: tuple[str, ...] = ()
@@ -216,7 +218,7 @@ class DrainReport(Document, frozen=True, kw_only=True):
 
     halted: str = ""
     """The ``uuid`` of the drain for which the lane has read everything that it should read so far; its ``positions``
-    are then final. Empty: it hasn't yet.
+    are then final. Empty if the lane hasn't done so.
     """
     drained: bool = False
     """Whether the lane has ended permanently."""

@@ -29,7 +29,7 @@ class StandbyReport(Document, frozen=True, kw_only=True):
     number: int
     """Which of the folder's standbys this is."""
     batch: int = -1
-    """The last batch in the standby; -1: the standby isn't complete yet."""
+    """The last batch in the standby; -1 if the standby isn't complete yet."""
     error: str = ""
     """Why the standby can't be brought up to date."""
 
@@ -53,11 +53,11 @@ class StandbyStatus(Document, frozen=True, kw_only=True):
     number: int
     """Which of the standbys of the lane's folder this is."""
     container: str
-    """The container that maintains the standby; empty: a process without a seat maintains it."""
+    """The container that maintains the standby; empty if a process without a seat maintains it."""
     rack: str | None = None
     batch: int = -1
-    """The last batch in the standby; -1: the standby isn't complete yet."""
+    """The last batch in the standby; -1 if the standby isn't complete yet."""
     behind: int | None = None
-    """How many batches the standby is behind the lane; None: the standby isn't complete yet."""
+    """How many batches the standby is behind the lane; None if the standby isn't complete yet."""
     error: str = ""
     """Why the standby can't be brought up to date."""

@@ -33,9 +33,9 @@ class ContainerStatus(Document, frozen=True, kw_only=True):
     pid: int
     rack: str | None = None
     alive: bool | None = True
-    """Whether the container's lease is still valid; None: unknown, because no coordinator serves the job."""
+    """Whether the container's lease is still valid; None if this is unknown, because no coordinator serves the job."""
     lease: float | None = None
-    """The seconds until the lease runs out; None: unknown, because no coordinator serves the job."""
+    """The seconds until the lease runs out; None if this is unknown, because no coordinator serves the job."""
     gone: str | None = None
     """Why the container has lost its seat; None if it still has it."""
     deployment: int = 0
@@ -105,7 +105,7 @@ class JobStatus(Document, frozen=True, kw_only=True):
     launching: LaunchStatus | None = None
     """What the launcher does for the job; None if the coordinator doesn't start the job's containers."""
     inputs: dict[str, int] = {}
-    """The partition counts that the job's input streams had when they were last checked, by ``system/stream``; 0: the
+    """The partition counts that the job's input streams had when they were last checked, by ``system/stream``; 0 if the
     stream no longer exists.
     """
     warnings: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ class LaneSizing(Document, frozen=True, kw_only=True):
     needed_rate: float = 0.0
     """The records per second that the lane must process to work off its backlog within the target lag."""
     catch_up: float | None = None
-    """The seconds until the backlog is worked off; None: the backlog grows, or this isn't known."""
+    """The seconds until the backlog is worked off; None if the backlog grows, or if this isn't known."""
     then: float | None = None
     """``catch_up`` with the proposed factor, including the pause of the change."""
     batch_progress: BatchProgress | None = None
@@ -166,13 +166,13 @@ class AutoscaleVerdict(Document, frozen=True, kw_only=True):
     """What the coordinator's autosizer concludes."""
 
     factor: int | None
-    """The factor that the autosizer gives the job now; None: the job keeps its factor."""
+    """The factor that the autosizer gives the job now; None if the job keeps its factor."""
     why: str
     lane: str = ""
     """The lane that needs the largest factor; empty: not known yet."""
     load: float = 0.0
     """The records that this lane must process to work off its backlog within the target lag, as a multiple of what it
-    can process with the current factor; 0: unknown.
+    can process with the current factor; 0 if unknown.
     """
 
 
@@ -188,13 +188,13 @@ class Sizing(Document, frozen=True, kw_only=True):
     """The possible factors."""
     lanes: tuple[LaneSizing, ...] = ()
     autoscale: str = ""
-    """The conclusion of the coordinator's autosizer in words; empty: the autosizer is off."""
+    """The conclusion of the coordinator's autosizer in words; empty if the autosizer is off."""
     limits: AutoscaleLimits | None = None
     """The limits of the autosizer; None: the autosizer is off."""
     verdict: AutoscaleVerdict | None = None
     """The conclusion of the autosizer; None: the autosizer is off."""
     proposed: int = 0
-    """The factor that the current load requires, regardless of the autosizer's waiting times; 0: unknown."""
+    """The factor that the current load requires, regardless of the autosizer's waiting times; 0 if unknown."""
     target_lag_seconds: float = 0.0
     """The lag at which ``proposed`` aims."""
     advice: tuple[str, ...] = ()

@@ -63,7 +63,7 @@ class Archive(Protocol):
         ...
 
     def batches(self, stream: str, cut: StreamCut) -> Sequence[Mapping[str, int]]:
-        """For each partition, lane → the last batch that the lane published there within a cut."""
+        """For each partition, the last batch that each lane published there within a cut."""
         ...
 
     def later(self, stream: str, cut: StreamCut) -> Sequence[Sequence[Publication]]:
@@ -75,7 +75,7 @@ class Archive(Protocol):
         ...
 
     def descriptions(self, stream: str, cut: StreamCut) -> Mapping[str, str]:
-        """The small files that turn the other files into a stream: file name → content."""
+        """The contents, by file name, of the small files that turn the other files into a stream."""
         ...
 
     def last_entries(self, stream: str, cut: StreamCut) -> Sequence[str]:
@@ -83,7 +83,7 @@ class Archive(Protocol):
         ...
 
     def is_there(self, stream: str, cut: StreamCut, last_entries: Sequence[bytes]) -> bool:
-        """Whether the stream exists and contains all of a cut. ``last_entries``: the contents of the files that
+        """Whether the stream exists and contains all of a cut. ``last_entries`` are the contents of the files that
         :meth:`last_entries` names.
 
         Raises:

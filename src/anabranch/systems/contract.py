@@ -44,7 +44,8 @@ class Appender(Protocol):
         """Add a batch in the columns of ``RECORD_SCHEMA``, and return its number of records. The batch is durable when
         this returns.
 
-        The murmur2 hash of its key determines a record's partition; a record with a null key may go to any partition.
+        A record's partition is determined by the murmur2 hash of its key; a record with a null key may go to any
+        partition.
         """
         ...
 
@@ -72,7 +73,7 @@ class SessionNeeds:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder to which every process of a job must have access. ``cure``: what to do if a process has none."""
+    """A folder to which every process of a job must have access. ``cure`` says what to do if a process has none."""
 
     label: str
     path: Path
@@ -86,7 +87,7 @@ class StreamFault:
     Attributes:
         path: the damaged file or folder.
         problem: what is wrong with it: the rest of a sentence that begins with the path.
-        lost: what can't be read because of it.
+        lost: what can't be read because of the problem.
     """
 
     path: str
@@ -179,7 +180,7 @@ class System(Protocol):
 
     @abstractmethod
     def create(self, stream: str, partitions: int, internal: bool = False) -> None:
-        """Create a stream, unless it exists with that count. ``internal``: whether it is an intermediate stream.
+        """Create a stream, unless it exists with that count. ``internal`` says whether it is an intermediate stream.
 
         Raises:
             ConflictError: the stream exists with another count.
@@ -198,7 +199,7 @@ class System(Protocol):
 
     @abstractmethod
     def ends(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
-        """Partition → the end offset: one past the last record that a reader may see.
+        """The end offset of each partition: one past the last record that a reader may see.
 
         Offsets may have gaps (Kafka's transactions take up some), so don't count records by subtracting offsets.
         """
@@ -206,8 +207,9 @@ class System(Protocol):
 
     @abstractmethod
     def high_watermarks(self, stream: str) -> dict[int, int]:
-        """Partition → the end including the records of open transactions, which readers can't see yet and may never
-        see."""
+        """The end of each partition, including the records of open transactions, which readers can't see yet and may
+        never see.
+        """
         ...
 
     def known_ends(self, stream: str) -> dict[int, int]:
@@ -217,7 +219,9 @@ class System(Protocol):
 
     @abstractmethod
     def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
-        """Partition → the offset of the first record with this timestamp or a later one; the end if there is none."""
+        """For each partition, the offset of the first record with this timestamp or a later one; the end if there is
+        none.
+        """
         ...
 
     @abstractmethod
@@ -250,20 +254,21 @@ class System(Protocol):
         return {"stream": stream, "id": id, "positions": {str(p): at for p, at in sorted(positions.items())}}
 
     def racks(self, stream: str) -> Mapping[int, tuple[str | None, ...]]:
-        """Partition → the racks of its replicas, the leader's first; None stands for a broker without a rack. Empty if
+        """The racks of each partition's replicas, the leader's first; None stands for a broker without a rack. Empty if
         the system has no racks.
         """
         return {}
 
     def commit_positions(self, group: str, positions: Mapping[str, Mapping[int, int]]) -> None:
-        """Report how far a consumer group has read (stream → partition → offset), for tools that show lag. Nothing else
-        reads these offsets.
+        """Report how far a consumer group has read, as offsets by stream and partition, for tools that show lag.
+        Nothing else reads these offsets.
         """
         return
 
     def purge(self, stream: str, before: Mapping[int, int]) -> None:
-        """Delete records of an intermediate stream that no lane will read again. ``before``: partition → the offset
-        before which records are deleted."""
+        """Delete records of an intermediate stream that no lane will read again. ``before`` has, by partition, the
+        offset before which records are deleted.
+        """
         return
 
     def retain(self, stream: str, retention: Retention | None, *, past_readers: bool = False) -> int:
@@ -271,7 +276,7 @@ class System(Protocol):
 
         Args:
             stream: the stream's name.
-            retention: how long the stream keeps its records from now on; None: as long as before.
+            retention: how long the stream keeps its records from now on; None to leave this as it is.
             past_readers: whether to delete records that jobs have still to read, too.
 
         Raises:
@@ -283,7 +288,7 @@ class System(Protocol):
         )
 
     def retention(self, stream: str) -> Retention | None:
-        """How long a stream keeps its records; None: only the system itself decides."""
+        """How long a stream keeps its records; None if only the system itself decides this."""
         return None
 
     def readers(self) -> Readers | None:
@@ -304,7 +309,7 @@ class System(Protocol):
         """Stop every incarnation of a lane below ``epoch``: once this returns, none of them can publish any more.
         Called by the coordinator, which has no Spark. Must be idempotent; after an error, it is called again.
 
-        ``new``: whether no batch of the lane was ever planned; None: unknown.
+        ``new`` says whether no batch of the lane was ever planned; None if unknown.
 
         Raises:
             ConflictError, FencedError: a process with a higher epoch has the lane.
@@ -337,8 +342,8 @@ class System(Protocol):
 
     @abstractmethod
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that are recorded as writers of any of these streams, each with the place of that record,
-        for messages. Streams that don't exist are skipped.
+        """The lanes of a job that are recorded as writers of any of these streams, each with the place where it is
+        recorded, for messages. Streams that don't exist are skipped.
         """
         ...
 
@@ -355,7 +360,7 @@ class System(Protocol):
         return ()
 
     def archive(self) -> Archive | None:
-        """The archive that makes the system's streams part of a job's backup; None: they aren't part of backups."""
+        """The archive that makes the system's streams part of a job's backup; None if they aren't part of backups."""
         return None
 
     def folders(self) -> Sequence[Folder]:

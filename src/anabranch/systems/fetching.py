@@ -20,7 +20,7 @@ def fetch(system: System, stream: str, partition: int, offsets: Sequence[int]) -
     """The records at these offsets, which are in ascending order.
 
     Raises:
-        LogError: some of them don't exist.
+        LogError: some of these records don't exist.
     """
     wanted = np.asarray(offsets, dtype=np.int64)
     if not len(wanted):

@@ -11,7 +11,8 @@ __all__ = ["writable"]
 
 
 def writable(folder: Path, what: str) -> None:
-    """Create the folder if necessary, and check that it can be written. ``what``: the kind of folder, for the message.
+    """Create the folder if necessary, and check that it can be written. ``what`` is the kind of folder, for the
+    message.
 
     Raises:
         AnabranchError: the folder can't be created or written.

@@ -21,8 +21,9 @@ Numbers = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Target:
-    """A stream to which a lane writes. ``partitions``: the stream's partition count as the lane uses it for its whole
-    life."""
+    """A stream to which a lane writes. ``partitions`` is the stream's partition count as the lane uses it for its whole
+    life.
+    """
 
     stream: str
     partitions: int
@@ -57,7 +58,7 @@ class Writer(Protocol):
     """Accepts one Spark task's part of a batch. A writer isn't used after :meth:`close` or :meth:`abort`."""
 
     def write(self, target: Target, slot: int, partitions: Numbers, records: pa.RecordBatch) -> None:
-        """Write records in the columns of ``RECORD_SCHEMA``. ``partitions``: the partition of each record."""
+        """Write records in the columns of ``RECORD_SCHEMA``. ``partitions`` has the partition of each record."""
         ...
 
     def close(self) -> list[Written]:
@@ -107,7 +108,7 @@ class Publisher(Protocol):
     def take(self, new: bool) -> None:
         """Take the lane's slots before its first batch. After that, no older incarnation can write any more.
 
-        ``new``: whether no batch of the lane was ever planned.
+        ``new`` says whether no batch of the lane was ever planned.
 
         Raises:
             FencedError: a newer incarnation owns the slots.
@@ -118,7 +119,7 @@ class Publisher(Protocol):
     def publish(self, batch: int, written: Sequence[Written], controls: Mapping[Target, Control]) -> None:
         """Make visible what workers have written of a batch. Publishing the same batch again changes nothing.
 
-        ``controls``: for each intermediate stream, the control record for the readers of all its partitions.
+        ``controls`` has, for each intermediate stream, the control record for the readers of all its partitions.
         """
         ...
 

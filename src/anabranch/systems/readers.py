@@ -58,8 +58,9 @@ class Readers(Protocol):
         ...
 
     def hold(self, stream: str, job: str, positions: Mapping[int, int]) -> None:
-        """Make a job a reader of a stream, with these positions or lower ones. Once this returns, the reader is durable
-        and no earlier deletion is still under way: records that then exist at or after these positions stay.
+        """Make a job a reader of a stream, with these positions or lower ones. Once this returns, the reader is
+        durable, and every deletion that began earlier has ended. So all records that then exist at or after these
+        positions are kept.
 
         Raises:
             LogError: the reader can't be stored.

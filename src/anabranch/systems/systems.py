@@ -118,8 +118,8 @@ class Systems:
         return {output: self.table(output) for output in sorted(lane.outputs) if self.is_table(output)}
 
     def fence_tables(self, lane: Lane, epoch: int, *, new: bool | None, foreign: bool) -> None:
-        """Stop every incarnation of a lane below ``epoch`` at its tables. ``foreign``: whether to include tables with a
-        user's class.
+        """Stop every incarnation of a lane below ``epoch`` at its tables. ``foreign`` says whether to include tables
+        with a user's class.
 
         Raises:
             FencedError: a process with a higher epoch has the lane.
@@ -154,8 +154,8 @@ class Systems:
         return self.named(self.bound().get(stream, self.default))
 
     def writers(self, name: str, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that are recorded as writers of these outputs, each with the place of that record, for
-        messages. ``name``: the outputs' system, or the kind of their tables.
+        """The lanes of a job that are recorded as writers of these outputs, each with the place where it is recorded,
+        for messages. ``name`` is the outputs' system, or the kind of their tables.
         """
         tables = [output for output in streams if self.is_table(output)]
         if not tables:

@@ -32,7 +32,7 @@ class Owner:
 class RowWriter(Protocol):
     """Takes the rows of one Spark task, in a Python worker. A writer is not used after :meth:`close` or :meth:`abort`.
 
-    Spark may run a task twice, even at the same time, so each writer must choose unique names for what it writes.
+    Spark may run a Spark task twice, even at the same time, so each writer must choose unique names for what it writes.
     """
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -127,8 +127,8 @@ class Table(Protocol):
         """Add the rows that Spark tasks have written to the table, in the order of ``parts``, and make ``batch`` the
         lane's last committed batch. Either both happen or neither does.
 
-        A batch whose number is not higher than the last committed one's is a replay: change nothing. Its parts may
-        differ from those of the first attempt.
+        A batch whose number is not higher than that of the last committed batch is a replay: change nothing. Its parts
+        may differ from those of the first attempt.
 
         Args:
             owner: the incarnation that commits.

@@ -81,7 +81,7 @@ class DeltaFolder:
         return NOTHING if mark is None else mark.batch
 
     def writers(self, job: str) -> list[str]:
-        """Always empty: the application ids of a Delta table can't be listed, only looked up."""
+        """Always empty, because the application ids of a Delta table can't be listed, only looked up."""
         return []
 
     def writer(self, owner: Owner, schema: pa.Schema) -> Rows:

@@ -181,7 +181,7 @@ class Rows:
 
 
 def named(parts: Sequence[bytes]) -> list[FileRef]:
-    """The files that Spark tasks have written. ``parts``: what their writers' ``close`` returned."""
+    """The files that Spark tasks have written. ``parts`` is what their writers' ``close`` returned."""
     return [_read(part) for part in parts]
 
 
@@ -240,7 +240,7 @@ def _joined(store: FileStore, refs: Sequence[FileRef], target: int) -> list[File
 
 @contextmanager
 def told(where: str) -> Iterator[None]:
-    """Raise a disk error as an AnabranchError. ``where``: the place of the files, for the message."""
+    """Raise a disk error as an AnabranchError. ``where`` is the place of the files, for the message."""
     try:
         yield
     except OSError as error:

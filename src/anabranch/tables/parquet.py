@@ -33,7 +33,7 @@ class ParquetOptions(options.FolderOptions):
 
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True):
-    """The file that makes a folder a table. ``schema``: the Arrow schema, in base64."""
+    """The file that makes a folder a table. ``schema`` is the Arrow schema, in base64."""
 
     format: int
     id: str

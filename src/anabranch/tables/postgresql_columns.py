@@ -36,13 +36,14 @@ _ALSO = {
     "text": ("character", "uuid"),
     "jsonb": ("json",),
 }
-"""The type with which a column would be created → the beginnings of other types that a column may have instead."""
+"""For each type with which a column would be created, the beginnings of other types that a column may have instead."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table. ``needed``: whether the job must write it, because it has no default and can't be
-    null."""
+    """A column of the table. ``needed`` says whether the job must write it, because it has no default and can't be
+    null.
+    """
 
     type: str
     needed: bool
@@ -76,7 +77,7 @@ def check(held: Mapping[str, Column], wanted: Mapping[str, sql.SQL], shown: str,
 
 
 def type_of(column: pa.Field, shown: str) -> sql.SQL:
-    """The type with which a column is created. Raises ConflictError if PostgreSQL has no such type. ``shown``: the
+    """The type with which a column is created. Raises ConflictError if PostgreSQL has no such type. ``shown`` is the
     table's name in messages.
     """
     kind = column.type

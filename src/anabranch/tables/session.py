@@ -1,4 +1,4 @@
-"""Connections to a PostgreSQL server for tables, and anabranch's errors for those of the server."""
+"""Connections to a PostgreSQL server for tables. Errors of the server become anabranch's own errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["LIMITS", "connect", "told"]
 
 _CONNECTS_WITHIN = 5
 _PATIENCE, _STEP = 60.0, 0.5
-"""For how many seconds a connection is tried, and the seconds between two attempts."""
+"""The seconds for which a connection is tried, and the seconds between two attempts."""
 LIMITS = {
     "lock_timeout": "30s",
     "idle_in_transaction_session_timeout": "10s",  # the longest that a frozen process keeps its locks
@@ -26,7 +26,7 @@ LIMITS = {
 
 
 def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psycopg.Connection[Any]:
-    """A new connection, tried for a minute. ``setting``: the setting that contains ``url``, for messages.
+    """A new connection, tried for a minute. ``setting`` is the setting that contains ``url``, for messages.
 
     Raises:
         AnabranchError: no connection could be made.

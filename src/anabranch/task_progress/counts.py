@@ -50,7 +50,7 @@ class Work(msgspec.Struct, frozen=True):
     """A message on which a function has been working.
 
     Attributes:
-        seconds: for how long.
+        seconds: the duration of this work so far.
         source: the number of the source from which the message was read.
         partition: the partition in which the message is.
         offset: the message's offset.
@@ -68,7 +68,7 @@ class Work(msgspec.Struct, frozen=True):
 class Count(msgspec.Struct, frozen=True):
     """The finished rows of a bucket, and the seconds that they took.
 
-    Rows that are published have no bucket, and their slot as ``partition``.
+    Rows that are published have no bucket; their ``partition`` is their slot.
 
     Attributes:
         task: the number of the task at factor 1.
@@ -124,8 +124,8 @@ class TaskReport(msgspec.Struct, frozen=True):
 
 
 class TaskCounts(msgspec.Struct, frozen=True):
-    """The newest report of a Spark task, with all of its counts. ``at``: when the report was received, in seconds on
-    the driver's monotonic clock. ``fresh``: whether the Spark task is still running, as far as is known.
+    """The newest report of a Spark task, with all of its counts. ``at`` says when the report was received, in seconds
+    on the driver's monotonic clock. ``fresh`` says whether the Spark task is still running, as far as is known.
     """
 
     told: TaskReport

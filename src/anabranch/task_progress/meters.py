@@ -41,8 +41,8 @@ _NO_MORE = _NoMore()
 
 
 class Message:
-    """The row on which a function is working. :meth:`place` returns the place from which the row comes. ``since``: when
-    the work began, in seconds on a monotonic clock.
+    """The row on which a function is working. :meth:`place` returns the place from which the row comes. ``since`` says
+    when the work began, in seconds on a monotonic clock.
     """
 
     def __init__(self, label: str, offset: Callable[[int], int], place: Callable[[int], Work]) -> None:
@@ -69,7 +69,7 @@ class Tally:
     entered: float = 0.0
 
     def count(self, now: float, ordered: bool) -> Count:
-        """The figures to report. ``ordered``: whether rows come in the order of their records."""
+        """The figures to report. ``ordered`` says whether rows come in the order of their records."""
         rows, seconds, offset, message = self.rows, self.seconds, self.offset, self.message
         if message is not None:
             index = message.index
@@ -81,7 +81,7 @@ class Tally:
 
 @dataclass(eq=False)
 class Meter:
-    """Counts what a Spark task does for an operator, from when the meter is made until it is closed. ``ordered``:
+    """Counts what a Spark task does for an operator, from when the meter is made until it is closed. ``ordered`` says
     whether rows come in the order of their records.
     """
 
@@ -149,7 +149,7 @@ class Meter:
             self.leave(tally, done, at)
 
     def timed(self, tally: Tally, given: Iterable[T]) -> Iterator[T]:
-        """Yield the given items, and count the time that each takes to arrive as work on a bucket."""
+        """Yield the given items. The time that each item takes to arrive counts as work on a bucket."""
         waiting = iter(given)
         while True:
             with self.on(tally, 0):
@@ -163,8 +163,9 @@ class Meter:
         self.ended = True
 
     def now(self, everything: bool) -> TaskReport:
-        """The report for this moment. ``everything``: also include counts that haven't changed since the last
-        report."""
+        """The report for this moment. With ``everything``, counts that haven't changed since the last report are
+        included, too.
+        """
         now = time.monotonic()
         with self._lock:
             counts = {key: each.count(now, self.ordered) for key, each in self._tallies.items()}
@@ -183,7 +184,7 @@ class Meter:
 
 
 def meter(line: ReportAddress | None, label: str, *, ordered: bool = True) -> Meter:
-    """A meter for an operator in the present Spark task. ``line``: where the driver listens; None: nowhere."""
+    """A meter for an operator in the present Spark task. ``line`` says where the driver listens; None if it doesn't."""
     context = TaskContext.get()
     if context is None:
         told = TaskReport(run="", batch=-1, stage=0, partition=0, attempt=0, label=label)
@@ -239,8 +240,9 @@ class _Teller:
 
 
 class _Connection:
-    """A connection to a driver. ``number``: how many connections to this driver there have been, including the present
-    one."""
+    """A connection to a driver. ``number`` says how many connections to this driver there have been, including the
+    present one.
+    """
 
     def __init__(self, line: ReportAddress) -> None:
         self._line = line

@@ -11,10 +11,12 @@ __all__ = ["Observer", "committed", "failed", "observed_by"]
 
 
 class Observer(Protocol):
-    """An observer of batches. Its methods are called in the threads of lanes, so they must neither block nor raise."""
+    """An observer of batches. Its methods are called in the threads of lanes, so they must neither block nor raise
+    exceptions.
+    """
 
     def committed(self, lane: Lane, report: LaneReport, rows: int) -> None:
-        """A lane has committed a batch. ``rows``: the number of its records."""
+        """A lane has committed a batch. ``rows`` is the number of its records."""
 
     def failed(self, lane: Lane, report: LaneReport) -> None:
         """A lane has failed."""

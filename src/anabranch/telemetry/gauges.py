@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 __all__ = ["observe"]
 
 _FRESH = 1.0
-"""For how many seconds all instruments get the same figures, which are computed only once."""
+"""The seconds for which all instruments get the same figures, which are computed only once."""
 
 
 def observe(meter: Meter, collect: Callable[[], Sequence[Metric]], names: Sequence[Metric]) -> None:

@@ -224,8 +224,9 @@ class _Broker:
         self.config.write_text("".join(f"{name}={json.dumps(value)[1:-1]}\n" for name, value in lines.items()))
 
     def is_of(self, cluster_id: str) -> bool:
-        """Whether the data folder belongs to that cluster. If it doesn't, the broker that answered on this broker's
-        port is another cluster's."""
+        """Whether the data folder belongs to this cluster. If it doesn't, the broker that answered on this broker's
+        port belongs to another cluster.
+        """
         return f"cluster.id={cluster_id}\n" in self._meta.read_text()
 
     def format(self, cluster_id: str, sasl: Mapping[str, str]) -> subprocess.Popen[bytes] | None:

@@ -1,5 +1,4 @@
-"""Runs tests on a broker that others use, too. Everything that a run creates there has a unique name, and is deleted at
-the end."""
+"""Runs tests on a shared broker. Everything that a run creates there has a unique name, and is deleted at the end."""
 
 from __future__ import annotations
 

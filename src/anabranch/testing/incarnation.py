@@ -205,8 +205,9 @@ class _Watched:
         return self._coordinator.heartbeat(beat, wait)
 
     def _make(self, change: Callable[[], object]) -> None:
-        """Request the change when the job has run a batch or has nothing to read; stop the job when it is running
-        again."""
+        """Request the change when the job has run a batch or has nothing to read. Stop the job when it is running again
+        after the change.
+        """
         status = self._coordinator.status(self._job)
         if status.state != DeploymentState.RUNNING:
             return

@@ -96,7 +96,7 @@ class Part:
 
     Attributes:
         rows: stream → the rows, each with its index in the input's list.
-        ends: the sentinel at the end of the part; None: the inputs end.
+        ends: the sentinel at the end of the part; None if the inputs end.
         among: the streams whose rows have that sentinel.
     """
 

@@ -101,7 +101,7 @@ class EmbeddedStreams:
 
 
 class KafkaStreams:
-    """Streams that are topics of a broker. ``topics``: stream → topic; other topics are ignored."""
+    """Streams that are topics of a broker. ``topics`` has the topic of each stream; other topics are ignored."""
 
     def __init__(self, settings: KafkaSettings, topics: Mapping[str, str]) -> None:
         self._settings = settings

@@ -25,7 +25,7 @@ Flight = tuple[str, int, str, str]
 """Carrier, number, destination, and scheduled departure in ISO 8601. These identify a flight."""
 
 Windows = Mapping[tuple[str, str], tuple[int, float | None]]
-"""By destination and hour: the number of flights, and their mean delay (None: no flight took off)."""
+"""For each destination and hour, the number of flights, and their mean delay (None if no flight took off)."""
 
 _FILE = Path(__file__).with_name("flights.parquet")
 _TIME = "%Y-%m-%dT%H:%M:00Z"

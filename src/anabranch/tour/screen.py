@@ -19,7 +19,7 @@ _BAR = 28
 
 
 class Screen:
-    """Prints the tour. ``step``: whether each command waits for Enter, until standard input ends."""
+    """Prints the tour. ``step`` says whether each command waits for Enter, until standard input ends."""
 
     def __init__(self, step: bool = False) -> None:
         console = Console(highlight=False)
@@ -68,8 +68,9 @@ class Screen:
             self._print(f"     {line}", "dim")
 
     def gauge(self, lag: int, most: int, text: str) -> None:
-        """Show how many records are waiting, as a number and as a bar. ``most``: the number for which the bar is
-        full."""
+        """Show how many records are waiting, as a number and as a bar. ``most`` is the number for which the bar is
+        full.
+        """
         bar = "#" * round(_BAR * lag / max(most, 1))
         self._print(f"     lag {lag:>6,} {bar:<{_BAR}} {text}")
 

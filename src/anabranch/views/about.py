@@ -17,11 +17,11 @@ class CoordinatorInfo(Document, frozen=True, kw_only=True):
     program: str
     leads: bool
     leader: str | None
-    """The URL of the coordinator that leads; None: none leads, or this is the only one."""
+    """The URL of the coordinator that leads; None if none leads, or if this is the only one."""
     lease: float
-    """For how many seconds a container counts as alive after a heartbeat."""
+    """The seconds after a heartbeat for which a container counts as alive."""
     grace: float | None
-    """How many seconds after the end of its lease a silent container loses its seat; None: it keeps its seat until
+    """How many seconds after the end of its lease a silent container loses its seat; None if it keeps its seat until
     another process takes it.
     """
     invalid_heartbeats: int
@@ -42,7 +42,7 @@ class DeploymentInfo(Document, frozen=True, kw_only=True):
     created_at: float
     changed_at: float
     artifact: str = ""
-    """The SHA-256 of the code; empty: the job runs in one process with its coordinator."""
+    """The SHA-256 of the code; empty if the job runs in one process with its coordinator."""
     file: str = ""
     error: str | None = None
 
@@ -113,15 +113,15 @@ class Partitions(Document, frozen=True, kw_only=True):
     at: float
     job: str
     served: bool
-    """False: no coordinator serves the job; the store was read, which doesn't know positions."""
+    """Whether a coordinator serves the job. If not, the store was read, which doesn't know positions."""
     start: int
     """The index of the table's first row among all partitions."""
     total: int
     """The number of all partitions."""
     table: Table
     totals: dict[str, int] = {}
-    """``lag``: the sum of all lags, in offsets. ``idle``: how many partitions are idle. ``unknown``: how many have an
-    unknown lag.
+    """``lag`` is the sum of all lags, in offsets. ``idle`` is the number of idle partitions, and ``unknown`` the number
+    of those with an unknown lag.
     """
     quantiles: dict[str, int] = {}
     """Quantiles of the lag over all partitions with a known lag, in offsets."""

@@ -20,8 +20,8 @@ class ChangeRecord(Document, frozen=True, kw_only=True):
     """The id of the change's event."""
     deployment: int
     generation: int
-    """The generation that the change began; 1 for the first generation of a ``deployment`` that followed another one;
-    0: unknown.
+    """The generation that the change began; 1 for the first generation of a ``deployment`` that followed another one; 0
+    if unknown.
     """
     kind: ChangeKind
     who: str
@@ -38,9 +38,9 @@ class ChangeRecord(Document, frozen=True, kw_only=True):
     starting: int | None = None
     """How many lanes started."""
     predicted_pause: float | None = None
-    """For how many seconds output was expected to pause; None: unknown."""
+    """The seconds for which output was expected to pause; None if unknown."""
     measured_pause: float | None = None
-    """For how many seconds output paused; 0.0: no records arrived; None: unknown, or not known yet."""
+    """The seconds for which output paused; 0.0 if no records arrived; None if this is unknown, or not known yet."""
     reason: str = ""
     """Why the change failed, or was undone."""
 

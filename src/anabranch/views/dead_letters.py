@@ -38,7 +38,7 @@ class DeadLetter(Document, frozen=True, kw_only=True):
     operator: str = ""
     """The operator that could not process the record."""
     origin: Origin | None = None
-    """Where the record was read; None: it was made from several records, or from state."""
+    """Where the record was read; None if it was made from several records, or from state."""
     key: Content | None = None
     value: Content | None = None
     headers: dict[str, str] = {}
@@ -57,7 +57,7 @@ class DeadLetters(Document, frozen=True, kw_only=True):
     """The stream of these letters; empty if the job has none."""
     letters: tuple[DeadLetter, ...]
     before: dict[str, int] = {}
-    """By partition, the offset from which to request earlier letters; partitions without earlier letters are left
+    """For each partition, the offset from which to request earlier letters; partitions without earlier letters are left
     out.
     """
     partly: bool = False

@@ -22,4 +22,4 @@ class History(Document, frozen=True, kw_only=True):
     since: float | None
     """The time from which this coordinator has figures."""
     values: dict[str, dict[str, tuple[float | None, ...]]]
-    """The values by series (such as ``lag``), and by the name of the job, stage or lane; None: unknown."""
+    """The values by series (such as ``lag``), and by the name of the job, stage or lane; None if unknown."""

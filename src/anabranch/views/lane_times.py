@@ -22,8 +22,8 @@ class LaneTimes(Document, frozen=True, kw_only=True):
     since: float
     until: float
     known_since: float | None
-    """The time of the oldest event that was examined: nothing is known about the time before it. None: all events up to
-    the job's first one were examined.
+    """The time of the oldest event that was examined: nothing is known about the time before it. None if all events up
+    to the job's first one were examined.
     """
     lanes: Table
     """The lanes, with the columns ``LANES``. ``runs`` has a pair [from, to] for each process that ran the lane; "to" is

@@ -62,7 +62,7 @@ class ChangeProgress(Document, frozen=True, kw_only=True):
     began: float
     """Seconds since 1970."""
     predicted: float
-    """For how many seconds output is expected to pause."""
+    """The seconds for which output is expected to pause."""
     closing: tuple[str, ...] = ()
     """The lanes that close."""
     starting: tuple[str, ...] = ()
@@ -83,8 +83,8 @@ class Live(Document, frozen=True, kw_only=True):
     """Changes whenever the job gets another generation, or its containers get other orders."""
     job: str
     served: bool
-    """False: this coordinator doesn't serve the job. What only the serving coordinator knows is then None, including
-    which containers are alive.
+    """Whether this coordinator serves the job. If not, everything that only the serving coordinator knows is None,
+    including which containers are alive.
     """
     state: str
     since: float

@@ -22,7 +22,7 @@ class JobOverview(Document, frozen=True, kw_only=True):
     lanes: int
     failed_lanes: int
     changed_at: float
-    """Since when the job has been in its state, in seconds since 1970."""
+    """When the job entered its present state, in seconds since 1970."""
     containers: int | None = None
     """How many containers are alive."""
     lag: int | None = None
@@ -45,5 +45,5 @@ class Overview(Document, frozen=True, kw_only=True):
     """Seconds since 1970, on the coordinator's clock."""
     leads: bool
     leader: str | None
-    """The URL of the coordinator that leads; None: none leads, or this is the only one."""
+    """The URL of the coordinator that leads; None if none leads, or if this is the only one."""
     jobs: tuple[JobOverview, ...] = ()

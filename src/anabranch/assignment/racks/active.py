@@ -143,7 +143,9 @@ def _solve(
 
 
 def _seats(net: Network, it: Instance, sizes: Whole, containers: Whole) -> Whole:
-    """Add a node for each stage and container. At most the container's share of the stage's tasks flows through it."""
+    """Add a node for each stage and container. The flow through a node is at most the container's share of the stage's
+    tasks.
+    """
     seats = net.nodes(len(sizes) * len(containers)).reshape(len(sizes), len(containers))
     for number, size in enumerate(sizes.tolist()):
         share = between(size, it.slots)

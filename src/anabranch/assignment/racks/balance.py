@@ -1,4 +1,5 @@
-"""How close the numbers of containers' standbys (loads) can be to their shares, and which loads are that close.
+"""How close the containers' numbers of standbys (their loads) can be to the containers' shares, and which loads are
+that close.
 
 The distance is the sum over containers of d * d / slots, where d is how far a load is below the floor or above the
 ceiling of the container's share. Each container's term is convex, so a further standby never costs less than the
@@ -60,8 +61,9 @@ class Slopes:
         return int(((short**2 + over**2 - self.beyond**2) * self.weight).sum())
 
     def least(self, count: int) -> int:
-        """The smallest slope at which all containers together can take ``count`` standbys, each at most at that
-        cost."""
+        """The smallest slope at which all containers together can take ``count`` standbys, none of which costs more
+        than that slope.
+        """
         low, high = -1, 1
         while self.up_to(low).sum() >= count:
             low *= 2
@@ -76,8 +78,9 @@ class Slopes:
         return Slopes(*(each[containers] for each in (self.lower, self.upper, self.beyond, self.most, self.weight)))
 
     def steps(self, highest: int) -> tuple[Whole, Whole, Whole]:
-        """Three arrays: containers, slopes, and how many standbys of the container have that slope, up to the slope
-        ``highest``."""
+        """The slopes up to ``highest``, as three arrays: container, slope, and number of the container's standbys with
+        that slope.
+        """
         containers, slopes, counts = [], [], []
         for number in range(len(self.weight)):
             weight, lower, upper = int(self.weight[number]), int(self.lower[number]), int(self.upper[number])
@@ -96,7 +99,8 @@ class Slopes:
 
 def nearest(slopes: Slopes, count: int) -> Bounds:
     """The bounds of all loads that are closest to their shares, if only ``slopes.most`` limits the standbys of a
-    container. ``count``: the total number of standbys."""
+    container. ``count`` is the total number of standbys.
+    """
     slope = slopes.least(count)
     return Bounds(slopes.up_to(slope - 1), slopes.up_to(slope))
 

@@ -36,9 +36,9 @@ class Question:
         taken: the containers that a task already has: its active task's first, then those of earlier copies.
         lower: the least number of copies that a task may have in each place.
         upper: the greatest number.
-        new: by how many racks and tag values the first copy in a place increases the spread, if that counts.
-        warm: rows, containers and values of the existing copies. A value is what it is worth to keep the copy; to keep
-            many copies is worth more than anything else.
+        new: the number of racks and tag values that the first copy in a place adds to the spread, if the spread counts.
+        warm: rows, containers and values of the existing copies. A value says how much it is worth to keep the copy;
+            keeping many copies is worth more than anything else.
     """
 
     it: Instance
@@ -53,7 +53,8 @@ class Question:
 
 def answered(ask: Question, loads: Bounds | Slopes, dense: bool = False) -> tuple[Whole, int] | None:
     """The containers of the copies, and their cost minus that of copies that stay; None if no flow, or no fitting,
-    satisfies these loads. ``dense``: whether to use an arc for each task and container; then nothing has to be fitted.
+    satisfies these loads. ``dense`` says whether to use an arc for each task and container; then nothing has to be
+    fitted.
 
     Raises:
         ConfigError: a dense network would have too many arcs.

@@ -60,8 +60,9 @@ class _Rules:
 
 
 def place(it: Instance) -> tuple[Placement, Standbys]:
-    """Place stateful tasks with their standbys, then stateless tasks. The sum of both bounds is a bound of the total
-    cost."""
+    """Place stateful tasks with their standbys, then stateless tasks. The sum of the two bounds is a bound on the total
+    cost.
+    """
     plan = _sequential(it)
     tasks, copies = plan.copies.tasks, plan.copies.containers.shape[1]
     if not plan.copies.containers.size:

@@ -15,8 +15,9 @@ _CELL, _LEFT, _TOP = 56, 120, 72
 
 @dataclass(frozen=True)
 class Matrix:
-    """How much each rack reads from every rack. ``weights``: (the rack that is read from, the rack that reads) →
-    weight; 0 for missing pairs."""
+    """How much each rack reads from every rack. ``weights`` maps pairs (the rack that is read from, the rack that
+    reads) to weights; missing pairs have the weight 0.
+    """
 
     sources: list[str]
     readers: list[str]

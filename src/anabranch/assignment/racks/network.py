@@ -47,8 +47,9 @@ class Network:
         lower: ArrayLike = 0,
         costs: Sequence[ArrayLike] = (),
     ) -> slice:
-        """Add arcs, and return where their flows are in the result of :meth:`solve`. ``costs``: in the order of
-        ``spreads``; missing costs are 0."""
+        """Add arcs, and return where their flows are in the result of :meth:`solve`. ``costs`` are in the order of
+        ``spreads``; missing costs are 0.
+        """
         full = [*costs, *[0] * (len(self._spreads) - len(costs))]
         columns = np.broadcast_arrays(*(np.asarray(each, np.int64) for each in (tails, heads, lower, upper, *full)))
         self._arcs.append([column.ravel() for column in columns])

@@ -24,7 +24,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Container(_Record, frozen=True, kw_only=True):
-    """A place where tasks can run. ``tags``: further properties, such as a zone or a cluster, over whose values
+    """A place where tasks can run. ``tags`` are further properties, such as a zone or a cluster, over whose values
     standbys should be spread.
     """
 
@@ -35,8 +35,9 @@ class Container(_Record, frozen=True, kw_only=True):
 
 
 class Partition(_Record, frozen=True, kw_only=True):
-    """A partition that a task reads. ``racks``: the racks of its replicas; None stands for a broker without a rack.
-    Empty if they aren't known."""
+    """A partition that a task reads. ``racks`` are the racks of its replicas; None stands for a broker without a rack.
+    Empty if they aren't known.
+    """
 
     stream: str
     partition: int
@@ -145,7 +146,7 @@ class Answer(_Record, frozen=True, kw_only=True):
 
 
 def read(raw: bytes, name: str = "this") -> Problem:
-    """Parse the content of a file as a problem. ``name``: the file's name, for messages.
+    """Parse the content of a file as a problem. ``name`` is the file's name, for messages.
 
     Raises:
         UsageError: the content isn't JSON, or has fields that a problem doesn't have. The message names the place.

@@ -32,8 +32,9 @@ class Program:
         return range(begin, begin + count)
 
     def row(self, lower: float, upper: float, terms: Iterable[tuple[int, int]]) -> None:
-        """Add a row: the sum of variable * factor must be between ``lower`` and ``upper``. ``terms``: pairs (variable,
-        factor)."""
+        """Add a row: the sum of variable * factor must be between ``lower`` and ``upper``. ``terms`` are pairs
+        (variable, factor).
+        """
         row = self._model.add_linear_constraint(lb=lower, ub=upper)
         for variable, factor in terms:
             row.set_coefficient(self._variables[variable], factor)

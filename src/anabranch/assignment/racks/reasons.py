@@ -17,8 +17,8 @@ __all__ = ["compared", "explained"]
 
 
 def explained(problem: Problem, answer: Answer) -> dict[str, str]:
-    """For each task and its standbys: the former container, what is read across racks, and why it isn't in a container
-    in which it would cost less.
+    """For each task and its standbys: the former container, what is read across racks, and why the task isn't in a
+    container in which it would cost less.
     """
     it = Instance(problem)
     found = {}

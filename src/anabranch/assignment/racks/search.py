@@ -101,8 +101,9 @@ class Search:
         homes: set[int],
         apart: dict[int, list[int]],
     ) -> None:
-        """Add the options of the active task or of the standbys. ``moves``: the number of moves that a container counts
-        as; a container in ``homes`` counts as one less."""
+        """Add the options of the active task or of the standbys. ``moves`` is the number of moves that the use of a
+        container counts as; a container in ``homes`` counts as one move less.
+        """
         it = self.it
         racks = np.arange(len(it.racks))
         reads = traffic.of(np.full(len(racks), task), racks)

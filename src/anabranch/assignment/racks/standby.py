@@ -21,8 +21,9 @@ __all__ = ["Standbys", "at_least", "copies_of", "crosses", "most_spread", "movab
 
 @dataclass(frozen=True)
 class Standbys:
-    """The containers of standbys. ``containers`` has a row for each of ``tasks``. ``bound``: no assignment costs
-    less."""
+    """The containers of standbys. ``containers`` has a row for each of ``tasks``. ``bound`` is a lower bound on the
+    cost of all assignments.
+    """
 
     tasks: Whole
     containers: Whole
@@ -88,7 +89,7 @@ def rebuilt(it: Instance, tasks: Whole, copies: Whole) -> int:
 
 
 def most_spread(it: Instance, tasks: int, copies: int) -> int:
-    """An upper bound of :func:`spread`. ``tasks``: the number of tasks with standbys."""
+    """An upper bound of :func:`spread`. ``tasks`` is the number of tasks with standbys."""
     if not copies:
         return 0
     return tasks * sum(min(1 + copies, len(np.unique(values))) for values in it.spread_by)
@@ -102,8 +103,9 @@ def _shape(values: Whole) -> tuple[int, ...]:
 
 
 def at_least(it: Instance, tasks: Whole, copies: int, active: Whole | None = None) -> int:
-    """The cost of the copies if each task could use the nearest containers without regard to other tasks, except for
-    the container of its active task."""
+    """The cost of the copies if each task could use the nearest containers, except that of its active task, without
+    regard to other tasks.
+    """
     sizes = np.tile(np.bincount(it.rack_of, minlength=len(it.racks)), (len(tasks), 1))
     if active is not None:
         np.subtract.at(sizes, (np.arange(len(tasks)), it.rack_of[active]), 1)
@@ -120,9 +122,9 @@ def movable(it: Instance, tasks: Whole, copies: int) -> int:
 
 
 def _warm(it: Instance, tasks: Whole, taken: Whole, copies: int) -> tuple[Whole, Whole, Whole]:
-    """The existing copies that could stay: rows, containers, and what each is worth. A copy among the first ``copies``
-    of a task is worth more: an answer names reliable copies first, so nothing moves when it is the next problem's
-    input.
+    """The existing copies that could stay: rows, containers, and what each copy is worth. A copy among the first
+    ``copies`` of a task is worth more. An answer names reliable copies first, so nothing moves when an answer becomes
+    the input of the next problem.
     """
     pairs = [
         (row, container, len(tasks) * copies + 1 + (place < copies))
@@ -172,7 +174,7 @@ def _solve(it: Instance, tasks: Whole, taken: Whole, copies: int, reliable: bool
 
 
 def _gain(it: Instance, taken: Whole) -> Whole:
-    """An array (row, place): by how many racks and tag values a task's spread grows with a copy in that place."""
+    """An array (row, place): the number of racks and tag values that a copy in that place adds to a task's spread."""
     gain = np.zeros((len(taken), len(it.rack_of_place)), np.int64)
     for values in it.spread_by:
         has = np.zeros((len(taken), int(values.max()) + 1), bool)

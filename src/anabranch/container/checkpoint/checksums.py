@@ -18,7 +18,9 @@ def name_of(file: str) -> str:
 
 
 def agrees(content: bytes, checksum: bytes) -> bool:
-    """Whether a file's content fits its checksum. As in Hadoop, it does if the checksum file has no complete header."""
+    """Whether a file's content matches its checksum. As in Hadoop, a checksum file without a complete header matches
+    any content.
+    """
     if len(checksum) < _HEADER.size:
         return True
     magic, size = _HEADER.unpack_from(checksum)

@@ -1,5 +1,5 @@
-"""Rewrites the folder of a stopped lane without foreign state, which belongs to tasks of other lanes. The new folder is
-next to the old one.
+"""Rewrites the folder of a stopped lane, leaving out foreign state, that is, state of tasks that belong to other lanes.
+The new folder is next to the old one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ __all__ = ["StoredState", "look", "rewrite"]
 
 @dataclass(frozen=True)
 class StoredState:
-    """The content of a stopped lane's folder after its last batch. ``keys``: the number of columns of its stage key."""
+    """The content of a stopped lane's folder after its last batch. ``keys`` is the number of columns of its stage
+    key.
+    """
 
     lane: Lane
     folder: Folder
@@ -55,7 +57,7 @@ def look(spark: SparkSession, lane: Lane, uri: str, keys: int) -> StoredState:
 
 
 def rewrite(spark: SparkSession, found: StoredState, target: str) -> StateSize:
-    """Make a copy of a folder without foreign state, and return the size of the copy's state.
+    """Make a copy of a folder that leaves out foreign state, and return the size of the copy's state.
 
     The original isn't changed, and nothing refers to the copy yet.
 

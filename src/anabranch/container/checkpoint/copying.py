@@ -35,7 +35,7 @@ def clone(
     what is missing in it is copied.
 
     Args:
-        keeping: the partitions of each stream that the copy keeps; None: all.
+        keeping: the partitions of each stream that the copy keeps; None for all.
         adding: by stream, partitions that weren't read before, with their start offsets.
         new: streams that weren't read before.
 

@@ -1,6 +1,5 @@
-"""Checks and repairs a lane's folder before Spark reads it. If a batch is incomplete and nothing is lost by forgetting
-it, it is forgotten. Otherwise, the lane fails permanently, with a message that says which file is damaged and what each
-remedy costs.
+"""Checks and repairs a lane's folder before Spark reads it. An incomplete batch is forgotten if nothing is lost by
+that. Otherwise, the lane fails permanently, with a message that says which file is damaged and what each remedy costs.
 """
 
 from __future__ import annotations

@@ -61,9 +61,9 @@ def keep(folder: Folder, partitions: Mapping[str, Iterable[int]]) -> None:
 
 
 def rewind(folder: Folder, positions: Mapping[str, Mapping[int, int]]) -> None:
-    """Make the next batch begin at these positions: stream → partition → offset.
+    """Make the next batch begin at these positions, which are offsets by stream and partition.
 
-    Afterwards, the last batch, which belonged to another lane, seems to have ended there.
+    Afterwards, the last batch, which belonged to another lane, seems to have ended at these positions.
     """
     last = folder.planned()
     entry = folder.entry(last)
@@ -86,7 +86,9 @@ def add_stream(folder: Folder, stream: NewStream) -> None:
 
 
 def widen(folder: Folder, partitions: Mapping[str, Mapping[int, int]]) -> None:
-    """Make the next batch read more partitions: stream → partition → offset. Call this only if no batch is pending."""
+    """Make the next batch read more partitions, from the given offsets by stream and partition. Call this only if no
+    batch is pending.
+    """
     last = folder.planned()
     if last >= 0 and partitions:
         folder.tree.write(f"offsets/{last}", offset_log.format(_widened(folder, last, partitions)))

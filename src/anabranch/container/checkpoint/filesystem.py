@@ -86,8 +86,8 @@ class Tree:
         return self._local_files(self.local, name) if self.local is not None else self._far_files(name)
 
     def copy(self, name: str, target: Tree, *, lives: bool) -> None:
-        """Copy a file to the same name in another tree. ``lives``: other processes use both trees, so the target file
-        must appear completely or not at all, and it isn't an error if the source file has disappeared.
+        """Copy a file to the same name in another tree. If ``lives`` is set, other processes use both trees, so the
+        target file must appear completely or not at all, and it isn't an error if the source file has disappeared.
         """
         try:
             if not lives:
@@ -261,7 +261,7 @@ class Tree:
 
 def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> int:
     """Make the target equal to the source below each of the names, in this order, and return how many files were
-    copied. ``lives``: whether other processes use both trees meanwhile.
+    copied. ``lives`` says whether other processes use both trees meanwhile.
 
     Raises:
         Exception: the storage's own error, if a file couldn't be read or written. Another call continues from there.

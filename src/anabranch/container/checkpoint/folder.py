@@ -45,7 +45,7 @@ class Folder:
     """A lane's checkpoint folder. Edit it only while the lane's query is stopped or held."""
 
     def __init__(self, spark: SparkSession, uri: str, streams: Mapping[str, str] | None = None) -> None:
-        """``streams``: for topics in Kafka that have another name than their streams, the streams by topic."""
+        """``streams`` has the streams by topic, for topics in Kafka that have another name than their streams."""
         checkpoint_layout.SURFACE.insist(spark)
         self.tree = Tree(spark, uri)
         self.uri = self.tree.uri if self.tree.local is None and urlsplit(uri).scheme else uri
@@ -187,8 +187,8 @@ class Folder:
 
     def note_starting(self, offsets: Mapping[str, int]) -> dict[str, int]:
         """Store the lane's start offsets, by whole SSP in text form, unless offsets are stored already or a batch is
-        planned. Returns the stored offsets. (If the lane starts at the end offsets of its inputs, these will be others
-        when it is started again.)
+        planned. Returns the stored offsets. (Without them, a lane that starts at the end offsets of its inputs would
+        start elsewhere when it is started again.)
         """
         if not self.exists(STARTING):
             if self.planned() >= 0:
@@ -210,8 +210,8 @@ class Folder:
         self.tree.write(_BROKEN, json.dumps({"batch": batch}))
 
     def take_back(self) -> None:
-        """Forget the pending batch. Call this only if nothing of it was published and nothing can be any more. State of
-        the batch may stay in the folder; :meth:`clear_broken` removes it from the copy of a successor.
+        """Forget the pending batch. Call this only if no part of the batch was published, or can still be published.
+        State of the batch may stay in the folder; :meth:`clear_broken` removes it from the copy of a successor.
         """
         if self.pending:
             name = f"offsets/{self.planned()}"
@@ -219,8 +219,8 @@ class Folder:
             self.tree.remove(name.replace("/", "/.") + ".crc")
 
     def clear_broken(self, former: Folder) -> None:
-        """Remove from this copy of ``former`` what a batch that was broken off there has left. Call this only if no
-        query has run in the copy.
+        """Remove from this folder, a copy of ``former``, what a batch that was broken off in ``former`` has left. Call
+        this only if no query has run in the copy.
         """
         if self.planned() < 0:
             self.begin_anew()
@@ -269,9 +269,9 @@ class Folder:
         self.tree.write(METADATA, json.dumps({"id": str(uuid.uuid4())}))
 
     def clear_leftovers(self, *, anew: bool) -> None:
-        """Remove what killed processes have left, so that Spark can start a query here and runs a pending batch from
-        its beginning. Call this only if no query is running in the folder, in this process or another one. ``anew``:
-        the lane has written nothing, so it starts over if no batch was planned.
+        """Remove what killed processes have left, so that Spark can start a query here and run a pending batch from its
+        beginning. Call this only if no query is running in the folder, in this process or another one. ``anew`` says
+        that the lane has written nothing, so it starts over if no batch was planned.
         """
         found = leftovers.classify(self.tree.all_files())
         if not anew:
@@ -337,9 +337,9 @@ class Folder:
     def lock(self, unless: Callable[[], bool] = lambda: False) -> None:
         """Take the folder for this process. Idempotent.
 
-        A local folder is taken with an OS lock, until this JVM ends; any other folder with a claim, until it is
-        released. The JVM of a killed driver may stay alive for a moment, and keeps the lock until it can't write any
-        more.
+        A local folder is taken with an OS lock, until this JVM ends. Any other folder is taken with a claim, until the
+        claim is released. The JVM of a killed driver may stay alive for a moment, and keeps the lock until it can't
+        write any more.
 
         Args:
             unless: whether to stop waiting for an owner that may or may not be alive.

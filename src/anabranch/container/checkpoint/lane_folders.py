@@ -31,7 +31,7 @@ _POLL = 0.1
 
 @dataclass(frozen=True)
 class LaneFolders:
-    """The folders of lanes. ``clocks``: a local folder for files with the event times of lanes."""
+    """The folders of lanes. ``clocks`` is a local folder for files with the event times of lanes."""
 
     spark: SparkSession
     root: str
@@ -104,7 +104,7 @@ class LaneFolders:
         return replace(failed, reasons=(*failed.reasons, *surroundings.full_disks(places)))
 
     def check_new(self, lane: Lane, published: int) -> None:
-        """Raises StateError if the outputs of a new lane contain a batch of it."""
+        """Raises StateError if the outputs of a new lane already contain a batch of this lane."""
         if published >= 0:
             raise StateError(
                 f"lane {lane.id} is new, but its outputs hold batch {published} of it",
@@ -158,8 +158,9 @@ class LaneFolders:
         return found
 
     def inherited(self, lane: Lane) -> Progress:
-        """The event time that a lane takes over from its predecessors. Raises StateError if the folder of one is
-        gone."""
+        """The event time that a lane takes over from its predecessors. Raises StateError if a predecessor's folder is
+        gone.
+        """
         found = [self.of(lane.job, name, epoch).left() for name, epoch in lane.inherits.items()]
         before = progress.joined(found)
         if lane.drained is not None:
@@ -184,7 +185,7 @@ class LaneFolders:
 
     def withdrawn(self, lane: Lane, epoch: int, *, began: bool) -> int:
         """Make the outputs refuse everything from a lane whose query has ended, until the lane takes them again.
-        Returns the last batch that is in an output, at least in part, -1 if none. ``began``: whether the lane has
+        Returns the last batch that is in an output, at least in part, -1 if none. ``began`` says whether the lane has
         committed a batch of its own.
         """
         return self.systems.withdraw(lane, epoch, new=False if began else None)

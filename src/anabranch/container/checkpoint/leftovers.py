@@ -41,7 +41,7 @@ class Kind(enum.Enum):
 def classify(names: Collection[str]) -> dict[str, Kind]:
     """The leftovers among the files of a folder in which no process is working. All other files must be kept.
 
-    ``names``: the names of all files below the folder, with "/" between their parts.
+    ``names`` are the names of all files below the folder, with "/" between their parts.
     """
     there = set(names)
     planned, committed = _last("offsets", names), _last("commits", names)
@@ -71,8 +71,8 @@ def is_temporary(name: str) -> bool:
 
 
 def _is_of_state_after(name: str, batch: int, *, whole: bool) -> bool:
-    """Whether a file belongs to the state of a later batch than ``batch``. ``whole``: whether that is true of all
-    state.
+    """Whether a file belongs to the state of a batch after ``batch``. ``whole`` says whether every file of the state
+    does.
     """
     if whole:
         return name.startswith("state/")

@@ -24,8 +24,8 @@ Positions = Mapping[int, int]
 
 @dataclass(frozen=True)
 class Entry:
-    """The content of a file ``offsets/N``: metadata, and one offset per source, in the order of the query's plan (None:
-    the source hasn't been read yet).
+    """The content of a file ``offsets/N``: metadata, and one offset per source, in the order of the query's plan (None
+    if the source hasn't been read yet).
 
     An offset of the embedded log has the stream's name in ``stream``. The offset of the source for event time has
     neither a stream nor positions. An offset of Spark's Kafka source is ``{topic: {partition: offset}}``; the topic
@@ -91,7 +91,7 @@ class Entry:
         return entry
 
     def with_source(self, number: int, offset: dict[str, Any] | None) -> Entry:
-        """The same entry with one more source, at ``number``. ``offset`` None: the source hasn't been read yet."""
+        """The same entry with one more source, at ``number``. ``offset`` is None if the source hasn't been read yet."""
         return replace(self, sources=(*self.sources[:number], offset, *self.sources[number:]))
 
     def with_watermark(self, unix_ms: int) -> Entry:
@@ -113,7 +113,7 @@ def _is_progress(offset: Mapping[str, Any] | None) -> bool:
 
 
 def _has_stream(offset: Mapping[str, Any]) -> bool:
-    """Whether the offset names its stream. If not, it is by topic, as Spark's Kafka connector writes it. (A topic can
+    """Whether the offset names its stream. An offset from Spark's Kafka connector doesn't: it is by topic. (A topic can
     have the name "stream", too.)
     """
     return isinstance(offset.get("stream"), str)

@@ -52,7 +52,7 @@ class Outputs:
         self._gone = gone
 
     def note(self, folder: Folder, *, last: bool = False) -> None:
-        """Store in the lane's folder where its outputs end, after a batch was committed. ``last``: whether no other
+        """Store in the lane's folder where its outputs end, after a batch was committed. ``last`` says whether no other
         batch follows for now.
         """
         far = last or self._clock() >= self._asked + _FAR_EVERY
@@ -145,7 +145,7 @@ class Outputs:
         return self._systems.named(self._lane.system(stream))
 
     def _last_batches(self) -> dict[str, int]:
-        """By table, the last batch of the lane that the table contains."""
+        """For each table, the last batch of the lane that the table contains."""
         tables = self._systems.tables(self._lane)
         return {output: table.last(self._lane.job, self._lane.id) for output, table in tables.items()}
 

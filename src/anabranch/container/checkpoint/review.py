@@ -121,8 +121,9 @@ def of_lane(
 
 
 def of_streams(systems: Systems, streams: Iterable[tuple[str, str]]) -> list[Finding]:
-    """The problems of the files of streams. ``streams``: pairs of system and stream. (Missing streams are reported for
-    the lanes that use them.)"""
+    """The problems of the files of streams. ``streams`` are pairs of system and stream. (Missing streams are reported
+    for the lanes that use them.)
+    """
     findings = []
     for system, stream in sorted(streams):
         with contextlib.suppress(NotFoundError):

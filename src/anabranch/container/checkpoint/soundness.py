@@ -48,8 +48,8 @@ class Fault:
 
 @dataclass(frozen=True)
 class Resumption:
-    """The last batch that counts, after which a lane continues. -1: the lane starts over. ``pending``: whether this
-    batch must be run again.
+    """The last batch that counts, after which a lane continues; -1 if the lane starts over. ``pending`` says whether
+    this batch must be run again.
     """
 
     batch: int
@@ -63,7 +63,7 @@ class Checkpoint:
     Args:
         sizes: the sizes of all files, in bytes, by their names in the folder.
         read: returns a file's content.
-        partitions: how many partitions the state of each operator has; 0: the lane has no state.
+        partitions: how many partitions the state of each operator has; 0 if the lane has no state.
         thorough: whether large files are compared with their checksums, too.
     """
 

@@ -61,8 +61,8 @@ class FinishPending:
 
 @dataclass(frozen=True)
 class EndLane:
-    """Record and report where the lane ends. Returns LaneEnded. ``has_begun``: whether the lane has done anything in
-    this attempt; otherwise, its pending work is left to the next process.
+    """Record and report where the lane ends. Returns LaneEnded. ``has_begun`` says whether the lane has done anything
+    in this attempt; otherwise, its pending work is left to the next process.
     """
 
     has_begun: bool = True

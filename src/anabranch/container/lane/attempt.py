@@ -38,7 +38,7 @@ one_at_a_time = threading.Lock()
 
 @dataclass
 class Counts:
-    """Counters over all queries of an attempt. ``late``: late rows by SSP, without those of the present query."""
+    """Counters over all queries of an attempt. ``late`` counts late rows by SSP, without those of the present query."""
 
     dropped: int = 0
     late: Counter[str] = field(default_factory=Counter)

@@ -35,8 +35,8 @@ class Boundary:
         closing or leaving lane may be broken off.
 
         Args:
-            turn: called repeatedly until then. With it, a batch is broken off only if everything must end at once.
-                None: the progress is checked.
+            turn: called repeatedly while waiting, instead of a check of the query's progress. With ``turn``, a batch is
+                broken off only if everything must end at once.
         """
         attempt, query, life = self._attempt, self._attempt.current, self._life
         ending = self._breaking(turn is None)
@@ -67,8 +67,8 @@ class Boundary:
             last.awaitTermination()
 
     def finish(self, *, seen: bool = False) -> None:
-        """If a former query has left a pending batch, finish it or forget it, without beginning another one. ``seen``:
-        whether part of the batch is already visible.
+        """If a former query has left a pending batch, finish it or forget it, without beginning another one. ``seen``
+        says whether part of the batch is already visible.
         """
         attempt, folder = self._attempt, self._attempt.folder
         attempt.folder_in_use = folder
@@ -107,8 +107,9 @@ class Boundary:
         return breaking_off.taken_back(attempt.lane_folders, attempt.lane, attempt.epoch, folder)
 
     def _breaking(self, may: bool) -> BreakOff:
-        """The object that decides whether the running batch is broken off. ``may``: False if it must not be, unless
-        everything must end at once."""
+        """The object that decides whether the running batch is broken off. ``may`` is False if the batch must not be
+        broken off, unless everything must end at once.
+        """
         query, life, reporter = self._attempt.current, self._life, self._attempt.reporter
         return BreakOff(
             query.gate,

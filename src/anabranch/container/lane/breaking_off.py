@@ -21,8 +21,8 @@ from anabranch.spark.query.gate import Gate
 __all__ = ["BreakOff", "Verdict", "estimated", "is_brief", "is_quiet", "runs", "taken_back", "told", "verdict"]
 
 _PATIENCE, _LONGEST = 0.5, 2.0
-"""The limits, in seconds, of how long to wait for a batch whose remaining time is unknown. Within them, it is twice the
-usual duration of a batch.
+"""The limits, in seconds, of the wait for a batch whose remaining time is unknown. Within these limits, the wait is
+twice the usual duration of a batch.
 """
 _BRIEF = 1.0
 """In seconds. A batch that takes no longer than this hardly delays a change, and the successors' queries can start
@@ -30,7 +30,9 @@ while it runs."""
 _TELL_EVERY = 1.0
 _LOOK = 0.02
 _writers: dict[str, threading.Event] = {}
-"""By folder in which this process has run a query: an event that is set while the last query is writing a batch."""
+"""For each folder in which this process has run a query: an event that is set while the last query is writing a
+batch.
+"""
 
 log = logs.get_logger()
 
@@ -47,11 +49,11 @@ def verdict(left: float | None, spent: float, waited: float, now: bool, usual: f
     """What to do with a batch that can be broken off. All times are in seconds.
 
     Args:
-        left: the time until the batch ends; None: unknown.
+        left: the time until the batch ends; None if unknown.
         spent: the time that the batch has taken so far, which would be lost.
         waited: the time since the lane was told to end.
         now: whether the user accepts the loss.
-        usual: the usual duration of a batch; 0.0: unknown.
+        usual: the usual duration of a batch; 0.0 if unknown.
     """
     if now:
         return Verdict.BREAK
@@ -76,11 +78,11 @@ def estimated(
 
 
 def is_brief(usual: float) -> bool:
-    """Whether batches are so short that a closing lane runs another one. The running batch may be nearly done, whereas
-    the successors' queries can be started while another batch is written.
+    """Whether batches are so short that a closing lane runs another batch after the running one. While this additional
+    batch is being written, the successors' queries can be started; the running batch may end too soon for that.
 
     Args:
-        usual: the usual duration of a batch in seconds; 0.0: unknown.
+        usual: the usual duration of a batch in seconds; 0.0 if unknown.
     """
     return 0.0 < usual < _BRIEF
 
@@ -96,16 +98,17 @@ class BreakOff:
     """Decides, while a lane waits for its batch to end, whether to break the batch off.
 
     Args:
-        gate: what the batch must pass to publish anything. Shut, it lets nothing more pass.
+        gate: what the batch must pass before it publishes anything. Once the gate is shut, nothing passes any more.
         wanted: whether the lane should end.
         now: whether to break the batch off even if much work is lost, or if at-least-once outputs are written twice.
         writing: whether the batch is being written.
         hurry: whether everything must end at once. The next process then continues the batch.
         keeps: given the number of the batch, why it can't be broken off; empty if no reason is known.
-        left: given the number of the batch and the seconds that it has run, the expected seconds until its end; None:
+        left: given the number of the batch and the seconds that it has run, the expected seconds until its end; None if
             unknown.
-        usual: the usual duration of a batch in seconds; 0.0: unknown.
-        tell: called with a message about what keeps the lane from ending; empty: nothing any more.
+        usual: the usual duration of a batch in seconds; 0.0 if unknown.
+        tell: called with a message about what keeps the lane from ending. An empty message means that nothing does any
+            more.
         stays: called once, when it is decided that the batch isn't broken off.
     """
 

@@ -69,7 +69,7 @@ class QueryBuilder:
             return preanalysis.foreseen(query)
 
     def prestarted(self, lane: Lane, starting: Offsets, foreseen: PreanalyzedQuery | None) -> PrestartedQuery | None:
-        """Start the query of a lane that will start soon at these offsets; new partitions begin where their ``read``
+        """Start, at these offsets, the query of a lane that will start soon. New partitions begin where their ``read``
         says. Returns None if the query wasn't analyzed in advance.
         """
         starting = self.starting(lane, starting)
@@ -88,12 +88,12 @@ class QueryBuilder:
         return ahead
 
     def starting(self, lane: Lane, begins: Offsets) -> Offsets:
-        """A lane's start offsets, by whole SSP: those in ``begins``, and for all others where their ``read`` says.
-        Streams whose offsets are chosen here keep their present records, beyond their retention, until the lane has
-        read them.
+        """A lane's start offsets, by whole SSP: those in ``begins`` and, for all other SSPs, the offsets that their
+        ``read`` declares. Streams whose offsets are chosen here keep their present records, beyond their retention,
+        until the lane has read them.
 
         Raises:
-            LogError: it can't be stored that the job reads a stream.
+            LogError: the job couldn't be recorded as a reader of a stream.
         """
         given = dict(begins)
         if not lane.ran:  # otherwise, its folder says where it continues

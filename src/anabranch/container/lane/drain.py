@@ -133,8 +133,9 @@ class LaneDrain:
         return HeldQuery(self._attempt.lane_folders.spark, started, turn, self._attempt.current.pacer.limits(started))
 
     def _drain(self, **ways: Any) -> Drain:
-        """The drain. ``ways``: the functions that run and plan batches, which depend on whether the query is
-        running."""
+        """The drain. ``ways`` are the functions that run and plan batches, which depend on whether the query is
+        running.
+        """
         attempt, life = self._attempt, self._life
         return Drain(
             folder=attempt.folder,

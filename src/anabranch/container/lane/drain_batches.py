@@ -31,8 +31,9 @@ Offsets = Mapping[SSP, int]
 
 @dataclass(frozen=True)
 class Outcome:
-    """``drained``: whether the lane has drained, and so has ended permanently. Otherwise, it runs as before, or must
-    leave."""
+    """``drained`` says whether the lane has drained, and so has ended permanently. Otherwise, it runs as before, or
+    must leave.
+    """
 
     drained: bool
 
@@ -42,7 +43,7 @@ def planned(entry: Entry, watermark: int, reached: Progress | None, now: int) ->
 
     Args:
         watermark: Spark's watermark after the last batch.
-        reached: the lane's own event time; None: it has none.
+        reached: the lane's own event time; None if the lane has none.
         now: the processing time.
     """
     following = entry.with_watermark(watermark).with_time(now)
@@ -56,7 +57,7 @@ class Drain:
 
     Args:
         starting: the start offsets of inputs that the lane has never read.
-        wanted: how the lane should drain at present; None: not any more.
+        wanted: how the lane should drain at present; None if it shouldn't drain any more.
         upstream_ended: whether all lanes that write the lane's inputs have ended.
         leaving: whether the lane must end in its present condition.
         run: runs the planned batch.

@@ -31,8 +31,9 @@ class Close:
 
 @dataclass(frozen=True)
 class Leave:
-    """The lane must end here. ``unwanted``: whether the coordinator doesn't want the lane here any more; otherwise, the
-    container is ending."""
+    """The lane must end here. ``unwanted`` says whether the coordinator doesn't want the lane here any more; otherwise,
+    the container is ending.
+    """
 
     unwanted: bool
     at_once: bool = False
@@ -74,7 +75,7 @@ class Run:
 
 @dataclass(frozen=True)
 class FailureJudged:
-    """What follows a failure, as determined by :func:`anabranch.container.restarts.step`. ``waits``: whether the
+    """What follows a failure, as determined by :func:`anabranch.container.restarts.step`. ``waits`` says whether the
     failure came from the lane's surroundings, so that the lane waits for them.
     """
 
@@ -130,8 +131,9 @@ class QueryStopped:
 
 @dataclass(frozen=True)
 class DrainEnded:
-    """A drain has ended. ``drained`` is False if it was cancelled, the lane has to leave, or the query couldn't be
-    held."""
+    """A drain has ended. ``drained`` is False if the drain was cancelled, if the lane has to leave, or if the query
+    could not be held.
+    """
 
     drained: bool
 
@@ -148,7 +150,9 @@ class LaneEnded:
 
 @dataclass(frozen=True)
 class AttemptFailed:
-    """An attempt has failed. ``smaller``: whether a batch took too long and can be planned again with fewer records."""
+    """An attempt has failed. ``smaller`` says whether a batch took too long and can be planned again with fewer
+    records.
+    """
 
     error: Exception
     smaller: bool = False

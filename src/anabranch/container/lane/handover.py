@@ -55,11 +55,11 @@ class PrestartedQuery:
     The query plans its first batch. Before it computes and publishes the batch, it waits until it is known whether the
     lane starts at the predicted offsets.
 
-    ``starting``: the predicted start offsets, by whole SSP.
+    ``starting`` are the predicted start offsets, by whole SSP.
     """
 
     def __init__(self, foreseen: PreanalyzedQuery, query: LaneQuery, folder: Folder, starting: Offsets) -> None:
-        """``query``: the query of the lane, if the lane starts at ``starting``."""
+        """``query`` is the query of the lane, if the lane starts at ``starting``."""
         self.starting = starting
         self._foreseen = foreseen
         self._folder = folder

@@ -100,7 +100,7 @@ class LaneState:
         attempt: the number of the present attempt, from 1 on.
         acknowledged: whether the coordinator knows the lane's folder.
         upstream_ended: whether all lanes that write the lane's inputs have ended.
-        drain: how the lane must drain; None: it doesn't drain.
+        drain: how the lane must drain; None if it doesn't drain.
         reads_sources: whether the lane reads streams that the job doesn't write itself. Looked up when it must drain.
         drained: whether the lane has drained.
         unwanted: whether the coordinator doesn't want the lane here. If so, it gets no other attempt after a failure.
@@ -158,7 +158,7 @@ Stepped = tuple[LaneState, tuple[Action, ...]]
 
 
 class ImpossibleEventError(AssertionError):
-    """A result that can't occur in the present state, because it belongs to none of the actions."""
+    """A result that can't occur in the present state, because none of the lane's actions leads to it."""
 
 
 def initial(lane: Lane) -> LaneState:

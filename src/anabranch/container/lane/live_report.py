@@ -1,4 +1,4 @@
-"""The part of a lane's report about its running batch, computed on demand."""
+"""The part of a lane's report that is about the running batch, computed on demand."""
 
 from __future__ import annotations
 
@@ -53,8 +53,9 @@ class Live:
         return self._load.usual
 
     def ran(self, report: LaneReport, worked: Mapping[tuple[int, int], float]) -> dict[str, Any]:
-        """The figures that have changed after a batch. ``worked``: the seconds for which functions worked on each
-        bucket."""
+        """The figures that have changed after a batch. ``worked`` has the seconds for which functions worked on each
+        bucket.
+        """
         with self._lock:
             self._load.ran(report, monotonic(), worked)
             spent = self._left_off(report)
@@ -103,7 +104,8 @@ class Live:
 
     def _left_off(self, report: LaneReport) -> dict[str, float]:
         """The seconds that the last batch spent in each phase, if its progress was computed. The phases' shares are
-        applied to its duration, which is known now."""
+        applied to the batch's duration, which is known by now.
+        """
         progress: BatchProgress | None = self._found.get("batch_progress")
         if progress is None or progress.number != report.progress.batch or not progress.spent:
             return {}

@@ -1,5 +1,5 @@
-"""Reads the progress of a lane's query from Spark, and updates with it the lane's report, its clock, and the sizes of
-the next batches.
+"""Reads the progress of a lane's query from Spark, and uses it to update the lane's report, the lane's clock, and the
+sizes of the next batches.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COMMIT_EVERY = 5.0
 class Monitor:
     """Reads and passes on the progress of a lane's queries. Used by the lane's own thread.
 
-    ``time_noted``: whether the lane's event time is stored in its folder.
+    ``time_noted`` says whether the lane's event time is stored in its folder.
     """
 
     def __init__(self, attempt: Attempt) -> None:
@@ -66,8 +66,8 @@ class Monitor:
             self._committed_at = monotonic()
 
     def carry_idle(self, last: int, patience: float) -> None:
-        """Mark those SSPs as idle that were idle in the last batch of a former query and have had no new records since.
-        ``last``: the last planned batch, -1 for none.
+        """Mark as idle the SSPs that were idle in the last batch of a former query and that have had no new records
+        since. ``last`` is the last planned batch, -1 for none.
         """
         self._idleness = Idleness(patience)
         until, folder = self._attempt.until, self._attempt.folder
@@ -83,7 +83,7 @@ class Monitor:
         self.time_noted = True
 
     def note_speed(self, *, ends: bool = False) -> None:
-        """Store the largest batch size for later processes and lanes. ``ends``: whether the lane is ending."""
+        """Store the largest batch size for later processes and lanes. ``ends`` says whether the lane is ending."""
         query = self._attempt.query
         if query is not None and not query.plan.real_time and query.pacer.is_known:
             self._speed.note(query.pacer.limit, ends=ends)

@@ -67,9 +67,10 @@ class Reporter:
         return report.changed(**self._stuck)
 
     def batch_ended(self, worked: Mapping[tuple[int, int], float], **changes: Any) -> None:
-        """Report the results of a batch (``changes``), and with them how busy the lane is, and its busiest bucket.
+        """Report the results of a batch (``changes``), together with how busy the lane is and which bucket is the
+        busiest.
 
-        ``worked``: the seconds for which functions worked on each bucket.
+        ``worked`` has the seconds for which functions worked on each bucket.
         """
         before = self.current.progress.rows
         self.update(**{**changes, **self._live.ran(self.current.changed(**changes), worked)})

@@ -128,7 +128,7 @@ class LaneRunner:
 
     def close(self, now: bool = False) -> None:
         """End at a batch boundary, because successors continue from there. The running batch is finished or broken off.
-        ``now``: don't wait for work that successors can repeat.
+        With ``now``, the lane doesn't wait for work that successors can repeat.
         """
         self.life.tell(events.Close(now))
 
@@ -329,7 +329,7 @@ class LaneRunner:
             return error_text.failure(error)
 
     def _quietly(self, act: Callable[..., object], *args: object) -> None:
-        """Call a function whose errors must not keep the lane from reporting its failure. They are logged."""
+        """Call a function whose errors must not keep the lane from reporting its failure. These errors are logged."""
         try:
             act(*args)
         except Exception as error:

@@ -177,7 +177,7 @@ class LaneSupervisor:
 
     @property
     def _state(self) -> LaneState:
-        """The state of the lane's life. If the lane has failed, it is determined first what follows."""
+        """The state of the lane's life. If the lane has failed, what follows is determined first."""
         if self._life.state.phase is Phase.FAILED:
             following = restarts.step(
                 self._runner.remedy,

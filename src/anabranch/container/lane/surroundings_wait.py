@@ -68,8 +68,9 @@ class SurroundingsWait:
         return self._patience.now() if self._wait is None else self._since
 
     def pause(self, awaits: str, report: LaneReport) -> float | None:
-        """Begin or continue the wait after a failure. Returns the pause in seconds before the next attempt; None: the
-        lane has waited too long."""
+        """Begin or continue the wait after a failure. Returns the pause in seconds before the next attempt; None if the
+        lane has waited too long.
+        """
         first = self._wait is None
         wait = waiting.begun_or_continued(self._wait, awaits, self._clock())
         self._since = self._patience.now() if first else self._since

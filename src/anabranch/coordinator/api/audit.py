@@ -66,8 +66,8 @@ class AuditTrail(Protocol):
 
 
 class Audit:
-    """An audit trail in a file that only its owner can read. A full file gets the suffix ``.1``, and replaces the one
-    before it.
+    """An audit trail in a file that only its owner can read. A full file gets the suffix ``.1``, and replaces the
+    previous file with this suffix.
 
     Args:
         path: the file.
@@ -100,8 +100,8 @@ class Audit:
         self._thread.join(10)
 
     def _counted(self, requested: AuditedRequest) -> AuditedRequest | None:
-        """The refused request as it should be recorded. None: the address has reached its limit for a minute, so the
-        request is only counted.
+        """The refused request as it should be recorded. None if the address has reached its limit per minute, so that
+        the request is only counted.
         """
         times = self._refused.setdefault(requested.address, [requested.at, 0, 0])
         self._refused.move_to_end(requested.address)

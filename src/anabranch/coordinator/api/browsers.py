@@ -55,8 +55,8 @@ class Names:
         return cls(frozenset(host for host, _ in known), frozenset(_netloc(*each) for each in known))
 
     def has_host(self, host: str, own_address: str | None) -> bool:
-        """Whether a request may address the coordinator by this name. ``own_address``: the address at which the request
-        arrived.
+        """Whether a request may address the coordinator by this name. ``own_address`` is the address at which the
+        request arrived.
         """
         return host in self.hosts or host == own_address or _is_loopback(host)
 
@@ -65,7 +65,7 @@ def foreign(
     method: str, path: str, headers: Headers, names: Names, own_address: str | None, scheme: str = "http"
 ) -> Refusal | None:
     """The refusal of a request that comes from a foreign page, or addresses the coordinator by a foreign name; None for
-    any other request. ``headers``: by name, in lower case.
+    any other request. ``headers`` are by name, in lower case.
     """
     hosts = _texts(headers, b"host")
     host = _split(f"//{hosts[0]}") if len(hosts) == 1 else None
@@ -101,8 +101,8 @@ def _is_own(origin: str, host: tuple[str, str, int | None], scheme: str, names: 
 
 
 def _is_link(method: str, path: str, headers: Headers) -> bool:
-    """Whether a user has followed a link on another site to the coordinator's page, which opens in a tab and not in a
-    frame.
+    """Whether a user has followed a link on another site to the coordinator's page, so that the page opens in a tab and
+    not in a frame.
     """
     opened = _texts(headers, b"sec-fetch-mode"), _texts(headers, b"sec-fetch-dest")
     is_page = path == "/" or path.startswith("/ui/") or path == "/ui"

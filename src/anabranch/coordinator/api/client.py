@@ -39,7 +39,7 @@ AWAY = (UnreachableError, OutOfTimeError, NotLeadingError, StoreUnavailableError
 P = ParamSpec("P")
 R = TypeVar("R")
 _ASKING_SYSTEMS = 60.0
-"""How many seconds more than ``timeout`` an operation may take for which the coordinator asks systems."""
+"""The seconds, in addition to ``timeout``, that are allowed for an operation for which the coordinator asks systems."""
 _JSON = {"Content-Type": "application/json"}
 _ZIP = {"Content-Type": "application/zip"}
 

@@ -18,15 +18,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 __all__ = ["PromptHeads", "Refusals", "prompt"]
 
 HEAD_WITHIN = 15.0
-"""Within how many seconds after the connection is made, or after a request's first byte, the request's head must have
-arrived.
+"""The seconds within which a request's head must have arrived, counted from the connection or, for a later request,
+from the request's first byte.
 """
 BODY_WITHIN = 30.0
-"""Within how many seconds a request's body must arrive, in addition to the time that it takes at the rate
+"""The seconds within which a request's body must arrive, in addition to the time that it takes at the rate
 :data:`SLOWEST`.
 """
 SLOWEST = 10_000
-"""The rate at which a body must arrive at least, in bytes per second."""
+"""The lowest rate, in bytes per second, at which a body may arrive."""
 MOST_REFUSED = 1_000
 """How many requests per minute may be refused for an address before the coordinator answers 429."""
 _WINDOW = 60.0
@@ -34,7 +34,9 @@ _ADDRESSES = 1_000
 
 
 def prompt(receive: Receive, clock: Callable[[], float] = time.monotonic) -> Receive:
-    """Wraps a request's ``receive``: it raises HTTPException 408 if the body doesn't arrive in time."""
+    """Wraps a request's ``receive``. The wrapped function raises HTTPException 408 if the body doesn't arrive in
+    time.
+    """
     began, read, whole = clock(), 0, False
 
     async def received() -> Message:
@@ -62,7 +64,7 @@ class Refusals:
         self._counts: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def are_too_many(self, address: str) -> bool:
-        """Count another refusal. Returns whether the address has exceeded the limit for a minute."""
+        """Count another refusal. Returns whether the address has exceeded the limit per minute."""
         now = self._clock()
         since, count = self._counts.get(address, (now, 0))
         if now - since > _WINDOW:

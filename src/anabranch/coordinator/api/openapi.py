@@ -83,7 +83,9 @@ def _parameter(each: Parameter) -> dict[str, Any]:
 
 
 def _document(kind: Any) -> Any:
-    """The type of a result, or the type of its elements if it is a collection."""
+    """The type that a result consists of: for a collection, the type of its elements, otherwise the type of the
+    result.
+    """
     return kind if get_origin(kind) is None else get_args(kind)[-1]
 
 

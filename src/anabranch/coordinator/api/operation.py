@@ -91,7 +91,7 @@ class Operation(Generic[P, R]):
         max_bytes: the largest body that is read.
         waits: the parameter that says how many seconds the coordinator may wait before it answers.
         by_generation: whether the answer stays the same as long as the job has the same generation.
-        fresh_for: for how many seconds an answer is reused for all clients.
+        fresh_for: the seconds for which an answer is reused for all clients.
     """
 
     name: str
@@ -159,8 +159,8 @@ def operation(
     all other parameters are in the query.
 
     Args:
-        private: False: users who may only read get the answer, too, so it must not contain settings, code or records of
-            users. True is the default, and required for every method but GET.
+        private: if False, users who may only read get the answer, too, so it must not contain settings, code or records
+            of users. True is the default, and required for every method but GET.
         by_leader: whether only the coordinator that leads may carry out the operation. By default, this is so if the
             operation changes anything.
 

@@ -43,7 +43,7 @@ class Representation:
 
 
 def tagged(content: bytes, media_type: str, etag: str = "") -> Representation:
-    """A representation of some content. ``etag``: the ETag, if it is known without hashing the content."""
+    """A representation of some content. ``etag`` is the ETag, if it is known without hashing the content."""
     if not etag:
         # The time at which the content was made, which is near its beginning, isn't part of the hash.
         head = _CLOCK.sub(b"", content[:_HEAD], count=1)

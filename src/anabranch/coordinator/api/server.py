@@ -44,7 +44,7 @@ _SHORT = 200
 _KEPT_EVENTS = 1_000
 """Answers to requests for more events than this aren't reused for other clients."""
 _LOOK_AGAIN = 2.0
-"""After how many seconds a request that waits for events looks again for events that other processes wrote."""
+"""The seconds after which a request that waits for events looks again for events that other processes wrote."""
 
 T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -98,7 +98,7 @@ def app(
     Args:
         leader: by default, :class:`AlwaysLeads`.
         token: the ``Authorization: Bearer`` token that every request except those for ``/healthz`` and for the
-            dashboard's files must carry; None: no token is needed.
+            dashboard's files must carry; None if no token is needed.
         read_token: a token that suffices for operations with ``private=False``.
         hosts: names by which requests may address the coordinator, in addition to loopback names and the address at
             which a request arrives.
@@ -283,7 +283,7 @@ class _News:
         self._come.clear()
 
     async def within(self, seconds: float) -> bool:
-        """Wait for news for at most ``seconds``. Returns whether any have come."""
+        """Wait for news for at most ``seconds``. Returns whether there were any."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._come.wait()

@@ -14,8 +14,8 @@ def of_server(certificate: Path, key: Path | None = None, client_ca: Path | None
     """The TLS context of a coordinator.
 
     Args:
-        key: the file with the private key; None: the key is in the certificate's file.
-        client_ca: the authority that must have signed the certificates of clients; None: clients need no certificate.
+        key: the file with the private key; None if the key is in the certificate's file.
+        client_ca: the authority that must have signed the certificates of clients; None if clients need no certificate.
 
     Raises:
         ConfigError: a file can't be read, or has the wrong content. The message names the file.
@@ -32,10 +32,10 @@ def of_client(ca: Path | None = None, certificate: Path | None = None, key: Path
     """The TLS context of a client.
 
     Args:
-        ca: the authority that must have signed the coordinator's certificate; None: any authority that this machine
+        ca: the authority that must have signed the coordinator's certificate; None for any authority that this machine
             trusts.
-        certificate: the file with the certificate that the client presents; None: the client presents none.
-        key: the file with the private key; None: the key is in the certificate's file.
+        certificate: the file with the certificate that the client presents; None if the client presents none.
+        key: the file with the private key; None if the key is in the certificate's file.
 
     Raises:
         ConfigError: as for :func:`of_server`.

@@ -21,7 +21,7 @@ __all__ = ["autoscale", "explain"]
 
 _SIZE_EVERY = 1.0
 _ADVISED_AFTER = 30.0
-"""For how many seconds advice must have been valid before an event reports it."""
+"""The seconds for which advice must have been valid before an event reports it."""
 
 
 def autoscale(registry: JobRegistry, job: str) -> None:

@@ -178,7 +178,7 @@ def follow_inputs(
 
 
 def _warn(registry: JobRegistry, running_job: RunningJob, refused: ConflictError | None) -> None:
-    """Warn once why a job can't be adapted to its inputs. ``refused``: the reason; None: the job can be adapted."""
+    """Warn once why a job can't be adapted to its inputs. ``refused`` is the reason; None if the job can be adapted."""
     before, running_job.inputs.warning = running_job.inputs.warning, "" if refused is None else str(refused)
     if refused is not None and running_job.inputs.warning != before:
         what = "the job doesn't go along with its inputs"

@@ -123,7 +123,7 @@ def check_expected(
 
     Args:
         basis: identifies the job's current state.
-        result: the planned result; None: only the job's state is compared.
+        result: the planned result; if None, only the job's state is compared.
     """
     expected = request.expect
     if expected is None:
@@ -144,8 +144,8 @@ def check_expected(
 
 
 def response(result: R, basis: Basis, request: ChangeRequest, heads: int) -> R:
-    """The answer with a plan's result: includes the basis, and an outline instead of the lanes if the request is
-    ``brief``.
+    """The answer with a plan's result. It includes the basis and, if the request is ``brief``, an outline instead of
+    the lanes.
 
     Args:
         heads: how many lanes the current generation has.

@@ -42,7 +42,7 @@ def check(registry: JobRegistry, job: str) -> None:
 
 
 def plan(registry: JobRegistry, start: StartRequest, stored: DeploymentRecord | None) -> StartRequest | None:
-    """The new deployment to store; None: the last deployment, ``stored``, continues. Raises the same errors as
+    """The new deployment to store; None if the last deployment, ``stored``, continues. Raises the same errors as
     :func:`run`.
     """
     if stored is None:

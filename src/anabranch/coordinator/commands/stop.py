@@ -18,7 +18,7 @@ def run(context: Context, job: str, at_once: bool = False) -> None:
 
     Args:
         at_once: whether lanes break off a running batch, which is then finished at the next start, instead of ending at
-            a batch boundary. Not stored: another coordinator that takes over doesn't know about it.
+            a batch boundary. This isn't stored, so another coordinator that takes over doesn't know about it.
 
     Raises:
         NotFoundError: there is no such job.

@@ -29,12 +29,12 @@ _FORETOLD = re.compile(r"^(\d+\.\d) s was foretold$")
 
 
 def expectation(pause: float, closing: int, starting: int) -> tuple[str, str]:
-    """What and why for the event about the prediction, when a change begins."""
+    """The texts ``what`` and ``why`` of an event at the start of a change, which record the prediction."""
     return f"output should stand still for {pause:.1f} s", f"{closing} lane(s) close, {starting} follow"
 
 
 def measurement(pause: float, foretold: float) -> tuple[str, str]:
-    """What and why for the event about the measured pause. ``pause``: 0.0 if no records arrived."""
+    """The texts ``what`` and ``why`` of the event about the measured pause. ``pause`` is 0.0 if no records arrived."""
     return (f"output stood still for {pause:.1f} s" if pause else _NOTHING_CAME), f"{foretold:.1f} s was foretold"
 
 
@@ -43,7 +43,7 @@ def records(events: Iterable[Event], deployment: int = 0) -> list[ChangeRecord]:
 
     Args:
         events: oldest first.
-        deployment: the deployment of the first events; 0: unknown.
+        deployment: the deployment of the first events; 0 if unknown.
     """
     found: list[ChangeRecord] = []
     for event in events:

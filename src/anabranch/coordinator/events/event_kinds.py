@@ -50,7 +50,9 @@ _RULES: Sequence[tuple[EventKind, re.Pattern[str]]] = [
 
 
 def kind_of(event: Event) -> EventKind:
-    """The kind of an event. It is usually derived from the text, but for some events from who caused them."""
+    """The kind of an event. It is usually derived from the event's text; for some events, it depends on who caused
+    them.
+    """
     if event.who == "launcher":
         return "launcher"
     if event.who == "autoscale":

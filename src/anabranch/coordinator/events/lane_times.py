@@ -79,7 +79,7 @@ def lane_times(
     Args:
         lanes: all lanes that the job has ever had, by id, in the order in which they were planned.
         events: the events about lanes up to now, oldest first.
-        most_closed: how many closed lanes are shown at most. The latest ones are shown.
+        most_closed: the largest number of closed lanes that are shown. The latest ones are shown.
     """
     known_since: float | None = None
     runs: dict[str, _Runs] = {}

@@ -8,5 +8,5 @@
   ``long_batches`` and ``fencing``.
 - The next generation or deployment: ``transitions``, ``next_deployment`` and ``plans``. ``pause_estimate`` predicts how
   long output pauses for it, and ``pauses`` measures that.
-- ``reader_positions`` protects records that a job has still to read from the retention of the job's inputs.
+- ``reader_positions`` makes the retention of a job's inputs keep the records that the job has still to read.
 """

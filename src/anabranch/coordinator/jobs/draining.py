@@ -82,7 +82,7 @@ def following(drain: DrainProgress, lanes: Iterable[Lane], reports: Mapping[str,
 
     First, all lanes that read streams from outside the job report where they stopped. Each partition is then read up to
     the most advanced lane's position and, in the mode "latest", at least up to its end offset when the drain was
-    accepted. When all lanes have read up to there, event time ends.
+    accepted. When all lanes have read up to these offsets, event time ends.
     """
     known = list(lanes)
     mine = {str(ssp) for ssp in sources(known)}

@@ -33,7 +33,7 @@ def loaded(
     lanes: dict[str, Lane],
     settings: Mapping[str, Any] | None = None,
 ) -> RunningJob:
-    """The running job. ``settings``: the job's settings, if the deployment has no program that contains them."""
+    """The running job. ``settings`` are the job's settings, if the deployment has no program that contains them."""
     given = (settings or {}) if stored.program is None else stored.program.settings
     revision, changed_at = surroundings.first(), stored.changed_at
     since = surroundings.clock() - max(0.0, surroundings.now() - changed_at)

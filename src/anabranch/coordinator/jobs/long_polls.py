@@ -31,8 +31,8 @@ class LongPolls:
 
     @contextmanager
     def waiting(self, container: str, seen: int, wake: Callable[[], object]) -> Iterator[None]:
-        """A context in which ``wake`` is called when the container's orders are newer than the revision ``seen``, maybe
-        repeatedly and by any thread. It must not block.
+        """A context in which ``wake`` is called when the container's orders are newer than the revision ``seen``,
+        perhaps repeatedly and by any thread. ``wake`` must not block.
         """
         poll = _Poll(container, seen, wake)
         with self._lock:
@@ -44,8 +44,8 @@ class LongPolls:
                 self._waiting.discard(poll)
 
     def wake(self, has_news: Callable[[str, int], bool]) -> None:
-        """Wake the clients for which ``has_news`` returns True. It is called with a container and the revision that the
-        container has seen.
+        """Wake the clients for which ``has_news`` returns True. ``has_news`` is called with a container and the
+        revision that the container has seen.
         """
         with self._lock:
             waiting = list(self._waiting)

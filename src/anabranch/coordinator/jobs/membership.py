@@ -66,7 +66,7 @@ class Membership:
         the same errors as :meth:`hear`.
 
         Args:
-            wait: for how many seconds to wait, at most half a lease.
+            wait: the seconds to wait, at most half a lease.
         """
         woken = threading.Event()
         with self.listening(beat, woken.set):
@@ -116,7 +116,7 @@ class Membership:
         return self._registry.polls.waiting(beat.container, beat.seen, wake)
 
     def patience(self, wait: float) -> float:
-        """For how many seconds a client that asks for ``wait`` seconds really waits: at most half a lease."""
+        """The seconds for which a client really waits if it asks for ``wait`` seconds: at most half a lease."""
         return max(0.0, min(wait, self._lease / 2))
 
     def holds_seat(self, execution: str) -> bool:
@@ -218,8 +218,8 @@ class Membership:
         return len(running_job.seats.processes) < before
 
     def is_doomed(self, process: Process, end: float) -> bool:
-        """Whether a process loses its seat because its lease ended at ``end`` or earlier. Once this is so, no heartbeat
-        can prevent it.
+        """Whether a process loses its seat because its lease ended at ``end`` or earlier. Once this is true, no
+        heartbeat can prevent the loss.
         """
         with self._registry.leases:
             process.doomed = process.doomed or process.lease_ends <= end

@@ -60,7 +60,7 @@ def deployed(
     """The deployment that replaces a job's version by another one.
 
     Args:
-        again: the first deployment of the version, if the job has had this version before; 0: the version is new.
+        again: the first deployment of the version, if the job has had this version before; 0 if the version is new.
 
     Raises:
         ConflictError: the version can't continue from the current state; the message names all reasons.
@@ -130,7 +130,9 @@ def version_of(store: Store, job: str, deployment: int) -> int:
 
 
 def former_version(store: Store, job: str, deployment: int) -> int:
-    """The first deployment of the version before that of ``deployment``. Raises ConflictError if there was none."""
+    """The first deployment of the version that came before the version of ``deployment``. Raises ConflictError if there
+    was none.
+    """
     first = version_of(store, job, deployment)
     if first == 1:
         raise ConflictError(f"job {job!r} has no version before this one", "deploy one: anabranch deploy JOB.py")

@@ -101,11 +101,11 @@ class RunSettings:
     Attributes:
         given: all settings, as they are stored, for code that builds systems from them.
         runs_in_real_time: whether the job runs in real time, and so needs a Spark task slot for each Spark task.
-        expansion_check: after how many seconds the partitions of the job's inputs are counted again.
+        expansion_check: the seconds after which the partitions of the job's inputs are counted again.
         warm_containers: how many additional processes the launcher keeps standing by.
         assignment: how tasks get seats.
-        autoscale: the limits within which the coordinator scales the job; None: it doesn't scale the job.
-        threads: on how many buckets of a partition functions work at once.
+        autoscale: the limits within which the coordinator scales the job; None if it doesn't scale the job.
+        threads: the number of buckets of a partition on which functions work at once.
     """
 
     given: Mapping[str, Any]
@@ -158,11 +158,12 @@ class Seats:
         resting: the last registration of each process that stands by, by execution.
         returning: when each process that is replacing itself by a new one returned its seat, by execution, until the
             new process asks for a seat.
-        offers: the latest offer for each seat.
+        returning: for each process that is replacing itself by a new one, by execution: when it returned its seat. Kept
+            until the new process asks for a seat.
         revision: the latest revision of any offer.
         begun: when the job was started, or when its launcher was told to try again.
         sure_from: the time until which live processes may not have reported yet.
-        launching: the state of the coordinator's launcher for the job; None: something else starts the containers.
+        sure_from: the time before which it isn't sure that all live processes have reported.
     """
 
     expels: bool = False
@@ -185,8 +186,8 @@ class Seats:
         return {process.record.seat for process in self.processes.values()}
 
     def leave(self, process: Process, returns_from: float | None) -> None:
-        """Record that a process has returned its seat. ``returns_from``: when the process began to replace itself by a
-        new one; None: it doesn't replace itself.
+        """Record that a process has returned its seat. ``returns_from`` says when the process began to replace itself
+        by a new one; None if it doesn't.
         """
         del self.processes[process.record.id]
         if returns_from is not None:
@@ -262,7 +263,7 @@ class Progress:
         hasty: whether the change that is under way doesn't wait for batches that write at least once.
         at_once: whether the job is stopped without waiting for batch boundaries.
         drain: the requested drain.
-        drains_since: when the drain was requested, on this coordinator's clock; None: it was requested from another
+        drains_since: when the drain was requested, on this coordinator's clock; None if it was requested from another
             coordinator.
         drains_for: how many seconds the drain was expected to take.
     """
@@ -294,7 +295,7 @@ class Progress:
         accepted_at: float,
     ) -> None:
         """Begin to measure the pause of a change that was accepted at ``accepted_at``, in seconds since 1970.
-        ``foretold``: the predicted pause in seconds.
+        ``foretold`` is the predicted pause in seconds.
         """
         self.shown = self.shown.closed(closing, reports)
         names = frozenset(lane.id for lane in closing)

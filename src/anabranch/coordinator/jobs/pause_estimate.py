@@ -36,9 +36,9 @@ _STATE_SPEED = 100e6
 _CONTAINER = 15.0
 """The assumed seconds until a container is ready, until a change has been measured."""
 _IN_STEP = 1.0
-"""By how many seconds the clocks of machines may differ."""
+"""The seconds by which the clocks of machines may differ."""
 _PATIENCE = 60.0
-"""For how many seconds after a change the first output of all lanes is awaited."""
+"""The seconds after a change for which the first output of all lanes is awaited."""
 _NEW = 0.5
 """The weight of the newest measurement; earlier ones together have the rest."""
 _AT_MOST = 2.0
@@ -46,8 +46,8 @@ _AT_MOST = 2.0
 
 
 class Kind(StrEnum):
-    """Where and how the new lanes of a change start. The more their containers must load and compile for them, the
-    longer that takes.
+    """Where and how the new lanes of a change start. The more the containers must load and compile for these lanes, the
+    longer the start takes.
     """
 
     SAME = "same"
@@ -55,9 +55,11 @@ class Kind(StrEnum):
     FACTOR = "factor"
     """In the same containers, with another factor."""
     MOVED = "moved"
-    """In some of the same containers, but not in all of them."""
+    """In some of the containers that had the closing lanes, but not in all of them."""
     NEW = "new"
-    """At least one in a container that had none of the closing lanes, or all with another version of the job."""
+    """At least one lane in a container that had none of the closing lanes, or all lanes with another version of the
+    job.
+    """
 
 
 _STATELESS = {Kind.SAME: 0.6, Kind.FACTOR: 0.8, Kind.MOVED: 1.0, Kind.NEW: 2.2}
@@ -98,13 +100,13 @@ class Experience:
         return replace(self, speeds=found)
 
     def known(self, lane: Lane, report: LaneReport) -> Mapping[int, Speed]:
-        """The batch sizes of the lanes in a lane's stage and group, by factor, including that of the lane itself."""
+        """The batch sizes of the lanes in a lane's stage and group, by factor, including the lane's own batch size."""
         own = {lane.factor: Speed(report.load.limit, _partitions(lane))} if report.load.limit else {}
         return {**self.speeds.get((lane.stage, lane.group), {}), **own}
 
     def slowness(self, kind: Kind) -> float:
         """The expected overhead of a change of this kind, as a multiple of the assumed overhead. If no change of this
-        kind has been measured, it is the mean over the other kinds.
+        kind has been measured, the result is the mean over the other kinds.
         """
         if kind in self.overhead or not self.overhead:
             return self.overhead.get(kind, 1.0)
@@ -156,7 +158,7 @@ def expected(
         starting: the seconds until all successors have a container.
         following: the successors. If they aren't given, their first batches are predicted as for the same factor.
         made_at: the current time, in seconds since 1970, if the change is made now, and so breaks off the batches that
-            are running. None: the change is only planned, and can be made at any time.
+            are running. None if the change is only planned, and can be made at any time.
     """
     shown = shown or Experience()
 
@@ -175,7 +177,7 @@ def expected(
 
 
 def _lost(report: LaneReport, cost: BatchCost | None) -> float:
-    """The expected seconds for which a lane works in vain on a batch that is broken off, for a change at some unknown
+    """The expected seconds of a lane's work that are lost because a batch is broken off, for a change at an unknown
     time.
     """
     spent, whole = _present_batch(report, cost)
@@ -204,7 +206,7 @@ def _lost_now(report: LaneReport, cost: BatchCost | None, now: float) -> float:
 
 
 def without_output(report: LaneReport, now: float) -> float:
-    """For how many seconds a lane has written nothing although there were records to read; ``now`` is in seconds since
+    """The seconds for which a lane has written nothing although there were records to read; ``now`` is in seconds since
     1970. The clocks of machines may differ, so the result is limited to what is possible according to the report.
     """
     at = report.progress.batch_progress
@@ -216,7 +218,7 @@ def without_output(report: LaneReport, now: float) -> float:
 
 def _present_batch(report: LaneReport, cost: BatchCost | None) -> tuple[float, float]:
     """How old the running batch was at the time of the report, and how long the whole batch takes, both in seconds. If
-    no batch was running, this is about the next one.
+    no batch was running, these are the figures of the next one.
     """
     at = report.progress.batch_progress
     if at is None:
@@ -282,7 +284,7 @@ class MeasuredChange:
         kind: how the successors start.
         stateful: whether any of the closing lanes has state.
         state_bytes: the size of the largest lane's state.
-        spent: for how many seconds there had already been no output when the change was accepted, although there were
+        spent: the seconds that had already passed without output when the change was accepted, although there were
             records to read. If the running batch is broken off, these seconds are part of the pause.
     """
 
@@ -308,12 +310,9 @@ class MeasuredChange:
                 self._first[lane.id] = report.progress.first_output
 
     def measured(self, lanes: Iterable[Lane], since: float, whole: float = math.inf) -> float | None:
-        """The longest pause of any lane, in seconds; None: not known yet; 0.0: no lane paused.
+        """The longest pause of any lane, in seconds; 0.0 if no lane paused, and None if the pause isn't known yet.
 
-        A pause begins with the last output. If that was before the batch that ran when the change was accepted, there
-        was nothing to read, and the pause begins with the change. Lanes that have had nothing to read for a minute are
-        left out. So are lanes whose pause would be longer than the change itself, because the clocks of their machines
-        differ too much or were set meanwhile.
+        since: the seconds for which all lanes have been running.
 
         Args:
             since: the seconds since all lanes have been running.

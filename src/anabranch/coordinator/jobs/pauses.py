@@ -20,8 +20,8 @@ R = TypeVar("R", bound=ChangeResult)
 
 
 def foretold(job: RunningJob, change: R, at: float) -> R:
-    """A planned change that is made now, with a new prediction of the pause from the job's running batches. ``at``: the
-    current time in seconds since 1970.
+    """A planned change that is now carried out, with a new prediction of its pause, based on the batches that are
+    running. ``at`` is the current time in seconds since 1970.
     """
     free = change.free if isinstance(change, ScaleResult) else ()
     pause = pause_estimate.expected(
@@ -37,8 +37,8 @@ def foretold(job: RunningJob, change: R, at: float) -> R:
 
 
 def measured(job: RunningJob, now: float) -> tuple[str, str] | None:
-    """What and why for the event about the pause of the last change; None: the pause isn't known yet, or there has been
-    an event about it.
+    """The texts ``what`` and ``why`` of the event about the pause of the last change; None if the pause isn't known
+    yet, or if there has already been an event about it.
     """
     progress = job.progress
     watched = progress.pause

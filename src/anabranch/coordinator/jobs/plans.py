@@ -23,7 +23,8 @@ __all__ = ["after_drain", "again", "check_same", "check_whole", "numbered"]
 
 
 def numbered(start: StartRequest, deployment: int) -> StartRequest:
-    """A plan as the deployment with the number ``deployment``: in generation 1, with planned lanes.
+    """The deployment with the number ``deployment``, made from a plan. It is in generation 1, and its lanes are
+    planned.
 
     Raises:
         StateError: the plan's parts don't fit together, which is a bug in the planner.
@@ -39,7 +40,7 @@ def numbered(start: StartRequest, deployment: int) -> StartRequest:
 
 
 def check_whole(start: StartRequest, known: Collection[str]) -> None:
-    """Raises StateError if the parts of a plan don't fit together. ``known``: the ids of existing lanes."""
+    """Raises StateError if the parts of a plan don't fit together. ``known`` has the ids of existing lanes."""
     job, seats = start.graph.job, {container.seat for container in start.model.containers}
     ids = [lane.id for lane in start.lanes]
     for seat in seats:
@@ -61,7 +62,8 @@ def check_whole(start: StartRequest, known: Collection[str]) -> None:
 
 
 def after_drain(start: StartRequest, deployment: int, known: Mapping[str, Lane]) -> StartRequest:
-    """A plan as the deployment with the number ``deployment``, which begins where the previous one was drained.
+    """The deployment with the number ``deployment``, made from a plan. It begins where the previous deployment was
+    drained.
 
     Args:
         known: all lanes that the job has ever had, by id.

@@ -1,5 +1,5 @@
-"""Stores, next to each stream that a job reads, from which offsets the job has still to read. The retention of the
-stream keeps these records.
+"""Stores, next to each stream that a job reads, the offsets from which the job has still to read. The retention of the
+stream keeps the records from there on.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def still_to_read(
     lanes: Collection[Lane], known: Mapping[str, Lane], reports: Mapping[str, LaneReport]
 ) -> Positions | None:
     """The lowest offsets that the lanes of a job have still to read. Left out are streams that no lane reads, and
-    partitions for which the position of any lane is unknown. None: there are no lanes.
+    partitions for which the position of any lane is unknown. None if there are no lanes.
 
     Args:
         lanes: the lanes of the deployment, and the lanes of former deployments that aren't closed.
@@ -59,7 +59,7 @@ def still_to_read(
 
 
 def _position(lane: Lane, ssp: SSP, known: Mapping[str, Lane], reports: Mapping[str, LaneReport]) -> int | None:
-    """The lowest offset of a partition that a lane or one of its successors may read next; None: unknown."""
+    """The lowest offset of a partition that a lane or one of its successors may read next; None if unknown."""
     report = reports.get(lane.id)
     at = None if report is None else parsed(report.progress.positions).get(ssp)
     if at is not None and report is not None and (lane.rewind is None or report.progress.batch >= lane.first_batch):
@@ -78,8 +78,8 @@ def _position(lane: Lane, ssp: SSP, known: Mapping[str, Lane], reports: Mapping[
 def _of_predecessors(
     lane: Lane, ssp: SSP, known: Mapping[str, Lane], reports: Mapping[str, LaneReport]
 ) -> list[int | None]:
-    """The positions of a lane's predecessors and, if the lane undoes a rewind, also those of the predecessors'
-    predecessors.
+    """The positions of a lane's predecessors. If the lane undoes a rewind, the positions of the predecessors'
+    predecessors are included.
     """
     former = [known[name] for name in lane.predecessors if name in known]
     if lane.rewind is not None and lane.rewind.back:
@@ -89,8 +89,8 @@ def _of_predecessors(
 
 
 def common(before: Mapping[int, int], now: Mapping[int, int]) -> dict[int, int]:
-    """For each partition in both mappings, the lower of the two offsets: the job had passed it then, and has passed it
-    now.
+    """For each partition in both mappings, the lower of the two offsets: the job had passed this offset at the time of
+    ``before``, and has passed it now.
     """
     return {number: min(offset, before[number]) for number, offset in now.items() if number in before}
 
@@ -102,7 +102,7 @@ class _Turn:
     revision: str
     """The revision of the job's entry at the stream."""
     positions: Mapping[int, int] | None
-    """The lowest offsets that the job had still to read, looked up after ``revision``; None: no lane reads the
+    """The lowest offsets that the job had still to read, looked up after ``revision``; None if no lane reads the
     stream.
     """
 

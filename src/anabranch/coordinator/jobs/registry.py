@@ -55,7 +55,7 @@ class JobRegistry:
 
     Attributes:
         leases: the lock for data that heartbeats with only figures change. Because these heartbeats take no other lock,
-            never hold this one for long.
+            never hold ``leases`` for long.
         polls: the clients that wait for new orders.
     """
 
@@ -146,7 +146,7 @@ class JobRegistry:
     def serve(self, stored: DeploymentRecord, settings: Mapping[str, Any] | None = None) -> None:
         """Serve a stored deployment. From any state, it goes to starting, and its lanes run again.
 
-        ``settings``: the job's settings, if the deployment has no program that contains them.
+        ``settings`` are the job's settings, if the deployment has no program that contains them.
         """
         job, stored = stored.job, msgspec.structs.replace(stored, error=None)
         transition = step(Snapshot(state=stored.state, start_wanted=True))
@@ -208,7 +208,7 @@ class JobRegistry:
         return Generation(known[1], running_job.model)
 
     def status(self, running_job: RunningJob, lost: Sequence[ContainerRecord] = ()) -> JobStatus:
-        """The current status of a job. ``lost``: the processes that most recently lost their seats."""
+        """The current status of a job. ``lost`` has the processes that most recently lost their seats."""
         return status_view.status(running_job, self.clock(), self.lease, lost)
 
     def advance(self, running_job: RunningJob, *, stop_wanted: bool = False) -> None:
@@ -300,8 +300,8 @@ class JobRegistry:
         running_job.progress.has_changed(event.at, self.clock())
 
     def change(self, running_job: RunningJob, planned: NextGeneration, now: bool = False) -> None:
-        """Enter another generation. ``now``: see :class:`anabranch.protocol.commands.ChangeRequest`. It isn't stored:
-        another coordinator that takes over doesn't know about it.
+        """Enter another generation. For ``now``, see :class:`anabranch.protocol.commands.ChangeRequest`. The value of
+        ``now`` isn't stored, so another coordinator that takes over doesn't know about it.
         """
         state, model = DeploymentState.CHANGING, planned.model
         what = f"{running_job.state.value} → {state.value}, generation {model.generation}"

@@ -154,7 +154,7 @@ class RunningJob:
         return lane if holder is None else msgspec.structs.replace(lane, epoch=holder.record.epoch)
 
     def change(self, model: JobModel, lanes: Iterable[Lane], now: float) -> None:
-        """Enter another generation. ``lanes``: the lanes that are new or have changed."""
+        """Enter another generation. ``lanes`` are the lanes that are new or have changed."""
         self.known.update({lane.id: lane for lane in lanes})
         if self.state is not DeploymentState.CHANGING:
             self.progress.changing_since = now
@@ -162,7 +162,7 @@ class RunningJob:
         self.figures = figures(model)
 
     def replace(self, start: StartRequest, terms: DeploymentTerms, ended: Iterable[Lane], now: float) -> None:
-        """Enter another deployment. ``ended``: the lanes of the former deployment that have changed."""
+        """Enter another deployment. ``ended`` has the lanes of the former deployment that have changed."""
         self.deployment = start.model.run_id
         self.terms, self.error = terms, None
         self.scaling.refused = self.scaling.advised = 0
@@ -264,7 +264,7 @@ class RunningJob:
         return its
 
     def is_news(self, report: LaneReport) -> bool:
-        """Whether a report must be processed. Reports that arrive after a lane's last one are late, and are ignored,
+        """Whether a report must be processed. Reports that arrive after a lane's last report are late, and are ignored,
         unless the lane had caught up and has started again to drain.
         """
         before = self.reports.get(report.lane)
@@ -278,7 +278,7 @@ class RunningJob:
 
 
 def figures(model: JobModel) -> dict[str, tuple[int, float]]:
-    """By stage, the number of tasks, and the average number of containers that read an SSP."""
+    """For each stage, the number of tasks, and the average number of containers that read an SSP."""
     found, seats = {}, model.seats_of_tasks()
     for stage in model.stages:
         ratio = placement.consumption(stage.tasks, seats[stage.stage]) if len(model.containers) > 1 else 1.0

@@ -75,7 +75,7 @@ def _holders(job: RunningJob) -> frozenset[str]:
 
 
 def expel(job: RunningJob, process: Process, lanes: Sequence[Lane]) -> None:
-    """Record that a process has lost its seat. ``lanes``: the process's lanes, as stored."""
+    """Record that a process has lost its seat. ``lanes`` are the process's lanes, as stored."""
     del job.seats.processes[process.record.id]
     for lane in lanes:
         job.known[lane.id] = lane

@@ -1,4 +1,6 @@
-"""The snapshot of a running job that decides on its next state; see :mod:`anabranch.coordinator.jobs.states`."""
+"""The snapshot of a running job from which the job's next state is determined; see
+:mod:`anabranch.coordinator.jobs.states`.
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Member:
 
     rack: str | None
     container: str = ""
-    """The container's id; empty: the process stands by and has no seat."""
+    """The container's id; empty if the process stands by and has no seat."""
     copies: tuple[StandbyReport, ...] = ()
     """The standbys that the process maintains."""
 
@@ -109,8 +109,8 @@ def _awaited(lanes: Iterable[Lane]) -> frozenset[str]:
 def _left(
     has: StandbyReport, lanes: Mapping[str, Lane], keepers: Mapping[str, Mapping[int, str]], awaited: frozenset[str]
 ) -> list[StandbyOrder]:
-    """The order for a standby that its process no longer has to maintain. There is none if the process still maintains
-    the standby, or another process does.
+    """A list with the order for a standby that its process no longer has to maintain. The list is empty if the lane is
+    unknown, or if this or another process should still maintain the standby.
     """
     lane = lanes.get(has.lane)
     copy = StandbyOrder(lane=has.lane, epoch=has.epoch, number=has.number, to=StandbyAction.REMOVE)

@@ -17,7 +17,7 @@ from anabranch.protocol.standby import StandbyReport
 __all__ = ["behind", "is_news", "members", "prepare", "unready", "wanted"]
 
 _COPIES_WITHIN = 300.0
-"""For how many seconds after a change a closing lane keeps running at most, until there are standbys for its
+"""The maximum number of seconds after a change for which a closing lane keeps running until there are standbys for its
 successors.
 """
 

@@ -90,7 +90,7 @@ def check_changeable(running_job: RunningJob) -> None:
 
 
 def undone(running_job: RunningJob, present: Generation, before: JobModel, who: str, why: str) -> NextGeneration:
-    """The generation that undoes a change that is under way. ``before``: the job model before that change."""
+    """The generation that undoes a change that is under way. ``before`` is the job model before that change."""
     void = [opening.never_begun(lane, why) for lane in running_job.spoilt()]
     if present.model.rewound:
         its = {lane.id: lane for lane in running_job.lanes}

@@ -33,7 +33,7 @@ class Demand:
     their EXECUTION_ENV_CONTAINER_ID. Times are on the coordinator's clock.
 
     Args:
-        wanted: how many processes the job needs; 0: none should be started.
+        wanted: how many processes the job needs; 0 if none should be started.
         over: whether all existing processes must end.
         begun: when the job was started, or the launcher was told to try again.
         sure_from: the time before which it isn't known which processes are alive.
@@ -70,7 +70,7 @@ class Member:
     came: float | None = None
     """When the coordinator first heard from the process."""
     idle: float | None = None
-    """Since when the process has had nothing to do, and should end by itself."""
+    """The time since which the process has had nothing to do, so that it should end by itself."""
     told: float | None = None
     """When the process was told to end."""
     killed: bool = False
@@ -78,7 +78,7 @@ class Member:
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """How a process ended: its exit code, negative for a signal (None: unknown), and the last lines of its log."""
+    """How a process ended: its exit code, negative for a signal (None if unknown), and the last lines of its log."""
 
     code: int | None
     said: str = ""
@@ -226,7 +226,7 @@ def _is_failure(member: Member, how: ProcessEnd) -> bool:
 
 
 def _failed(crew: Crew, started: float, reason: str, now: float) -> Crew:
-    """Record a failure. If several processes fail that were started together, only the first failure counts."""
+    """Record a failure. If several processes that were started together fail, only the first failure counts."""
     if started <= crew.failed_at:
         return replace(crew, reason=reason)
     return replace(crew, failures=crew.failures + 1, failed_at=now, reason=reason)

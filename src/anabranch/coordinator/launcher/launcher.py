@@ -14,7 +14,7 @@ from anabranch.protocol.status import LaunchStatus
 __all__ = ["Launcher", "Staffed"]
 
 _MOST_NEWS = 100
-"""How many events of a job are kept at most while they can't be stored."""
+"""The largest number of a job's events that are kept while they can't be stored."""
 
 
 class Staffed(Protocol):

@@ -17,13 +17,13 @@ class Election:
     """A candidate for leading. Two candidates never lead at the same time as long as their clocks run at the same rate,
     even if a process is paused for a long time.
 
-    A leader measures its lease from the moment before it renews it in the store. Other candidates measure from the
-    moment after they first saw the renewal, and wait for longer than the lease. They claim the row only if that renewal
-    is still the last one.
+    A leader measures its lease from the moment before it renews the lease in the store. Other candidates measure from
+    the moment after they first saw the renewal, and wait for longer than the lease. They claim the row only if that
+    renewal is still the last one.
 
     Args:
-        store: the store. From now on, it writes only while this candidate leads. Only this candidate may claim the lead
-            in it, or resign.
+        store: the store. From now on, the store object writes only while this candidate leads. Nothing else may use it
+            to claim the lead or to resign.
         holder: the URL of this coordinator.
         clock: a clock in seconds that keeps running while the machine sleeps.
         lease: how many seconds the lease lasts after it was renewed.

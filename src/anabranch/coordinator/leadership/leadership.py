@@ -37,9 +37,9 @@ class Leadership:
     Args:
         url: this coordinator's URL.
         fence: fences a lane at its outputs.
-        launcher: starts containers; None: something else starts the containers.
-        pool: the threads in which lanes are fenced; None: threads of this object.
-        fenced_again_after: after how many seconds a lane that couldn't be fenced is tried again.
+        launcher: starts containers; None if something else starts the containers.
+        pool: the threads in which lanes are fenced; None for threads of this object.
+        fenced_again_after: the seconds after which another attempt is made to fence a lane that couldn't be fenced.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Leadership:
         if self._led and not leads:
             log.warning("another coordinator may lead now; this one stands by")
             self.step_down()
-        elif lapsed:  # it slept, or had no store, and so heard no process: none may be expelled for that
+        elif lapsed:  # without heartbeats while it slept or had no store: no process may be expelled for that
             log.warning("this coordinator was away, and leads again")
             self._led = False
         if leads and not self._led:

@@ -113,8 +113,8 @@ def begun(store: Store, of: Sequence[Lane], at: float) -> list[Lane]:
 
 
 def replaced(store: Store, of: Sequence[tuple[Lane, str]], at: float) -> None:
-    """Let all lanes use the folders of their epochs from now on, in one transaction. ``of``: the lanes, each with the
-    reason for its event.
+    """Let all lanes use the folders of their epochs from now on, in one transaction. ``of`` are the lanes, each with
+    the reason for its event.
     """
     store.put_lanes(
         [msgspec.structs.replace(lane, folder_epoch=lane.epoch, abandoned=False) for lane, _ in of],

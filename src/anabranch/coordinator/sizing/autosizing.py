@@ -26,8 +26,8 @@ from anabranch.protocol.status import JobStatus, LaneStatus
 __all__ = ["Assessment", "Findings", "Verdict", "cooldown_seconds", "decide", "limits_of", "looked", "threads_of"]
 
 _SURE, _SURE_OF_WORK = 2.0, 10.0
-"""For how many seconds every look must find the factor too small before it is raised: ``_SURE`` if records wait, and
-``_SURE_OF_WORK`` if functions merely work too much.
+"""The seconds for which every look must find the factor too small before the factor is raised: ``_SURE`` if records
+wait, and ``_SURE_OF_WORK`` if functions merely work too much.
 """
 _LOOKS = 3
 _SPAN, _SPAN_OF_WORK = 20.0, 10.0
@@ -40,13 +40,13 @@ _PAUSES = 3
 ``_SPACING`` seconds, and at least ``_PAUSES`` times the pause of a change.
 """
 _MOST = 4
-"""The number by which a single step divides the factor at most."""
+"""The largest number by which a single step divides the factor."""
 _STALE = 5.0
 """The age in seconds from which figures are out of date while records wait."""
 _AFTER_UNDONE = 10
-"""For how many cooldowns the factor isn't changed after a change that was undone."""
+"""The number of cooldowns for which the factor isn't changed after a change that was undone."""
 _REMEMBERED = 10
-"""For how many cooldowns experience with a factor counts."""
+"""The number of cooldowns for which experience with a factor counts."""
 _REGRETS = 3
 _SHUNNED = 30
 _MUCH_LESS = 0.6
@@ -65,7 +65,7 @@ class Verdict:
     """The autosizer's decision.
 
     Args:
-        factor: the factor that the job should have from now on; None: the current one.
+        factor: the factor that the job should have from now on; None for the current one.
         why: the reason in words, with the figures.
         advice: what would help if no factor does.
     """
@@ -83,8 +83,8 @@ class Assessment:
         unknown: why nothing can be concluded; the fields below are then empty.
         loads: the load of each lane.
         needs: the need of each lane, in the order of ``loads``.
-        span: for how many seconds there are figures of every lane.
-        pause: for how many seconds a change would pause the output.
+        span: the seconds for which there are figures of every lane.
+        pause: the seconds for which a change would pause the output.
     """
 
     factor: int
@@ -134,11 +134,11 @@ class Findings:
         too_small: the factor that proved too small when the factor last fell.
         changed: when the current generation was first seen, if it followed another one.
         heard: the latest reports of each lane.
-        rising: since when all looks have found the factor too small.
+        rising: the time since which all looks have found the factor too small.
         looks: the number of these looks.
-        falling: since when all looks have found the factor too large.
+        falling: the time since which all looks have found the factor too large.
         falls_to: the largest factor that these looks suggested.
-        advising: since when something other than a factor would help.
+        advising: the time since which something other than a factor would help.
         seen: experience with other factors, by stage and group.
     """
 
@@ -159,7 +159,7 @@ class Findings:
 
 
 def limits_of(settings: Mapping[str, Any]) -> AutoscaleSettings | None:
-    """The limits for autoscaling in a job's settings, as they are stored; None: the coordinator doesn't scale the
+    """The limits for autoscaling in a job's settings, as they are stored; None if the coordinator doesn't scale the
     job.
     """
     given = settings.get("job", {}).get("autoscale")
@@ -167,7 +167,7 @@ def limits_of(settings: Mapping[str, Any]) -> AutoscaleSettings | None:
 
 
 def threads_of(settings: Mapping[str, Any]) -> int:
-    """On how many buckets of a partition functions work at once, according to a job's settings."""
+    """The number of buckets of a partition on which functions work at once, according to a job's settings."""
     threads: int = settings.get("job", {}).get("threads", JobSettings().threads)
     return threads
 
@@ -183,7 +183,7 @@ def looked(
     """Look at a job. To be called several times a second.
 
     Args:
-        pause: for how many seconds a change would pause the output.
+        pause: the seconds for which a change would pause the output.
         before: the findings so far.
         now: the current time, on the clock of the findings.
     """
@@ -244,7 +244,7 @@ def decide(
     """The factor that a job should have.
 
     If records would wait too long, the factor is raised as soon as the effect of the last change has been seen. If
-    functions merely work too much, or to lower the factor, the autosizer waits for the cooldown.
+    functions merely work too much, or if the factor can be lowered, the autosizer waits for the cooldown.
 
     Args:
         since: the seconds since the last change of the job, by anyone, or since its start.
@@ -286,7 +286,7 @@ def decide(
 
 
 def _since(before: float | None, is_so: bool, now: float) -> float | None:
-    """Since when something has been true; None: it isn't true. ``before``: the former result."""
+    """The time since which something has been true; None if it isn't true. ``before`` is the former result."""
     return None if not is_so else now if before is None else before
 
 
@@ -335,7 +335,8 @@ def _unclear(lane: LaneStatus, report: LaneReport, heard: ReportHistory, now: fl
 
 def _quiet(status: JobStatus, heard: Findings, now: float) -> str:
     """A sentence about a lane whose reports have been the same for so long that the lane may be frozen, although no
-    records wait for it; empty if there is none. The reports of a lane without any load never change, so it is left out.
+    records wait for it; empty if there is none. Lanes without any load are left out, because their reports never
+    change.
     """
     for lane in status.lanes:
         its = heard.heard[lane.lane.id]
@@ -385,7 +386,7 @@ def _hottest(loads: Iterable[tuple[tuple[str, str], LaneLoad]]) -> dict[tuple[st
 
 
 def cooldown_seconds(limits: AutoscaleSettings) -> float:
-    """For how many seconds after a change the factor usually isn't changed again."""
+    """The seconds after a change for which the factor usually isn't changed again."""
     return _seconds(limits.cooldown)
 
 

@@ -19,14 +19,14 @@ _OVERHEAD = 0.5
 _OVERHEAD_PART = 0.15
 """The share of the time that this overhead takes if records wait, because batches then have their full length."""
 _KNOWN_AFTER = 1.0
-"""For how many seconds functions must have worked in a batch before their speed is known."""
+"""The seconds for which functions must have worked in a batch before their speed is known."""
 _TELLS_AFTER = 0.2
-"""For how many seconds functions must have worked in a batch that is better evidence than an earlier, far smaller
-one.
+"""The seconds for which functions must have worked in a batch for this batch to be better evidence than an earlier, far
+smaller one.
 """
 _FAR_LARGER = 2
 _GROWN = 20.0
-"""After how many seconds a lane's batches, which are small at first, have their full length. Only then are their
+"""The seconds after which a lane's batches, which are small at first, have their full length. Only then are their
 durations used.
 """
 _LONG = 2.0
@@ -49,7 +49,7 @@ counts as fixed cost.
 """
 _EVENLY = 0.93
 """Buckets are never equally large, and the more there are, the more they differ. So functions become faster only by the
-increase of the factor to this power.
+increase of the factor raised to this power.
 """
 _HOT_FROM = 0.3
 """The share of the time for which functions must work on the busiest bucket to reveal a hot key. If they work less,
@@ -63,17 +63,17 @@ class LaneLoad:
 
     Args:
         partitions: the number of partitions that the lane reads.
-        threads: on how many buckets of a partition functions work at once.
+        threads: the number of buckets of a partition on which functions work at once.
         arriving: the records that arrive per second.
-        growth: how many times as many records arrive as on average in the last half minute; at least 1.
+        growth: the arrival rate as a multiple of the average over the last half minute; at least 1.
         backlog: the number of waiting records, without the finished ones of the running batch.
         settled: whether the waiting records have arrived only recently.
         behind: whether more records wait than usual.
-        rate: the records per second that the lane processes while it is busy; 0: unknown.
-        seconds: over how many seconds of a batch ``rate`` was observed.
+        rate: the records per second that the lane processes while it is busy; 0 if unknown.
+        seconds: the seconds of a batch in which ``rate`` was observed.
         sure: whether this is enough to tell what takes the time.
         working: the share of the time that functions need for arriving records, on the bucket with the most work.
-        hot: for how many seconds per record functions hold up the lane, in the last batch.
+        hot: the seconds per record for which functions hold up the lane, in the last batch.
         usually_hot: how many seconds per record functions take on their busiest bucket, in the last half minute.
         rest: how many seconds per record everything else takes.
         skew: as in :class:`anabranch.protocol.lane_report.LoadReport`.
@@ -108,7 +108,7 @@ class LaneLoad:
 
     @property
     def crowd(self) -> float:
-        """How long functions hold up the lane, as a multiple of the time for their busiest bucket; 0: unknown."""
+        """How long functions hold up the lane, as a multiple of the time for their busiest bucket; 0 if unknown."""
         known = self.behind and self.usually_hot and self.seconds >= _LONG
         return self.hot / self.usually_hot if known else 0.0
 
@@ -206,7 +206,9 @@ def capacity(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
 
 
 def utilisation(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
-    """The share of the time that a lane would spend on arriving records with a factor; above 1, it can't keep up."""
+    """The share of the time that a lane would spend on arriving records with a factor. If it is above 1, the lane can't
+    keep up.
+    """
     if load.behind:
         return load.arriving / capacity(load, factor, seen)
     return load.working * scale(load, factor, seen) * seen.crowding

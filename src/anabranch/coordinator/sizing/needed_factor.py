@@ -28,7 +28,9 @@ _SOON = 2
 after the factor is lowered.
 """
 _HELD_UP = 0.5
-"""The share of the time from which functions count as what holds a lane up. Below it, something else does."""
+"""Functions count as what holds a lane up if they work for at least this share of the time. Otherwise, something else
+does.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class FactorTarget:
     Args:
         target: the share of the time for which functions may work on a bucket.
         lag: the seconds within which a backlog should be worked off.
-        pause: for how many seconds a change would pause the output.
+        pause: the seconds for which a change would pause the output.
         factors: the allowed factors, including the current one, in ascending order.
     """
 
@@ -59,7 +61,7 @@ class FactorNeed:
         now: the seconds until the backlog is worked off with the current factor.
         then: the seconds until the backlog is worked off with the needed factor.
         why: the reason in words.
-        advice: what would help if a factor doesn't, or not enough.
+        advice: what would help if no factor does, or no factor helps enough.
     """
 
     factor: int
@@ -90,7 +92,10 @@ def need_of(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> FactorNeed:
 
 
 def _smaller(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> int:
-    """The smallest factor that surely suffices: it leaves some time unused, and soon works off what waits."""
+    """The smallest factor that suffices with a margin: functions don't work for all of the allowed time, and waiting
+    records are worked off well within the target lag. If there is none, or if more records wait than usual, the result
+    is the current factor.
+    """
     if load.behind:
         return load.factor
     least, soon = aim.target * _LESS / load.growth**_SOON, aim.lag * _LESS
@@ -102,8 +107,8 @@ def _smaller(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> int:
 
 
 def _larger(load: LaneLoad, seen: Scalability, aim: FactorTarget, late: bool) -> int:
-    """The smallest larger factor that meets the target. If there is none, the smallest of those that come nearest to
-    the target, if that is worth the pause; otherwise the current factor.
+    """The smallest larger factor that meets the target. If there is none, the smallest of the factors that come nearest
+    to the target, provided that it is worth the pause; otherwise, the current factor.
     """
     larger = [each for each in aim.factors if each > load.factor]
     met = next((each for each in larger if _meets(load, each, seen, aim, late)), None)
@@ -131,7 +136,7 @@ def _cost(load: LaneLoad, factor: int, seen: Scalability, aim: FactorTarget, lat
 
 
 def _advice(load: LaneLoad, seen: Scalability, aim: FactorTarget, factor: int) -> tuple[str, ...]:
-    """What holds a lane up, and what would help, if a larger factor doesn't help or not enough."""
+    """What holds a lane up, and what would help, if a larger factor doesn't help, or doesn't help enough."""
     found = []
     if load.share < _HELD_UP and load.rest > load.hot:
         found.append(

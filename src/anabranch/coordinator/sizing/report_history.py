@@ -28,8 +28,8 @@ class ReportHistory:
 
     Args:
         report: the newest report.
-        at: since when the report hasn't changed.
-        moved: since when no record has been processed.
+        at: the time since which the report hasn't changed.
+        moved: the time since which no record has been processed.
     """
 
     report: LaneReport

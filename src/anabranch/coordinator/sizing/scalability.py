@@ -11,14 +11,16 @@ from dataclasses import dataclass, field, replace
 __all__ = ["UNKNOWN", "Scalability"]
 
 _ENOUGH, _MOST = 5, 30
-"""How many looks after a change of the factor count: a figure needs ``_ENOUGH``, and after ``_MOST`` the records may be
-too different.
+"""The number of looks after a change of the factor that count. A figure needs ``_ENOUGH`` looks; after ``_MOST``, the
+records may be too different.
 """
 _NEWEST = 0.3
 """The weight of the newest look."""
 _CROWDED = 1.5
 _AS_FORETOLD = 0.8
-"""The exponent from which functions count as having become as fast as expected; the rest is chance."""
+"""With this exponent or a higher one, functions count as having become as fast as expected, because the difference may
+be chance.
+"""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Scalability:
         return replace(after, seconds=seconds, at={**self.at, self.former: self.at.get(self.former, now), factor: now})
 
     def crowded(self, times: float) -> Scalability:
-        """This experience, including a look at a lane with waiting records. ``times``: the lane's ``crowd``."""
+        """This experience, including a look at a lane with waiting records. ``times`` is the lane's ``crowd``."""
         mean = self.crowd + max(_NEWEST, 1 / (self.crowd_looks + 1)) * (times - self.crowd)
         return replace(self, crowd=mean, crowd_looks=self.crowd_looks + 1)
 
@@ -80,8 +82,8 @@ class Scalability:
         return replace(self, seconds={factor: self.seconds[factor] for factor in kept}, at=kept)
 
     def exponent(self, factor: int) -> float:
-        """The exponent of the speed-up from the next smaller known factor to this one. 1: functions became faster in
-        proportion to the factor; 0: no faster. It is 1 if nothing is known.
+        """The exponent of the speed-up from the next smaller known factor to this one. At 1, functions became faster in
+        proportion to the factor; at 0, they became no faster. It is 1 if nothing is known.
         """
         smaller = max((known for known in self.seconds if known < factor), default=0)
         if not smaller or factor not in self.seconds:

@@ -87,7 +87,9 @@ def lost(connection: sa.Connection, limit: int, *conditions: sa.ColumnElement[bo
 
 
 def former(connection: sa.Connection, registration: Registration) -> ContainerRecord | None:
-    """The stored process that is now registering, if it had a seat of the job before and has lost it."""
+    """The stored entry of the process that is now registering, if this process had a seat of the job before and has
+    lost it.
+    """
     names = ("job", "execution", "host", "pid", "instance")
     its = [containers.c[name] == getattr(registration, name) for name in names]
     return next(iter(lost(connection, 1, *its)), None)

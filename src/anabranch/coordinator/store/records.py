@@ -50,11 +50,11 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
     rack: str | None
     registered_at: float
     gone: str | None
-    """Why the process no longer holds the seat; None: it still holds it."""
+    """Why the process no longer holds the seat; None if it still holds it."""
 
     @classmethod
     def of(cls, registration: Registration, container: str, seat: str, epoch: int, at: float) -> Self:
-        """The record of a process that takes a seat now. ``container``: the container's id."""
+        """The record of a process that takes a seat now. ``container`` is the container's id."""
         return cls(
             id=container,
             job=registration.job,
@@ -100,7 +100,7 @@ class Event(Document, frozen=True, kw_only=True):
     what: str
     why: str = ""
     id: int = 0
-    """A number that rises with each event of the store; 0: the event isn't stored yet."""
+    """A number that rises with each event of the store; 0 if the event isn't stored yet."""
 
 
 class EventRange(Document, frozen=True, kw_only=True):
@@ -115,7 +115,7 @@ class EventRange(Document, frozen=True, kw_only=True):
     until: float | None = None
     """Return only events before this time."""
     patterns: tuple[str, ...] = ()
-    """SQL LIKE patterns, at least one of which an event's text must match; empty: all events match."""
+    """SQL LIKE patterns, at least one of which an event's text must match; if empty, all events match."""
 
 
 ALL_EVENTS = EventRange()
@@ -129,7 +129,7 @@ class LeaderRecord(Document, frozen=True, kw_only=True):
     holder: str
     """The coordinator's URL."""
     beat: int
-    """A number that rises while the coordinator leads; -1: it has resigned."""
+    """A number that rises while the coordinator leads; -1 if it has resigned."""
 
     @property
     def resigned(self) -> bool:

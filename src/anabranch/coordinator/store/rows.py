@@ -109,7 +109,7 @@ def put_artifact(connection: sa.Connection, sha256: str, content: bytes) -> None
 
 
 def put_drain(connection: sa.Connection, job: str, deployment: int, drain: DrainProgress | None) -> None:
-    """Store the progress of a deployment's drain; None: the deployment isn't draining."""
+    """Store the progress of a deployment's drain, or None if the deployment isn't draining."""
     connection.execute(
         sa.update(deployments)
         .where(deployments.c.job == job, deployments.c.id == deployment)
@@ -150,7 +150,9 @@ def add_container(
 
 
 def claim_lead(connection: sa.Connection, seen: LeaderRecord | None, epoch: int, holder: str) -> bool:
-    """Put a coordinator into the leader's row, if that row is exactly as ``seen``. Returns whether it was so."""
+    """Put a coordinator into the leader's row, if that row is exactly as ``seen``. Returns False if the row has
+    changed.
+    """
     values = {"epoch": epoch, "holder": holder, "beat": 0}
     if seen is None:
         there = connection.execute(sa.select(leader.c.epoch)).first() is not None

@@ -20,7 +20,9 @@ WRITES = {"anabranch_writes": True}
 
 
 def engine(path: Path | None, mode: str) -> sa.Engine:
-    """A single connection to a file, or to a new database in memory. ``mode``: rw, or rwc to create the file."""
+    """A single connection to a file, or to a new database in memory. ``mode`` is ``rw``, or ``rwc`` to create the
+    file.
+    """
     database = ":memory:" if path is None else f"file:{quote(str(path.absolute()))}?mode={mode}"
 
     def connect() -> sqlite3.Connection:
@@ -71,7 +73,7 @@ def refuse_writes(engine: sa.Engine) -> None:
 
 
 def explanation(error: DBAPIError, where: str) -> AnabranchError:
-    """The error for a failed statement, in terms of the user of the store at ``where``."""
+    """The error to raise for a failed statement, in words that suit the user of the store at ``where``."""
     message = str(error.orig)
     if "locked" in message or "busy" in message:
         return ConflictError(

@@ -42,8 +42,8 @@ class Store:
     program then loses the lead.
 
     The attribute ``url`` is for messages and has no password. After a call of ``stand_by`` or ``claim``, this object
-    writes only while it leads: each transaction checks that the epoch that it claimed still leads. Without such a call,
-    it writes unconditionally.
+    writes only while it leads: each transaction checks that the epoch that this object claimed still leads. Without
+    such a call, it writes unconditionally.
 
     Raises:
         ConfigError: the store can't be opened or written, or the database belongs to another application.
@@ -61,8 +61,8 @@ class Store:
     def open_existing(cls, url: str, to_write: bool = False) -> Self:
         """Open a store without creating anything. Raises NotFoundError if there is none.
 
-        Without ``to_write``, the store is only read. If an older anabranch wrote it, it then isn't changed; an SQLite
-        store is read as if it had been migrated.
+        Without ``to_write``, the store is only read. Even if an older anabranch wrote the store, it isn't changed; an
+        SQLite store is then read as if it had been migrated.
 
         Raises:
             UnsupportedFormatError: also if a PostgreSQL store in an older format is opened without ``to_write``.
@@ -83,8 +83,8 @@ class Store:
 
     @contextmanager
     def watched(self, wake: Callable[[], object]) -> Iterator[None]:
-        """A context in which ``wake`` is called after each write through this object that adds events. It must not
-        block."""
+        """A context in which ``wake`` is called after each write through this object that adds events. ``wake`` must
+        not block."""
         self._watchers.append(wake)
         try:
             yield
@@ -130,7 +130,7 @@ class Store:
         return ContainerRecord(**row) if row is not None else None
 
     def former(self, registration: Registration) -> ContainerRecord | None:
-        """The stored process that is now registering, if it had a seat of the job before and has lost it."""
+        """The stored entry of the process that is now registering, if it had a seat of the job and has lost it."""
         with self._reading() as connection:
             return lookups.former(connection, registration)
 
@@ -187,7 +187,7 @@ class Store:
             self._epoch = _NO_EPOCH if self._epoch is None else self._epoch
 
     def claim(self, seen: LeaderRecord | None, holder: str) -> bool:
-        """Lead from now on, under the next epoch, if the leader's row is exactly as ``seen``. Returns whether it is."""
+        """Lead from now on, under the next epoch. Returns False if the leader's row isn't exactly as ``seen``."""
         with self._lock:
             self._epoch = _NO_EPOCH
             epoch = 1 if seen is None else seen.epoch + 1
@@ -237,7 +237,8 @@ class Store:
         noted: Sequence[Event] = (),
     ) -> None:
         """Like :meth:`create_deployment`, for a deployment that continues from the lanes of the deployment
-        ``start.model.replaces``. That one gets the state ``former`` and ``changed`` lanes. ``noted``: more events."""
+        ``start.model.replaces``. The replaced deployment gets the state ``former`` and the ``changed`` lanes. ``noted``
+        has further events."""
         with self.writing(event, *noted) as connection:
             rows.move_deployment(
                 connection, start.graph.job, start.model.replaces, state=former, error=None, at=event.at
@@ -270,13 +271,13 @@ class Store:
         event: Event,
         drain: DrainProgress | None = None,
     ) -> None:
-        """Give a deployment another state. ``drain``: the drain that is under way in this state."""
+        """Give a deployment another state. ``drain`` is the drain that is under way in this state."""
         with self.writing(event) as connection:
             rows.move_deployment(connection, job, deployment, state=state, error=error, at=event.at)
             rows.put_drain(connection, job, deployment, drain)
 
     def reset(self, job: str, deployment: int, changed: Iterable[Lane], event: Event) -> None:
-        """Reset a deployment, the last one of its job. ``changed``: its lanes, without what is forgotten."""
+        """Reset a job's last deployment. ``changed`` has the deployment's lanes, without what is forgotten."""
         with self.writing(event) as connection:
             rows.reset(connection, job, deployment, changed, event)
 
@@ -294,9 +295,8 @@ class Store:
         event: Event,
         noted: Sequence[Event] = (),
     ) -> None:
-        """Store the next generation of a deployment, in which some lanes have changed and others are new. ``noted``:
-        more events.
-        """
+        """Store the next generation of a deployment, in which some lanes have changed and others are new. ``noted`` has
+        further events."""
         with self.writing(event, *noted) as connection:
             rows.move_deployment(connection, model.job, model.run_id, state=state, error=None, at=event.at)
             document = encode(model).decode()

@@ -26,7 +26,7 @@ class Retain:
     events: int = 100_000
     """How many of the newest events are kept."""
     versions: int = 20
-    """For how many of the latest deployments the code is kept."""
+    """The number of the latest deployments whose code is kept."""
 
     @classmethod
     def of(cls, settings: CoordinatorSettings) -> Self:

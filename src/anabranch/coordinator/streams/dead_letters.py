@@ -22,7 +22,7 @@ __all__ = ["MOST", "DeadLetterReader", "LetterRange", "content_of", "letter", "s
 
 MOST = 1_000
 _SHOWN_BYTES = 4_096
-"""How many bytes of a key, a value or a header are shown at most."""
+"""The largest number of bytes of a key, a value or a header that are shown."""
 _SECONDS, _BYTES = 5.0, 2_000_000
 """Limits for the seconds spent reading, and for the bytes returned."""
 _AT_ONCE = 500
@@ -35,8 +35,8 @@ _ORIGIN = ("stream", "partition", "offset")
 
 @dataclass(frozen=True)
 class LetterRange:
-    """Which dead letters to return: the last ``limit`` letters of a partition (None: of all partitions) before an
-    offset (0: before the end).
+    """Which dead letters to return: the last ``limit`` letters of a partition (None for all partitions) before an
+    offset (0 for the end).
     """
 
     partition: int | None

@@ -1,4 +1,4 @@
-"""Looks up the partition counts and racks of the inputs of jobs, and has this done periodically."""
+"""Looks up the partition counts and racks of the inputs of jobs, and runs a periodic check of the inputs."""
 
 from __future__ import annotations
 
@@ -71,7 +71,9 @@ def located(
 
 
 class InputMonitor:
-    """Inside ``with``, has the inputs of jobs checked by ``looking``. ``every``: the interval in seconds."""
+    """Inside ``with``, lets ``looking`` check the inputs of jobs at regular intervals. ``every`` is the interval in
+    seconds.
+    """
 
     def __init__(self, looking: Looking, every: float = _EVERY) -> None:
         self._looking = looking

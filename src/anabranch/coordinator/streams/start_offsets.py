@@ -18,8 +18,8 @@ _EXAMPLE = "2026-11-22T10:00:00Z"
 def offsets(to: str | Mapping[str, int], job: str, sources: Sequence[SSP], systems: Systems) -> dict[str, int]:
     """The offsets from which to read again, by SSP in text form.
 
-    The retention of these streams keeps all records that exist now until the job has begun to read from there, or for a
-    minute.
+    The retention of these streams keeps all records that exist now until the job has begun to read from these offsets,
+    or for a minute.
 
     Args:
         to: "earliest", a time (see :func:`instant`), or offsets by whole SSP in text form.

@@ -19,7 +19,7 @@ class StreamOpener:
     """Opens systems for one user at a time, and refuses others meanwhile. This limits the load on a coordinator.
 
     Args:
-        systems: the systems of the only job, which runs in this process; None: those that jobs' settings name.
+        systems: the systems of the only job, which runs in this process; None for those that jobs' settings name.
         what: the beginning of the message to a user who is refused, such as "dead letters are".
     """
 

@@ -22,7 +22,7 @@ _SPAN = 20.0
 """How many seconds figures must cover to make a rate conclusive."""
 _GROWS = 1.1
 _BEHIND_SECONDS = 30.0
-"""The minimum time, in seconds, to work off a lag that is reported."""
+"""A lag is reported if it would take at least this many seconds to work it off."""
 _BUSY, _SKEWED = 0.9, 3.0
 _HELD_MS = 60_000
 _BEHIND = 10
@@ -37,7 +37,7 @@ def findings(status: JobStatus, at: float, lease: float, change: ChangeProgress 
 
     Args:
         at: the current time, in seconds since 1970.
-        lease: for how many seconds a container counts as alive after a heartbeat.
+        lease: the seconds after a heartbeat for which a container counts as alive.
         change: the change that is under way, if there is one.
     """
     found = [each for rule in RULES for each in rule(status, at, change)]

@@ -37,7 +37,8 @@ class Histories:
     def history(
         self, job: str, series: str = "lag,rows,arriving", by: str = "stage", since: float = 0.0, until: float = 0.0
     ) -> History:
-        """The figures of a job from ``since`` (0.0: an hour ago) until before ``until`` (0.0: now).
+        """The figures of a job from ``since`` (0.0 means an hour ago) up to, but not including, ``until`` (0.0 means
+        now).
 
         Raises:
             NotFoundError: there is no such job.
@@ -68,7 +69,7 @@ class Histories:
         return History(at=now, job=job, by=by, t0=first * step, step=step, since=begins, values=values)
 
     def lag_trend(self, job: str) -> float | None:
-        """The change of a job's lag over the last minute, in offsets per second; None: unknown."""
+        """The change of a job's lag over the last minute, in offsets per second; None if unknown."""
         with self._lock:
             return self._by_job[job].trend(self._registry.now()) if job in self._by_job else None
 

@@ -1,5 +1,5 @@
-"""The figures of a job over the last hours, in ring buffers of a fixed size: for a day of the job and its stages, and
-for an hour of its lanes. The leading coordinator keeps them in memory.
+"""The figures of a job over the last hours, in ring buffers of a fixed size: those of the job and its stages for a day,
+and those of its lanes for an hour. The leading coordinator keeps them in memory.
 
 A figure takes eight bytes. A job with two stages takes 1.7 MB, and each 100 open lanes take about as much again.
 """
@@ -35,7 +35,9 @@ class Ring:
         self._last = -1
 
     def put(self, slot: int, value: float) -> None:
-        """Record the figure of a step. Steps before the last one are ignored; steps in between become unknown."""
+        """Record the figure of a step. Steps before the last one are ignored; the figures of steps that were skipped
+        become unknown.
+        """
         size = len(self._values)
         if slot < self._last:
             return
@@ -45,7 +47,7 @@ class Ring:
         self._last = slot
 
     def get(self, first: int, after: int) -> list[float]:
-        """The figures from step ``first`` to before step ``after``; NaN for unknown ones."""
+        """The figures from step ``first`` up to, but not including, step ``after``; NaN for unknown figures."""
         size = len(self._values)
         oldest = self._last - size + 1
         return [
@@ -70,7 +72,7 @@ class JobHistory:
     lanes: Rings = field(default_factory=dict)
 
     def look(self, job: RunningJob, at: float) -> None:
-        """Record the current figures, once per step. ``at``: the current time, in seconds since 1970."""
+        """Record the current figures, once per step. ``at`` is the current time, in seconds since 1970."""
         slot = int(at // STEP)
         if slot <= self.last:
             return
@@ -93,7 +95,7 @@ class JobHistory:
         return {"job": self.job, "stage": self.stages, "lane": self.lanes}[by]
 
     def trend(self, at: float) -> float | None:
-        """The change of the job's lag over the last minute, in offsets per second; None: unknown."""
+        """The change of the job's lag over the last minute, in offsets per second; None if unknown."""
         slot = int(at // STEP)
         for rings in self.job.values():
             values = rings["lag"].get(slot - int(_TREND // STEP), slot + 1)

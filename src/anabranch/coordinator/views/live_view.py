@@ -33,7 +33,7 @@ def live(job: RunningJob, at: float, clock: float, lease: float, lost: Sequence[
     Args:
         at: the current time, in seconds since 1970.
         clock: the current time on the clock for leases.
-        lease: for how many seconds a process counts as alive after a heartbeat.
+        lease: the seconds after a heartbeat for which a process counts as alive.
         lost: processes that have lost their seats, to be shown, too.
     """
     lanes = open_lanes(job.lanes)
@@ -83,8 +83,8 @@ def live(job: RunningJob, at: float, clock: float, lease: float, lost: Sequence[
 
 
 def stored(fields: dict[str, Any], lanes: Iterable[Lane], containers: Iterable[ContainerRecord]) -> Live:
-    """The figures of a job that isn't served here, from the store. ``fields``: the values of the fields that don't come
-    from lanes and containers.
+    """The figures of a job that isn't served here, from the store. ``fields`` are the values of the fields that don't
+    come from lanes and containers.
     """
     its = open_lanes(lanes)
     per_seat = Counter(lane.seat for lane in its)
@@ -132,7 +132,7 @@ def _lane(lane: Lane, report: LaneReport | None) -> tuple[Any, ...]:
 
 
 def _container(process: Process, epoch: float, now: float, lease: float, lanes: Counter[str]) -> tuple[Any, ...]:
-    """A container's row. ``epoch``: the time at which the clock for leases was 0, in seconds since 1970."""
+    """A container's row. ``epoch`` is the time at which the clock for leases was 0, in seconds since 1970."""
     heard = epoch + process.lease_ends - lease if process.heard >= 0 else None
     known = _stored_container(process.record, process.lease_ends - now, lanes[process.record.seat])
     place = CONTAINERS.index("heard")
@@ -157,7 +157,7 @@ def _stored_container(record: ContainerRecord, lease: float | None, lanes: int) 
 
 
 def change_of(job: RunningJob, epoch: float) -> ChangeProgress | None:
-    """The progress of the change that is under way; None if there is none. ``epoch``: the time at which the clock for
+    """The progress of the change that is under way; None if there is none. ``epoch`` is the time at which the clock for
     leases was 0, in seconds since 1970.
     """
     if job.state is not DeploymentState.CHANGING:

@@ -15,8 +15,8 @@ def moves(store: Store, job: str, at: float, deployment: int = 0, generation: in
 
     Args:
         at: the current time, in seconds since 1970.
-        deployment: the number of the deployment; 0: the last one.
-        generation: the number of the generation; 0: the deployment's last one.
+        deployment: the number of the deployment; 0 for the last one.
+        generation: the number of the generation; 0 for the deployment's last one.
 
     Raises:
         NotFoundError: the job, deployment or generation doesn't exist, or the generation is the job's first one.

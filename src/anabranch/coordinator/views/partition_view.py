@@ -40,8 +40,8 @@ class PartitionFilter:
 def partitions(
     job: str, at: float, lanes: Iterable[Lane], reports: Mapping[str, LaneReport] | None, wanted: PartitionFilter
 ) -> Partitions:
-    """The partitions that lanes read. ``reports``: the reports about lanes, by lane; None: the job isn't served here,
-    and no positions are known. Raises UsageError if there is no such column.
+    """The partitions that lanes read. ``reports`` are the reports about lanes, by lane; None if the job isn't served
+    here, so that no positions are known. Raises UsageError if there is no such column.
     """
     column, falling = wanted.sort.removeprefix("-"), wanted.sort.startswith("-")
     if column not in COLUMNS:

@@ -235,8 +235,8 @@ class Reads:
         return max((each.id for each in self._store.events(job, 1)), default=0)
 
     def changes(self, job: str, limit: int = 50, before: int = 0) -> list[ChangeRecord]:
-        """The latest changes of a job, newest first. ``before``: return only changes before the event with this id; 0:
-        all. Raises NotFoundError if the job doesn't exist.
+        """The latest changes of a job, newest first. Unless ``before`` is 0, only changes before the event with this id
+        are returned. Raises NotFoundError if the job doesn't exist.
         """
         _check_limit(limit, _MOST_CHANGES)
         stored_jobs.deployment(self._store, job)
@@ -255,7 +255,9 @@ class Reads:
         return times_of_lanes.times_of_lanes(self._store, job, self._registry.now(), since, until, known)
 
     def graph(self, job: str, deployment: int = 0) -> GraphView:
-        """The graph of a deployment (0: the last one). Raises NotFoundError if the job or deployment doesn't exist."""
+        """The graph of a deployment (0 for the last one). Raises NotFoundError if the job or deployment doesn't
+        exist.
+        """
         last = stored_jobs.deployment(self._store, job)
         if deployment > last.id:
             raise NotFoundError(f"job {job!r} has no deployment {deployment}", f"its last one is {last.id}")

@@ -23,13 +23,13 @@ _FIRST = "planned deployment "
 def times_of_lanes(
     store: Store, job: str, at: float, since: float = 0.0, until: float = 0.0, known: Mapping[str, Lane] | None = None
 ) -> LaneTimes:
-    """When the lanes ran that were open in a span of time.
+    """When the lanes that were open in a span of time ran.
 
     Args:
         at: the current time, in seconds since 1970.
-        since: the beginning of the span; 0.0: an hour before its end.
-        until: the end of the span; 0.0: now.
-        known: all lanes that the job has ever had, by id; None: they are looked up.
+        since: the beginning of the span; 0.0 for an hour before its end.
+        until: the end of the span; 0.0 for now.
+        known: all lanes that the job has ever had, by id; if None, they are looked up.
 
     Raises:
         NotFoundError: there is no such job.

@@ -77,7 +77,7 @@ def lane(
         graph: the job's graph.
         group: the group.
         seat: the seat.
-        tasks: those of the seat's tasks that the lane runs.
+        tasks: the tasks of the seat that the lane runs.
         before: the lanes that have been planned already, some of which may write this lane's inputs.
         written: the outputs of the stage that are streams, by operator.
         around: the plan's input.

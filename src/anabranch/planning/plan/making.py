@@ -103,8 +103,9 @@ def _lanes(
     aside: Mapping[str, Output],
     around: Surroundings,
 ) -> list[PlannedLane]:
-    """The lanes of one stage. ``before``: the lanes of earlier stages. The other arguments are those of
-    :mod:`anabranch.planning.plan.lanes`."""
+    """The lanes of one stage. ``before`` has the lanes of earlier stages. The other arguments are those of
+    :mod:`anabranch.planning.plan.lanes`.
+    """
     found: list[PlannedLane] = []
     reported: set[str] = set()
     for group in parts:

@@ -1,4 +1,4 @@
-"""The numbers of tasks at factor 1, and which buckets of each the virtual tasks have."""
+"""The numbers of tasks at factor 1, and which of their buckets the virtual tasks have."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def numbers_of(tasks: Iterable[Task], ssps: Iterable[SSP], factor: int) -> dict[
 
 
 def virtual_of(tasks: Iterable[Task], factor: int) -> dict[int, tuple[int, ...]]:
-    """The number of a task at factor 1 → which of its buckets these virtual tasks have."""
+    """For each task, by its number at factor 1, which of its buckets these virtual tasks have."""
     found: dict[int, list[int]] = {}
     for task in sorted(tasks, key=lambda task: task.index):
         found.setdefault(task.index // factor, []).append(task.index % factor)
@@ -34,5 +34,5 @@ def virtual_of(tasks: Iterable[Task], factor: int) -> dict[int, tuple[int, ...]]
 
 
 def incomplete(virtual: Mapping[int, Collection[int]], factor: int) -> dict[str, tuple[int, ...]]:
-    """Those tasks from :func:`virtual_of` that lack buckets, by number as text, with the buckets that they have."""
+    """The tasks from :func:`virtual_of` that lack buckets, by number as text, with the buckets that they have."""
     return {str(number): tuple(sorted(its)) for number, its in virtual.items() if len(its) < factor}

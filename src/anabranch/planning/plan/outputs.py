@@ -49,9 +49,9 @@ def output(
 def dead_letters(
     graph: Graph, stage: Stage, systems: Mapping[str, str], around: Surroundings, counts: Mapping[str, int]
 ) -> dict[str, Output]:
-    """By source, the dead-letter stream for its records that can't be processed. Records that the job itself wrote are
-    always readable, so an intermediate stream needs a dead-letter stream only if a function may raise an error, or if
-    late rows become dead letters.
+    """For each source, the dead-letter stream for its records that can't be processed. Records that the job itself
+    wrote are always readable, so an intermediate stream needs a dead-letter stream only if a function may raise an
+    error, or if late rows become dead letters.
     """
     found: dict[str, Output] = {}
     for source in stage.sources:

@@ -69,7 +69,7 @@ class Plan(Document, frozen=True, kw_only=True):
         lanes: the planned lanes.
         outputs: the outputs with their promises.
         reads_per_ssp: how many lanes read each SSP.
-        warnings: what may not be as the user expects.
+        warnings: what might differ from the user's expectations.
         traffic: the traffic between racks; None if racks aren't known.
     """
 

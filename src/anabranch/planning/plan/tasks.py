@@ -1,4 +1,4 @@
-"""The tasks of each stage, among which the grouper divides the partitions of its inputs."""
+"""The tasks of each stage: the grouper divides the partitions of the stage's inputs among them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def stage_inputs(
 
 
 def tasks_of(stage: Stage, inputs: tuple[Input, ...], around: Surroundings, warnings: list[str]) -> tuple[Task, ...]:
-    """The tasks of a stage. If they may not be what the user expects, a warning is added to ``warnings``.
+    """The tasks of a stage. If the tasks might differ from what the user expects, a warning is added to ``warnings``.
 
     Raises:
         GraphError: the stage can't have these tasks.

@@ -72,8 +72,8 @@ def begun(
 ) -> tuple[Lane, ...]:
     """The first lanes of the deployment after a drained one: the planned lanes, with their start offsets.
 
-    They have no predecessors, and may start at once. An operator that keeps state has a lane for each drained lane with
-    its state; this lane has the same tasks as the drained one.
+    These lanes have no predecessors, and may start at once. An operator that keeps state has a lane for each drained
+    lane with its state; this lane has the same tasks as the drained one.
 
     Args:
         planned: from :func:`anabranch.planning.plan.lanes_of`, made for the factor and the containers of the drained

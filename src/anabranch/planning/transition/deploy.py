@@ -100,15 +100,16 @@ def left_behind(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
 
 @dataclass(frozen=True)
 class _Stage:
-    """A stage of the next deployment. ``home``: seat → the tasks that it already has."""
+    """A stage of the next deployment. ``home`` has the tasks that each seat already has."""
 
     model: StageModel
     home: Mapping[str, tuple[str, ...]]
 
 
 def _stage(planned: StageModel, after: NextVersion, present: JobModel, former: Sequence[Lane]) -> _Stage:
-    """A stage of the next deployment. If a current stage reads the same streams, it has that stage's tasks; if several
-    do, those of a stage that has the state of its operators."""
+    """A stage of the next deployment. If a current stage reads the same streams, the new stage gets that stage's tasks.
+    If several current stages do, one that has the state of the new stage's operators is preferred.
+    """
     kept = {lane.group for lane in after.lanes if lane.stage == planned.stage and lane.stateful}
     having = {lane.stage for lane in former if lane.stateful and lane.group in kept}
     alike = [each for each in present.stages if set(each.inputs) == set(planned.inputs)]
@@ -270,5 +271,7 @@ def _group(lane: Lane) -> _Group:
 
 
 def _sinks(lane: Lane) -> set[str]:
-    """A lane's outputs except its dead letters. If a lane only calls a function (``foreach_batch``), its group."""
+    """A lane's outputs except its dead letters. If there are none, because the lane only calls a function
+    (``foreach_batch``), the result is the lane's group.
+    """
     return set(lane.outputs) - set(lane.dead_letters.values()) or {lane.group}

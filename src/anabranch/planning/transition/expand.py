@@ -95,7 +95,7 @@ def expanded(
 
 def _check_together(stage: StageModel, had: int, inputs: tuple[Input, ...]) -> None:
     """Raise ConflictError if new streams of a stateful stage would put the same key in different tasks. (With the
-    grouper ``cogroup``, this can't happen.) ``had``: how many inputs the stage had before; the others are new.
+    grouper ``cogroup``, this can't happen.) ``had`` says how many inputs the stage had before; the others are new.
     """
     if not stage.stateful or len(inputs) == had or stage.grouper == "cogroup":
         return

@@ -81,7 +81,7 @@ def following(
 
 
 def new_partitions(before: StageModel, after: StageModel) -> dict[SSP, SSP]:
-    """The partitions that a stage gets and didn't have before → the base of each."""
+    """The partitions that a stage gets and didn't have before, each with its base."""
     had, has = ({s.whole for t in each.tasks for s in (*t.ssps, *t.broadcast)} for each in (before, after))
     return {whole: after.base.get(str(whole), whole) for whole in sorted(has - had, key=in_order)}
 

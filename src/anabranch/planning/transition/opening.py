@@ -97,7 +97,7 @@ def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
 
 
 def _unread(lane: Lane, before: Iterable[Lane]) -> list[SSP]:
-    """The partitions of a lane that were new for a predecessor, which ended before it read them."""
+    """The partitions of a lane that were new for a predecessor, and that this predecessor hadn't read when it ended."""
     mine = {*wholes(lane.ssps), *lane.broadcast}
     return [ssp for each in before for ssp in _never_read(each) if ssp in mine]
 

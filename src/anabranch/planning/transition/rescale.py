@@ -53,8 +53,9 @@ def rescaled(
 
 
 def check_grouper(model: JobModel, containers: int) -> None:
-    """Raise ConflictError if the tasks of a job can't be regrouped while it runs, or not for this number of
-    containers."""
+    """Raise ConflictError if the tasks of a job can't be regrouped while the job runs, or can't be regrouped for this
+    number of containers.
+    """
     if not model.stages:
         raise ConflictError(f"job {model.job!r} has no stages: there are no tasks to make anew", "start another plan")
     name = model.stages[0].grouper
@@ -71,8 +72,9 @@ def check_grouper(model: JobModel, containers: int) -> None:
 
 
 def inputs_of(stage: StageModel, counts: Mapping[str, int] | None = None) -> tuple[Input, ...]:
-    """The inputs of a stage. ``counts``: ``system/stream`` → partition count, for streams whose count isn't the one
-    that the stage's tasks have."""
+    """The inputs of a stage. ``counts`` has the partition counts, by ``system/stream``, of streams whose count isn't
+    the one that the stage's tasks have.
+    """
     known = {**expansion.partitions(stage), **(counts or {})}
     broadcast = {f"{ssp.system}/{ssp.stream}" for task in stage.tasks for ssp in task.broadcast}
     found = []

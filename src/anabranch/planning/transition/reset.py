@@ -26,7 +26,7 @@ def may_write(lane: Lane) -> bool:
 
 
 def between_stages(lanes: Iterable[Lane], graphs: Iterable[Graph]) -> dict[str, str]:
-    """The intermediate streams that lanes of a job, in any of its versions, write: stream → system."""
+    """The intermediate streams that lanes of a job, in any of its versions, write, each with its system."""
     own = {stages.stream_of(graph, node) for graph in graphs for node in graph.nodes if is_boundary(node)}
     return {stream: lane.system(stream) for lane in lanes for stream in lane.outputs if stream in own}
 

@@ -81,8 +81,9 @@ def rewound(
 
 
 def undone(model: JobModel, lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> Change:
-    """The generation after a rewind that undoes the rewind: all lanes continue where they were before it. ``model``:
-    the generation of the rewind."""
+    """The generation after a rewind that undoes the rewind: all lanes continue where they were before it. ``model`` is
+    the generation of the rewind.
+    """
     present = follow.heads(lanes.values())
     closing = [lane for lane in present if lane.id in model.rewound]
     return Change(
@@ -132,7 +133,7 @@ def _lowered(position: Position, lane: Lane, how: Rewind, ends: Mapping[str, int
 
 
 def _beyond(position: Position, lane: Lane, rewound: Lane) -> Position:
-    """Where the lane before the rewound one ended; where the rewound one ended, if that is further."""
+    """The end of the lane before the rewound one or, if that is further, the end of the rewound one."""
     read = next((each.offset for each in rewound.final if each.ssp == position.ssp.whole), None)
     if lane.stateful or read is None:
         return position

@@ -40,7 +40,7 @@ class Share:
     of: tuple[Lane, ...]
 
     def broadcast(self, former: Lane) -> tuple[SSP, ...]:
-        """The SSPs that are broadcast to the lane. ``former``: a lane of the same group."""
+        """The SSPs that are broadcast to the lane. ``former`` is a lane of the same group."""
         streams = {ssp.stream for ssp in former.broadcast}
         return tuple(sorted({s for t in self.tasks for s in t.broadcast if s.stream in streams}, key=in_order))
 
@@ -97,8 +97,8 @@ def shares_of(
 
 
 def _owners(lanes: Sequence[Lane], factor: int) -> Callable[[Mapping[int, Collection[int]]], tuple[Lane, ...]]:
-    """A function that takes the parts of tasks that a new lane of ``factor`` will own, and returns those of ``lanes``
-    that own any of these parts.
+    """A function that takes the parts of tasks that a new lane of ``factor`` will own, and returns the lanes, among
+    ``lanes``, that own any of these parts.
     """
     found: dict[int, dict[tuple[int, int], list[int]]] = {}
     for place, lane in enumerate(lanes):
@@ -180,5 +180,5 @@ def _coarsest(several: Collection[Sequence[int]], finest: int, least: int) -> in
 
 
 def _matched_streams(lane: Lane, stage: StageModel) -> set[str]:
-    """The streams of those inputs of a lane that are bound to patterns, according to ``stage``."""
+    """The streams of the lane's inputs that are bound to patterns, according to ``stage``."""
     return {stream for name in lane.matched for stream in stage.patterns[name].streams}

@@ -25,8 +25,8 @@ from anabranch.spark.values import meta_column
 __all__ = ["LOOK_AHEAD", "Bucket", "Crew", "Places", "Work", "Worked", "done", "of_rows", "worked"]
 
 LOOK_AHEAD = 64 * 2**20
-"""How many bytes of Arrow data a Spark task keeps at most: rows that it has read, and results that wait for earlier
-rows. When this limit is reached, other buckets must wait for a slow one.
+"""The largest number of bytes of Arrow data that a Spark task keeps: rows that it has read, and results that wait for
+earlier rows. When this limit is reached, other buckets must wait for a slow one.
 """
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ def worked(
 
     Args:
         batches: each batch has rows of one task.
-        busy: the seconds that were spent on each bucket, or at factor 1 on each task, are added to it.
+        busy: a mapping to which the seconds that were spent on each bucket (at factor 1: on each task) are added.
         ahead: how many bytes of rows and results may be kept before this waits for the earliest batch.
         cut: above factor 1, called with each batch.
     """

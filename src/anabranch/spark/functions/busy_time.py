@@ -1,4 +1,4 @@
-"""Measures how long Python functions work on each bucket. Workers report it to the driver."""
+"""Measures how long Python functions work on each bucket. Workers report these times to the driver."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def heard(said: Accumulator[Busy]) -> Busy:
 
 @dataclass(frozen=True)
 class Slowest:
-    """The bucket on which functions spent most time: its SSP, the seconds, and their ratio to the average."""
+    """The bucket on which functions spent the most time: its SSP, the seconds, and their ratio to the average."""
 
     ssp: str
     seconds: float

@@ -44,8 +44,8 @@ BATCH = -1
 
 
 class Rejection(NamedTuple):
-    """A rejected row, by its index, and the error. ``raised``: whether the function raised an exception; otherwise its
-    result is wrong.
+    """A rejected row, by its index, and the error. ``raised`` says whether the function raised an exception; otherwise
+    its result is wrong.
     """
 
     place: int
@@ -71,7 +71,7 @@ class UserFunction:
         schema: the schema of the function's results.
         home: the job's folder; tracebacks are shortened to its files.
         seconds: how long the function may work on a message.
-        source: how other processes get the function; None: it is pickled.
+        source: how other processes get the function; None if it is pickled.
     """
 
     kind: str
@@ -113,7 +113,9 @@ class Evaluator:
         self._results = Results(user.schema)
 
     async def __call__(self, rows: pa.RecordBatch, begin: Begin, fails: bool = False) -> Outcome:
-        """The results for some rows. ``fails``: whether a rejection fails the lane, so this stops at the first one."""
+        """The results for some rows. ``fails`` says whether a rejection fails the lane, so the call ends at the first
+        rejection.
+        """
         match self._user.kind:
             case "map_arrow":
                 return self._map_arrow(rows, begin, fails)

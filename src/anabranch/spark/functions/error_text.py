@@ -1,4 +1,4 @@
-"""Describes exceptions and rows by texts that are short, and that can always be produced and encoded.
+"""Describes exceptions and rows in short texts, which can always be produced and encoded.
 
 Exceptions and values come from user code: their ``__str__`` may raise an exception, may return something that isn't a
 string, or may return a string of 50 MB. Whatever they do, no function in this module raises an exception.
@@ -87,7 +87,7 @@ def bounded(text: str, limit: int = LIMIT) -> str:
 
 
 def shortened(value: object) -> str:
-    """The ``repr`` of a value, cut short; if it raises, the value's type."""
+    """The ``repr`` of a value, cut short; if ``repr`` raises an exception, the value's type."""
     told = _attempted(lambda: _REPR.repr(value))
     return bounded(told, _SHORT) if isinstance(told, str) else f"<a {_name(type(value))} that has no repr>"
 

@@ -58,8 +58,8 @@ def on(meter: Meter, origin: pa.Array, factor: int, limit: float = math.inf) -> 
 def on_key(
     meter: Meter, origins: Sequence[Mapping[str, int]], bucket: tuple[int, int], limit: float = math.inf
 ) -> AbstractContextManager[None]:
-    """Like :func:`on`, for the rows of one key. ``origins``: source, partition and offset of each row; ``bucket``: the
-    numbers of the key's task and bucket.
+    """Like :func:`on`, for the rows of one key. ``origins`` has the source, partition and offset of each row, and
+    ``bucket`` the numbers of the key's task and bucket.
     """
     label = meter.told.label
 

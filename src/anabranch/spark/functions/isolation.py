@@ -57,8 +57,8 @@ MOST = 16
 
 _BEFORE = -1
 PAUSE = 2.0
-"""Seconds to wait after a process was killed. The kernel kills processes if there is too little memory. This may not be
-the fault of a message, and may pass.
+"""Seconds to wait after a process was killed. The kernel kills processes if there is too little memory, which may not
+be the fault of a message, and may pass.
 """
 
 _KILLED = "killed by SIGKILL"
@@ -99,7 +99,7 @@ class LostError(Exception):
     """The process that ran user code is gone.
 
     Args:
-        at: the number of the message on which it was working.
+        at: the number of the message on which the process was working.
         how: how the process ended.
         late: whether the message took too long.
     """
@@ -306,7 +306,7 @@ def narrowed(rows: pa.RecordBatch, nothing: pa.RecordBatch, ask: _Ask, names_lat
         nothing: a result without rows.
         ask: returns the result of some of the rows, given these rows and the index of the first one. Raises LostError.
         names_late: whether ``ask`` says which row takes too long.
-        fails: whether a rejection fails the lane, so this stops at the first one.
+        fails: whether a rejection fails the lane, so the call ends at the first rejection.
     """
     step = min(_ROWS, max(1, _BYTES * rows.num_rows // max(1, rows.nbytes)))
     parts: dict[int, Outcome] = {}

@@ -34,7 +34,7 @@ def send(to: socket.socket, message: object) -> None:
 
 
 def receive(source: socket.socket, seconds: float | None = None) -> Any:
-    """The next message. ``seconds``: how long to wait until the message begins to arrive.
+    """The next message. ``seconds`` says how long to wait until the message begins to arrive.
 
     Raises:
         Closed: the other process has ended before it has sent a complete message.

@@ -70,8 +70,8 @@ class Turn:
 
 
 class Turns(Protocol):
-    """Gives keys their turns. ``now``: the time on the clock of the timers, in Unix ms; ``fails``: whether the first
-    rejection ends the turn, because it fails the lane."""
+    """Gives keys their turns. ``now`` is the time on the clock of the timers, in Unix ms. ``fails`` says whether the
+    first rejection ends the turn, because it fails the lane."""
 
     def on_messages(self, now: int, messages: list[dict[str, Any]], begin: Begin, fails: bool) -> Turn: ...
 
@@ -80,8 +80,9 @@ class Turns(Protocol):
 
 @dataclass(frozen=True)
 class Schemas:
-    """The schemas of a state. ``names``: the schema of the entries' names if the state is a map. ``values``: the schema
-    of its values. ``single``: whether values are stored as the only field of a struct, because they aren't structs.
+    """The schemas of a state. ``names`` is the schema of the entries' names if the state is a map. ``values`` is the
+    schema of its values. ``single`` says whether values are stored as the only field of a struct, because they aren't
+    structs.
     """
 
     names: StructType | None
@@ -94,7 +95,7 @@ class KeyedProcessor:
     """A processor, with everything that is needed to call it in another process.
 
     ``clock`` is the clock of its timers, ``result`` the schema of the rows that it returns, and ``schemas`` has the
-    schemas of its states. ``source``: how other processes get the processor; None: it is pickled.
+    schemas of its states. ``source`` says how other processes get the processor; None if the processor is pickled.
     """
 
     processor: Processor
@@ -121,7 +122,7 @@ def _from_source(
 
 
 class LocalTurns:
-    """Gives turns in this process; see :class:`Turns`. ``skip``: the numbers of the messages of a turn to leave out."""
+    """Gives turns in this process; see :class:`Turns`. ``skip`` has the numbers of the messages to leave out."""
 
     def __init__(self, keyed: KeyedProcessor, stored: Stored, timers: StoredTimers | None) -> None:
         self._home = keyed.home
@@ -226,7 +227,7 @@ def _opened(keyed: KeyedProcessor) -> Service:
 
 
 def isolated(host: Host, stored: Stored, timers: StoredTimers | None, seconds: float) -> Turns:
-    """Gives turns in which user code runs in the processes of a host. ``seconds``: how long a message may take."""
+    """Gives turns in which user code runs in the processes of a host. ``seconds`` says how long a message may take."""
     return _IsolatedTurns(host, {**stored, _TIMERS: timers}, seconds)
 
 
@@ -243,8 +244,8 @@ class _IsolatedTurns:
         return self._turn(("timer", now, key, at, fails), begin)
 
     def _turn(self, request: tuple[Any, ...], begin: Begin) -> Turn:
-        """A turn. If messages end the process, the turn is repeated, in the end without them. State and timers change
-        only after the turn has succeeded."""
+        """A turn. If messages end the process, the turn is repeated, and finally leaves these messages out. State and
+        timers change only after the turn has succeeded."""
         deaths: dict[int, int] = {}
         rejected: dict[int, str] = {}
         turn: Turn
@@ -296,7 +297,7 @@ def fields(readers: Sequence[tuple[str, Callable[[Any], Any] | None]], row: Sequ
 
 def maps(kind: DataType) -> Callable[[Any], Any] | None:
     """A function that converts the maps in a value of this type, which Arrow represents as lists of pairs, to dicts;
-    None if there are none. Maps whose keys are arrays or structs can't be dicts, and stay lists of pairs.
+    None if the type has no maps. Maps whose keys are arrays or structs can't be dicts, and stay lists of pairs.
     """
     if isinstance(kind, ArrayType):
         element = maps(kind.elementType)

@@ -50,20 +50,20 @@ def wrap(
 ) -> Callable[[Batches], Batches]:
     """The function for ``mapInArrow`` that runs an operator of the given kind.
 
-    With a factor above 1, several buckets are processed at the same time. The results are in the order of the rows
-    anyway.
+    With a factor above 1, several buckets are processed at the same time. The results are still in the order of the
+    rows.
 
     Args:
         schema: the schema of the result, without the hidden column.
         label: the operator's name in messages.
         home: the job's folder; tracebacks are shortened to its files.
-        on_error: receives the messages on which the function fails; None: they fail the lane.
+        on_error: receives the messages on which the function fails; if None, they fail the lane.
         factor: how many buckets each partition is divided into.
-        threads: on how many buckets a function that isn't async works at the same time, in one Spark task.
+        threads: the number of buckets on which a function that isn't async works at the same time, in one Spark task.
         busy: called at the end of each Spark task with the seconds for which it has worked on each bucket.
         line: where workers report their progress; see :mod:`anabranch.task_progress.meters`.
         seconds: how long the function may work on a message.
-        source: how other processes get the function; None: it is pickled.
+        source: how other processes get the function; None if it is pickled.
     """
     user = UserFunction(kind, function, schema, home, seconds, source)
 

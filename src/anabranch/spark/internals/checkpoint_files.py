@@ -101,7 +101,7 @@ class FarFiles:
 
     def just_written(self, path: Any) -> str | None:
         """The text of a log entry that this JVM has just written to an object store, without a request to the store.
-        Each text is returned only once, because the entry may be rewritten later. None: the text isn't known.
+        Each text is returned only once, because the entry may be rewritten later. None if the text isn't known.
         """
         text = self._class.justWritten(self._fs, path)
         return None if text is None else str(text)

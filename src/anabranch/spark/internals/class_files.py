@@ -14,7 +14,7 @@ __all__ = ["ClassFile", "parsed"]
 _MAGIC = 0xCAFEBABE
 _UTF8, _CLASS = 1, 7
 _SIZES = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
-"""By tag, the size of an entry of the constant pool, in bytes after the tag. (Texts contain their size.)"""
+"""For each tag, the size of an entry of the constant pool, in bytes after the tag. (Texts contain their size.)"""
 _TWO_PLACES = (5, 6)
 """A long and a double take up two entries."""
 
@@ -57,8 +57,9 @@ def parsed(data: bytes) -> ClassFile:
 
 
 def _constants(data: bytes) -> tuple[dict[int, str], dict[int, int], int]:
-    """The texts in the constant pool, by number; by the number of each class, the number of its name; and the position
-    where the pool ends."""
+    """The texts in the constant pool, by number; the number of each class's name, by the number of the class; and the
+    position where the pool ends.
+    """
     texts: dict[int, str] = {}
     classes: dict[int, int] = {}
     (count,) = struct.unpack_from(">H", data, 8)

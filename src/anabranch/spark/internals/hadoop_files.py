@@ -63,7 +63,7 @@ class Hadoop:
 
 def lock(spark: SparkSession, path: str) -> Any:
     """Let the JVM take the operating system's lock on a local file. The JVM keeps the lock as long as Python refers to
-    the result. None: another process has the lock.
+    the result. None if another process has the lock.
     """
     holder = java.java_class(spark, "java.io.RandomAccessFile")(path, "rw")
     if holder.getChannel().tryLock() is None:

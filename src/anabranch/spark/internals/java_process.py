@@ -53,8 +53,8 @@ def kill(spark: SparkSession) -> None:
 
 
 def is_gone(spark: SparkSession, within: float = 0.0) -> bool:
-    """Whether the Java process of a session has ended, although this process hasn't stopped it. ``within``: how many
-    seconds to wait for its end.
+    """Whether the Java process of a session has ended, although this process hasn't stopped it. ``within`` says how
+    many seconds to wait for its end.
     """
     process = _process(spark)
     if process is None:

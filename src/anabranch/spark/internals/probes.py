@@ -77,8 +77,7 @@ def look(spark: SparkSession) -> list[Probe]:
 
 
 def insist(spark: SparkSession) -> None:
-    """Check for all surfaces, and log those that this Spark lacks. To save time, only those that every job needs are
-    tried.
+    """Check all surfaces, and log those that this Spark lacks. To save time, only those that every job needs are tried.
 
     Raises:
         UnsupportedSparkError: this Spark lacks a surface that every job needs.

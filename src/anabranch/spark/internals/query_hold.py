@@ -86,7 +86,7 @@ class HeldQuery:
     thread-safe.
 
     Meanwhile, batches read only what is planned for them. When a method of this class returns, no batch is running, and
-    Spark plans none; an exception is :meth:`go`.
+    Spark plans none. The only exception is :meth:`go`.
 
     Args:
         turn: called from time to time during a wait; if it raises an exception, the wait ends.
@@ -149,7 +149,7 @@ class HeldQuery:
         self.close()
 
     def close(self) -> None:
-        """Stop holding the query, but let its batches read nothing. It can then be stopped. Idempotent."""
+        """Stop holding the query, but let its batches read nothing. The query can then be stopped. Idempotent."""
         if self._planning.isHeldByCurrentThread():
             self._planning.unlock()
 

@@ -54,7 +54,9 @@ class ReadLimits:
         self._known: list[Any] = []
 
     def begins(self) -> list[str]:
-        """The offsets at which the running batch begins, as JSON, by source in a fixed order; '': at its start."""
+        """The offsets at which the running batch begins, as JSON, by source in a fixed order. '' stands for the
+        beginning of the source.
+        """
         return self._texts(self._execution.getLatestExecutionContext().startOffsets())
 
     def ends(self) -> list[str]:

@@ -10,9 +10,9 @@ __all__ = ["is_there"]
 
 
 def is_there() -> bool:
-    """Whether this process has a session. If this PySpark doesn't have the private attribute that says so, only a
-    session of this thread is found. If another thread has a session, starting one then returns this session, with its
-    own settings.
+    """Whether this process has a session. If this PySpark lacks the private attribute that shows this, only a session
+    of the current thread is found. If another thread has a session, starting one then returns that session, which keeps
+    its own settings.
     """
     if getattr(SparkContext, "_active_spark_context", None) is not None:
         return True

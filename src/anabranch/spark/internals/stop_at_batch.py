@@ -52,12 +52,13 @@ def end(
     """Let the running batch be committed, and no other batch begin. Then ``query.exception()`` says whether the batch
     failed.
 
-    ``stop()`` interrupts a running batch. It is called only between two triggers of an interval, when nothing is
-    running, and in a ``hurry``. If Spark's state says that the query has ended while a batch is being planned, Spark
-    abandons this batch. So this function waits until planning is finished.
+    ``stop()`` interrupts a running batch. So it is called only in three cases: nothing is running, because the query is
+    between two triggers; ``hurry`` asks for it; or the query doesn't end by itself in time. If Spark's state says that
+    the query has ended while a batch is being planned, Spark abandons this batch. So this function waits until planning
+    is finished.
 
     When this returns, there may be a batch that is planned but not committed, because this Spark can't be ended in this
-    way or hasn't ended in time. The caller must finish this batch by a query that runs ``once``.
+    way or hasn't ended in time. The caller must finish this batch with a query that runs ``once``.
 
     Args:
         writes: whether a batch is planned and being written.

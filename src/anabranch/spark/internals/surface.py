@@ -96,7 +96,7 @@ class PythonName:
 
 @dataclass(frozen=True)
 class Probe:
-    """Whether a session's Spark has a surface. ``missing``: what is missing, in words; empty if nothing is."""
+    """Whether a session's Spark has a surface. ``missing`` says what is missing, in words; empty if nothing is."""
 
     surface: Surface
     version: str

@@ -33,7 +33,7 @@ class CutShortError(Exception):
 
 
 class _Watched:
-    """A stream for pyarrow. ``is_over``: whether the stream has returned less than was requested."""
+    """A stream for pyarrow. ``is_over`` says whether the stream has returned less than was requested."""
 
     closed = False
 

@@ -1,4 +1,4 @@
-"""How Spark starts Python on this machine: with which interpreter, and by which daemons, which fork Spark's workers."""
+"""How Spark starts Python on this machine: the interpreter, and the daemons from which Spark's workers are forked."""
 
 from __future__ import annotations
 

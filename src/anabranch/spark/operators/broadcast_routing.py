@@ -56,8 +56,8 @@ class BroadcastRouting:
         return rows.select(*[F.col(name) for name in records.columns], *given)
 
     def first(self) -> Column:
-        """A condition that is true for the records that the lane rejects if they are unreadable: only the task
-        :data:`FIRST` rejects records, so only a lane that has this task, or a part of it, does.
+        """A condition that is true for the records that the lane rejects if they are unreadable. Only the task
+        :data:`FIRST` rejects records, so only a lane that has this task, or a part of it, rejects any.
         """
         known = {ssp.partition: broadcasts.floors(self.lane, ssp, FIRST) for ssp in self.ssps}
         if all(at == NEVER for each in known.values() for at in each):

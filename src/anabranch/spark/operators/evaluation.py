@@ -33,8 +33,8 @@ class Sink:
         number: the index in the group's list of sinks.
         traced: whether output rows have the source and partition of their record, in addition to its offset.
         slots: the slot numbers, by source and partition; {} for rows from state, whose state partition is the slot
-            number; None: output rows have no slot.
-        named: returns the name of a row's task, which is added to the row's headers; None: no name is added.
+            number; None if output rows have no slot.
+        named: returns the name of a row's task, which is added to the row's headers; None if no name is added.
         windowed: whether output rows have the end of their window, so a drain can mark rows of windows that it cuts.
     """
 
@@ -48,8 +48,8 @@ class Sink:
 
 
 def trunk(group: Group, frames: Mapping[int, DataFrame], context: Context) -> tuple[Node, DataFrame] | None:
-    """Follow the path from the group's sources as long as it doesn't branch. Returns the last operator on it, and the
-    DataFrame after this operator.
+    """Follow the path from the group's sources as long as it doesn't branch. Returns the last operator on this path,
+    and the DataFrame after that operator.
 
     Returns None if the path branches before the sources have come together. Then nothing can be computed in the query
     itself.
@@ -79,8 +79,9 @@ def trunk_nodes(group: Group) -> list[Node]:
 
 
 def streaming_nodes(group: Group) -> list[Node]:
-    """The operators that are part of the query itself, in order: those of the trunk, and those of the branches after it
-    if one pass can serve all branches. The other operators are computed batch by batch."""
+    """The operators that are part of the query itself, in order: the trunk and, if one pass can serve all branches
+    after it, the operators of these branches. The other operators are computed batch by batch.
+    """
     found = trunk_nodes(group)
     last = group.sources[0] if len(group.sources) == 1 else None
     last = next((node for node in reversed(found) if _covers(group, node)), last)
@@ -92,7 +93,7 @@ def streaming_nodes(group: Group) -> list[Node]:
 
 
 def before_state(group: Group, frames: Mapping[int, DataFrame], context: Context) -> list[DataFrame]:
-    """The rows that reach the group's stateful operator, for each of its inputs. ``frames``: the DataFrame of each
+    """The rows that reach the group's stateful operator, for each of its inputs. ``frames`` has the DataFrame of each
     source, by node.
     """
     stateful = group.stateful
@@ -293,7 +294,7 @@ def inside_batch(group: Group, start: Mapping[int, DataFrame], context: Context)
     """The rows of one batch that reach each sink, by node. DataFrames that several operators use are cached as long as
     the context lasts.
 
-    ``start``: the DataFrames from which everything else is computed, by node.
+    ``start`` are the DataFrames from which everything else is computed, by node.
     """
     frames: dict[int, DataFrame] = {}
     kept: list[DataFrame] = []

@@ -1,4 +1,4 @@
-"""Expresses each operator by calls on DataFrames. These have the user's columns and the hidden column."""
+"""Expresses each operator by calls on DataFrames, which have the user's columns and the hidden column."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from anabranch.task_progress.counts import ReportAddress
 _FLAG, _WINDOW, _INTAKE = "_anabranch_wrong", "_anabranch_window", "_anabranch_intake"
 _END = "_anabranch_end"
 _BEHIND = 1
-"""By how many ms sessions stay behind the watermark. Spark adds a row whose time is the exact end of a session to this
+"""The ms by which sessions stay behind the watermark. Spark adds a row whose time is the exact end of a session to this
 session, so a session that ends exactly at the watermark isn't closed yet.
 """
 _FUNCTIONS = ("map_arrow", "map", "flat_map", "filter")
@@ -61,9 +61,9 @@ class Workers:
 
     Attributes:
         home: the job's folder.
-        threads: on how many buckets functions work at the same time in one Spark task.
+        threads: the number of buckets on which functions work at the same time in one Spark task.
         busy: receives how many seconds functions have worked on each bucket.
-        routing: distributes rows among Spark tasks before the functions ``routed``; None: rows stay where they are.
+        routing: distributes rows among Spark tasks before the functions ``routed``; None if rows stay where they are.
         line: where functions report their progress.
         message_seconds: how long a function may work on one message.
     """
@@ -86,14 +86,15 @@ class Context:
         keys: the key columns after each node.
         times: the event-time column after each node.
         changed: the nodes after which a function of the job may have changed values of these columns.
-        on_error: receives rows that can't be processed; None: they fail the lane. ``on_null_key``: likewise.
+        on_error: receives rows that can't be processed; if None, they fail the lane. The same applies to
+            ``on_null_key``.
         on_late: receives late rows that are rejected.
         watermarked: adds the lane's watermark to a DataFrame, given the event-time column, and how many ms to subtract.
         following: does the same for another DataFrame of the same operator.
         shuffle_partitions: the number of Spark's partitions after a shuffle inside the query.
         factor: how many buckets each partition is divided into.
         own_state: a condition that is true for rows of state that belong to the lane's own tasks.
-        own_tasks: the lane's own tasks, by number, with their buckets; None: all.
+        own_tasks: the lane's own tasks, by number, with their buckets; None for all.
         table: returns the table of a ``join_table``.
     """
 
@@ -343,7 +344,7 @@ def _process(node: Node, frame: DataFrame, context: Context) -> DataFrame:
 
 
 def _sifted(node: Node, frame: DataFrame, end: Column, context: Context) -> DataFrame:
-    """The rows whose last window isn't closed; others are rejected. ``end``: the end of a row's last window."""
+    """The rows whose last window isn't closed; others are rejected. ``end`` is the end of a row's last window."""
     reject = context.on_late if on_late(node) == "dead-letter" else None
     return arrow.mapped(frame.withColumn(_END, end), late_rows.sifting(_END, node, reject), frame.schema)
 

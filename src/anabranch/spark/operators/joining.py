@@ -20,8 +20,9 @@ name. Another name wouldn't match the state that lanes have stored.
 """
 
 GRACE = 1
-"""By how many ms Spark's watermark is behind the lane's, because Spark's join treats a row whose time equals the
-watermark as late."""
+"""The ms by which Spark's watermark is behind the lane's, because Spark's join treats a row whose time equals the
+watermark as late.
+"""
 
 _WATERMARKED = "spark.watermarkDelayMs"
 
@@ -29,8 +30,8 @@ _WATERMARKED = "spark.watermarkDelayMs"
 def followed(frame: DataFrame, time: str) -> DataFrame:
     """The right side of a join whose left side has the watermark.
 
-    Spark drops old rows of one side only if the event-time column of the other side is marked as such. To mark it with
-    a second ``withWatermark``, a second clock would be needed.
+    Spark drops old rows of one side only if the other side has a column that is marked as its event time. Marking it
+    with a second ``withWatermark`` would require a second clock.
     """
     return frame.withMetadata(time, {_WATERMARKED: GRACE})
 

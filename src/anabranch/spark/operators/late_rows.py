@@ -42,7 +42,7 @@ def last_end(window: Window, time: Column) -> Column:
 
 
 def let_know(context: SparkContext, watermark: int) -> None:
-    """Tell the Spark tasks that this thread will start up to which time windows are closed, in Unix ms.
+    """Set, for the Spark tasks that this thread will start, the time (in Unix ms) up to which windows are closed.
 
     In Spark, this time is the watermark of the previous batch.
     """

@@ -44,8 +44,8 @@ class Lookups:
     _held: dict[int, tuple[float, DataFrame]] = field(default_factory=dict)
 
     def now(self, node: Node, spark: SparkSession) -> DataFrame:
-        """The table as it was last read, no longer ago than its ``refresh``. Columns that were added since the job was
-        planned are left out.
+        """The table as it was last read, which was no longer ago than its ``refresh``. Columns that were added since
+        the job was planned are left out.
 
         Raises:
             StateError: the table can't be read.

@@ -67,7 +67,7 @@ class Process:
         result: the schema of the rows that it returns.
         columns: the columns of messages.
         keys: the columns of the stage key.
-        own: the lane's own tasks, by number, with their buckets; None: all.
+        own: the lane's own tasks, by number, with their buckets; None for all.
         on_error: as for :func:`anabranch.spark.functions.wrap.wrap`, as are the other fields.
     """
 
@@ -94,7 +94,7 @@ class Process:
         return self.function.home
 
     def keyed(self, schemas: Mapping[str, Schemas]) -> KeyedProcessor:
-        """The processor with everything that is needed to call it. ``schemas``: the types of its states, by name."""
+        """The processor with everything that is needed to call it. ``schemas`` are the types of its states, by name."""
         return KeyedProcessor(self.processor, self.clock, self.result, schemas, self.home, self.function)
 
     def owns(self, task: int, key: bytes) -> bool:
@@ -107,7 +107,7 @@ class Process:
 
 
 def applied(frame: DataFrame, key: Column, process: Process, result: StructType) -> DataFrame:
-    """The rows that a processor returns, including the hidden column. ``key``: the bytes of the stage key."""
+    """The rows that a processor returns, including the hidden column. ``key`` has the bytes of the stage key."""
     its = {name: _schemas(process.label, name, each) for name, each in process.processor.states().items()}
     if its:
         type_verifiers.SURFACE.insist(frame.sparkSession)

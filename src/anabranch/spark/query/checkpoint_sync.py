@@ -20,8 +20,8 @@ _AT_ONCE = 8
 """How many files are synced at the same time. (A disk takes hardly longer for several files than for one.)"""
 _POOL = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="syncs")
 _RECENT = 600.0
-"""In seconds. Of the files that exist when a query starts, those that are older than the newest one by more than this
-aren't synced: the operating system wrote them to the disk long ago.
+"""When a query starts, existing files that are older than the newest file by more than this number of seconds aren't
+synced: the operating system wrote them to the disk long ago.
 """
 
 
@@ -70,8 +70,9 @@ def _files(folder: str) -> Iterator[tuple[str, set[str]]]:
 
 
 def _recent(paths: list[str]) -> list[str]:
-    """The files that were written at most :data:`_RECENT` seconds before the newest one. The machine's clock plays no
-    role."""
+    """The files that were written at most :data:`_RECENT` seconds before the newest file. The machine's clock doesn't
+    matter for this.
+    """
     times = {path: at for path in paths if (at := _written_at(path)) is not None}
     newest = max(times.values(), default=0.0)
     return [path for path, at in times.items() if at >= newest - _RECENT]

@@ -151,7 +151,7 @@ def reached(last: Batch | None, path: str | None) -> int:
 
     Args:
         last: the last planned batch.
-        path: the path of the lane's clock file; None: the lane has no windows of processing time.
+        path: the path of the lane's clock file; None if the lane has no windows of processing time.
     """
     planned = 0 if last is None or last.drains else last.at
     if path is None:

@@ -59,10 +59,10 @@ class Letters:
 class WorkerDeadLetters:
     """What workers need to write dead letters, sent to them along with functions.
 
-    ``streams`` has the stream of each source, by the source's number, ``systems`` the system of each of these streams,
-    and ``letters`` where its dead letters go. ``operators`` has the name of each operator, by its name in messages, and
-    ``slots`` the names of the lane's slots. If ``gathers`` is set, Spark tasks only report what they reject, and
-    :func:`put` writes it, because each slot must be written by one Spark task.
+    ``streams`` has the stream of each source, by the source's number. By stream, ``systems`` has its system, and
+    ``letters`` says where its dead letters go. ``operators`` has the name of each operator, by its name in messages,
+    and ``slots`` the names of the lane's slots. If ``gathers`` is set, Spark tasks only report the records that they
+    reject, and :func:`put` writes these, because each slot must be written by one Spark task.
     """
 
     job: str
@@ -79,7 +79,8 @@ class WorkerDeadLetters:
         return Rejects(self, operator, keep)
 
     def slot(self, operator: str, stream: str, partition: int) -> int:
-        """The slot number for an operator's dead letters from a partition; a state partition if ``stream`` is ''."""
+        """The slot number for an operator's dead letters from a partition or, if ``stream`` is '', from a state
+        partition."""
         part = f"{self.systems[stream].name}/{stream}/{partition}" if stream else f"state-{partition}"
         name = f"{self.operators.get(operator, operator)}:{part}"
         if name not in self.slots:
@@ -185,7 +186,7 @@ class Rejects:
                 at = {"stream": stream, "partition": str(partition), "offset": str(offset)}
                 ours = self._headers(errors[offset], at)
                 names = {header["key"] for header in ours} | {_CUT}
-                # A dead letter may be read and rejected again. Its headers must not become more each time.
+                # A dead letter may be read and rejected again. Its headers must not grow in number each time.
                 kept = [header for header in headers or () if header["key"] not in names]
                 told.append([*kept, *ours])
             yield batch.set_column(_HEADERS, "headers", pa.array(told, RECORD_SCHEMA.field("headers").type))
@@ -222,16 +223,16 @@ def _values(row: pa.RecordBatch) -> dict[str, Any]:
 
 
 def _first(derived: list[_Derived]) -> int:
-    """A negative number (unlike an offset) that identifies rows that don't come from a single record. It differs
-    between Spark tasks, and is the same when the rows are computed again.
+    """A negative number (unlike an offset) that identifies rows that don't come from a single record. The number
+    differs between Spark tasks, and is the same when the rows are computed again.
     """
     least = min((offset for offset, *_ in derived), default=0)
     return least if least < 0 else -1 - task_number()
 
 
 def fitting(letters: Iterable[pa.RecordBatch], limit: float) -> Iterator[pa.RecordBatch]:
-    """Limits dead letters to ``limit`` bytes. A larger one has only the beginning of its value, and a header with the
-    full length.
+    """Limits dead letters to ``limit`` bytes. A larger one keeps only the beginning of its value, and gets a header
+    with the full length.
     """
     for batch in letters:
         sizes = np.zeros(0) if math.isinf(limit) else sizes_of(batch)
@@ -369,8 +370,8 @@ def gathered(aside: WorkerDeadLetters, told: Iterable[Rejected]) -> list[Rejecte
 
 
 def _putting(aside: WorkerDeadLetters) -> Any:
-    """A function for ``mapInArrow`` over rows that each contain the rejected records of a slot. It writes them, and
-    returns nothing."""
+    """A function for ``mapInArrow`` over rows that each contain the rejected records of a slot. The function writes
+    these records, and returns nothing."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

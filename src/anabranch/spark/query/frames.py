@@ -97,8 +97,8 @@ class LaneFrames:
         and the row is then dropped.
 
         ``withWatermark`` applies only to the clock's DataFrame, which comes first in the union; otherwise a stream with
-        few records would hold the watermark back. ``behind``: by how many ms the operator must stay behind the
-        watermark.
+        few records would hold the watermark back. ``behind`` is the number of ms by which the operator must stay behind
+        the watermark.
         """
         if not self.sources.has_event_time:
             delays = [
@@ -142,8 +142,9 @@ class LaneFrames:
     @cached_property
     def whole(self) -> tuple[DataFrame | None, int | None]:
         """The streaming DataFrame that the lane's query computes: its output rows, or the rows after some operator,
-        with the operator's id, if the rest is computed batch by batch. It is None if the sources come together only
-        after the path has branched."""
+        with the operator's id, if the rest is computed batch by batch. The DataFrame is None if the sources come
+        together only after the path has branched.
+        """
         group, context, sinks = self.plan.group, self.context, self.outputs.sinks
         frames = by_node(self.sources.all, lambda s: s.rows(s.observed(s.opened(self.streamed(s)))))
         way = evaluation.trunk(group, frames, context)

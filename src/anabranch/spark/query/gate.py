@@ -25,8 +25,8 @@ class Visible:
 
     Attributes:
         what: what was done with the batch.
-        exact: whether the output is exactly once. If its records were read again in a batch with another number, it
-            would show them twice.
+        exact: whether the output is exactly once. Such an output would show records twice if they were read again in a
+            batch with another number.
     """
 
     what: str
@@ -97,8 +97,8 @@ class Gate:
 
     @contextmanager
     def quietly(self) -> Iterator[None]:
-        """A context that replaces any error after the batch was broken off by a BrokenOffError. (Spark searches error
-        texts with a regular expression that can't handle long texts.)
+        """A context in which any error that occurs after the batch was broken off is replaced by a BrokenOffError.
+        (Spark searches error texts with a regular expression that can't handle long texts.)
         """
         try:
             yield

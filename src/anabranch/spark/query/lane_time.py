@@ -59,8 +59,9 @@ class LaneTime:
         self.tick(last, again)
 
     def tick(self, batch: Batch, measured: Mapping[str, Measured]) -> None:
-        """Advance the lane's time after a batch. ``measured``: the observations of each source, by its name in
-        observations."""
+        """Advance the lane's time after a batch. ``measured`` has the observations of each source, by its name in
+        observations.
+        """
         maxima: dict[str, int] = {}
         for source in self.sources:
             for ssp, at in source.maxima(measured.get(source.name, {})).items():

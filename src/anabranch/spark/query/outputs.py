@@ -58,7 +58,7 @@ class LaneOutputs:
         clock: a local file for the lane's event time.
         inherited: returns the event time of the lane's predecessors.
         dropped: called after each batch with the number of records that the batch has dropped.
-        gate: each step that makes a batch visible to others must pass it.
+        gate: each step that makes a batch visible to others must pass this gate.
     """
 
     plan: LanePlan
@@ -94,8 +94,9 @@ class LaneOutputs:
         return " and ".join([*told, *(f"is given to {name}" for name in called)])
 
     def take(self, new: bool) -> None:
-        """Take over the lane's outputs: from now on, former owners can't write to them. ``new``: whether there were no
-        former owners."""
+        """Take over the lane's outputs: from now on, former owners can't write to them. ``new`` says whether there were
+        no former owners.
+        """
         for publisher in self.publishers.values():
             publisher.take(new)
 
@@ -199,8 +200,8 @@ class LaneOutputs:
             kept.unpersist()
 
     def _keyless(self, frames: dict[int, DataFrame]) -> DataFrame:
-        """Of the given rows, those that reach the state with a null key, in the form of :meth:`Source.faulty`.
-        ``frames``: the rows of each source.
+        """The given rows that reach the state with a null key, in the form of :meth:`Source.faulty`. ``frames`` has the
+        rows of each source.
         """
         at = [meta_column.field(name) for name in ("source", "partition", "offset")]
         sides = evaluation.before_state(self.plan.group, frames, self.plan.bare_context)
@@ -235,8 +236,8 @@ class LaneOutputs:
         return JSON if is_boundary(node) else self.plan.format_of(node.args["stream"])
 
     def _slots(self, node: Node) -> dict[tuple[int, int], int] | None:
-        """The slot of an output's rows, by the source and partition of their record. {}: the rows come from state,
-        whose partitions are the slots; None: the output has no slots.
+        """The slot of an output's rows, by the source and partition of their record. {} if the rows come from state,
+        whose partitions are the slots; None if the output has no slots.
         """
         stream = stages.stream_of(self.plan.graph, node)
         if self.plan.is_plain(stream) or not self.publishers[self.plan.lane.system(stream)].slotted:
@@ -249,8 +250,8 @@ class LaneOutputs:
 
     @property
     def slotted_partitions(self) -> dict[int, tuple[int, int]]:
-        """By slot number, the source and partition from which the slot's rows come. Empty if rows come from state, or
-        if no output has slots.
+        """For each slot number, the source and partition from which the slot's rows come. Empty if rows come from
+        state, or if no output has slots.
         """
         if self.plan.group.stateful is not None or not any(each.slotted for each in self.publishers.values()):
             return {}

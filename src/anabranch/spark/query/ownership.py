@@ -17,7 +17,7 @@ __all__ = ["of_key", "of_keys", "of_records", "of_state", "of_tasks", "taken"]
 
 def of_records(lane: Lane, ssps: Iterable[SSP], key: Column) -> Column | None:
     """A condition that is true for the records that the lane processes: only those of its buckets, and only from each
-    bucket's start offset on. None: the lane processes everything that it reads.
+    bucket's start offset on. None if the lane processes everything that it reads.
 
     The condition depends on a record's partition, its offset, and the bytes of its key (or, if the key is null, on the
     offset instead).

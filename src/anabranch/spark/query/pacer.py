@@ -23,7 +23,7 @@ from anabranch.spark.query import clock
 __all__ = ["Pacer", "name_of"]
 
 _REMEMBERED = 16
-"""For how many of the last batches the writing time is kept, until the query reports their total time."""
+"""The number of recent batches whose writing times are kept until the query reports their total times."""
 
 _BESIDES = 4
 
@@ -76,7 +76,7 @@ class Pacer:
             self._shares = self._even()
 
     def failed(self, rows: int, told: BatchRun | None = None) -> None:
-        """Record that a batch of ``rows`` records takes longer than allowed. ``told``: see :meth:`Pace.failed`."""
+        """Record that a batch of ``rows`` records takes longer than allowed. For ``told``, see :meth:`Pace.failed`."""
         with self._lock:
             self._pace = self._pace.failed(rows, told)
 

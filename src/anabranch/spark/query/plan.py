@@ -77,7 +77,7 @@ class LanePlan:
 
     @property
     def message_patience(self) -> float:
-        """After how many seconds of work on one message a drain gives up. If the job has a time limit for messages, a
+        """The seconds of work on one message after which a drain gives up. If the job has a time limit for messages, a
         drain doesn't give up, because a worker that exceeds this limit is ended.
         """
         return _DRAINING_SECONDS if math.isinf(self.message_limit) else math.inf

@@ -33,8 +33,8 @@ class Batch:
     reached: int = 0
 
     def ranges(self, stream: str, starting: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-        """What the batch reads from a stream: by partition, the first offset and one past the last offset.
-        ``starting``: the start offsets of new partitions.
+        """What the batch reads from a stream: by partition, the first offset and one past the last offset. ``starting``
+        are the start offsets of new partitions.
         """
         begins, ends = self.begins.get(stream, {}), self.ends.get(stream, {})
         return {p: (begins.get(p, starting.get(p, 0)), end) for p, end in ends.items()}

@@ -1,5 +1,6 @@
-"""Determines which columns of its source a stateful lane needs; the others aren't parsed. (Spark can't optimize this
-itself, because it can't look inside anabranch's parsing.)"""
+"""Determines which columns of a source a stateful lane needs; the others aren't parsed. (Spark can't optimize this
+itself, because it can't look inside anabranch's parsing.)
+"""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ Needs = dict[tuple[str, int], Set[str] | None]
 
 
 def needed(group: Group, source: Node, schema: StructType, context: Context) -> set[str] | None:
-    """The columns that the operators up to and including the stateful one require; None: all columns.
+    """The columns that the operators up to and including the stateful one require; None for all columns.
 
-    To find out, Spark analyzes these operators once without each column. ``schema``: the schema of the source's
+    To find out, Spark analyzes these operators once without each column. ``schema`` is the schema of the source's
     DataFrame, including the hidden column.
     """
     way = _way(group, source)

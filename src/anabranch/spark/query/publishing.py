@@ -43,7 +43,7 @@ class Publishing:
         planned: returns a batch's entry in the offset log.
         unruly: whether rows of one slot may be in several Spark tasks.
         line: where Python workers report their progress.
-        gate: each step that makes a batch visible to others must pass it.
+        gate: each step that makes a batch visible to others must pass this gate.
     """
 
     lane: Lane
@@ -60,8 +60,9 @@ class Publishing:
     gate: Gate = field(default_factory=Gate)
 
     def written(self, rows: DataFrame, batch: int, apart: bool = False) -> list[Written]:
-        """Write a batch's output rows durably. ``apart``: whether the branches of the group were computed
-        separately."""
+        """Write a batch's output rows durably. ``apart`` says whether the branches of the group were computed
+        separately.
+        """
         if meta_column.END in rows.columns:
             rows = self._cut(rows, self.planned(batch)).drop(meta_column.END)
         ways = self._ways
@@ -108,7 +109,7 @@ class Publishing:
         return {number: "plain" if number in self.plain else systems[number] for number in systems}
 
     def _written(self, rows: DataFrame, number: int, batch: int, apart: bool) -> list[Written]:
-        """Write the rows of all outputs that are written in the same way as this one."""
+        """Write the rows of all outputs that are written in the same way as the output with the given number."""
         if number in self.plain:
             self.gate.passes(f"is being written at least once to {self.targets[number].stream}", exact=False)
             self.plain[number].write(rows)
@@ -139,7 +140,7 @@ class Publishing:
     def finish(self, number: int, written: list[Written], measured: Mapping[str, Measured]) -> None:
         """Publish a batch whose rows are written, together with its dead letters, and advance the lane's time.
 
-        ``measured``: the observations of each source, by its name in observations.
+        ``measured`` has the observations of each source, by its name in observations.
         """
         marks = [Marks.of(seen) for seen in measured.values()]
         look = any(each.faulty or each.keyless for each in marks)

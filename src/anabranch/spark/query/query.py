@@ -51,7 +51,7 @@ _BATCH_MS = 300_000
 five minutes, it doesn't affect the 99th percentile of latency.
 """
 _TICK_MS = 1000
-"""By how many ms a timer of processing time may be late if there is nothing else to do."""
+"""The ms by which a timer of processing time may be late if there is nothing else to do."""
 
 
 def real_time_seconds(settings: Settings) -> float:
@@ -62,7 +62,7 @@ def real_time_seconds(settings: Settings) -> float:
 @dataclass(frozen=True)
 class LaneQuery:
     """The streaming query of a lane. Its checkpoint is in ``folder`` (in the form for Spark). Without a checkpoint, the
-    query begins at ``starting`` (offsets by whole SSP). It never reads beyond ``until`` (likewise).
+    query begins at ``starting``. It never reads beyond ``until``. Both are offsets by whole SSP.
 
     ``planned`` returns a batch's entry in the offset log. ``clock`` is a local file for the lane's event time, and
     ``inherited`` returns the event time of its predecessors. ``dropped`` is called after each batch with how many
@@ -140,8 +140,8 @@ class LaneQuery:
     ) -> StreamingQuery:
         """Start the query. With ``once``, it runs a single batch, the pending one if there is one, and ends.
 
-        ``last``: the last planned batch, if there is one; ``pending``: whether it isn't committed. ``taken``: whether
-        the lane's outputs already belong to this process. Spark's errors in the plan are raised here.
+        ``last`` is the last planned batch, if there is one. ``pending`` says whether this batch isn't committed.
+        ``taken`` says whether the lane's outputs already belong to this process. Errors in the plan are raised here.
         """
         self.job.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
         self.job.spark.conf.set(_STATE_FORMAT, "2" if self.plan.real_time else "1")
@@ -153,15 +153,15 @@ class LaneQuery:
         return self._start(once, self.publish, clock.reached(last, self.clock if self.plan.by_intake else None))
 
     def begin_ahead(self, each: Callable[[DataFrame, int], None]) -> StreamingQuery:
-        """Start a foreseeable query before its lane starts. ``each`` is called with the arguments for :meth:`publish`.
-        It must wait until the lane may publish, and then call :meth:`publish`.
+        """Start a foreseeable query before its lane starts. ``each`` is called with the arguments for :meth:`publish`;
+        it must wait until the lane may publish, and then call :meth:`publish`.
         """
         self.job.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
         self.job.spark.conf.set(_STATE_FORMAT, "1")
         return self._start(False, each)
 
     def _start(self, once: bool, each: Callable[[DataFrame, int], None], since: int = 0) -> StreamingQuery:
-        """Start the query. ``each`` is called for each batch; ``since``: see :func:`batch_clock.starting`."""
+        """Start the query. ``each`` is called for each batch; for ``since``, see :func:`batch_clock.starting`."""
         self.pacer.begin()
         writer = self._body.frame.writeStream.foreachBatch(each).queryName(self.lane.id)
         writer = writer.option("checkpointLocation", self.folder)
@@ -176,7 +176,7 @@ class LaneQuery:
         return None if frame is None or last is not None else self.outputs.publishing.planned_write(batch, number)
 
     def publish(self, batch: DataFrame, number: int, planned: DataFrame | None = None) -> None:
-        """Compute a batch of the query and publish it. ``planned``: the result of :meth:`planned_write` for it."""
+        """Compute a batch of the query and publish it. ``planned`` is what :meth:`planned_write` returned for it."""
         self.writing.set()
         begun, context = monotonic(), self.job.spark.sparkContext
         try:

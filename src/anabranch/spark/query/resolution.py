@@ -53,7 +53,8 @@ def columns(
 
     Args:
         formats: the formats of streams that aren't JSON.
-        home: the job's folder; of a function that raises, the line in one of its files is named.
+        home: the job's folder. If a function raises an exception, the error names the line in one of this folder's
+            files.
 
     Raises:
         GraphError: an expression or a function doesn't fit, a column has a name that isn't allowed, or Spark can't run

@@ -7,7 +7,7 @@ from anabranch import logs
 __all__ = ["SetBack"]
 
 _IN_STEP = 1_000
-"""By how many ms the times may differ before this is logged."""
+"""The ms by which the times may differ before this is logged."""
 
 log = logs.get_logger()
 

@@ -36,7 +36,7 @@ class Keyless:
 
     Attributes:
         outputs: the name of the operator, in messages, by the number of the output.
-        rejecting: receives the rejected rows; None: such a row fails the lane.
+        rejecting: receives the rejected rows; if None, such a row fails the lane.
     """
 
     outputs: dict[int, str]
@@ -78,8 +78,8 @@ def writing(
     keyless: Keyless | None = None,
     line: ReportAddress | None = None,
 ) -> DataFrame:
-    """The DataFrame that :func:`write` runs to write all output rows of a batch durably. ``targets``: by the number of
-    the output; ``line``: where workers report their progress.
+    """The DataFrame that :func:`write` runs to write all output rows of a batch durably. ``targets`` are by the number
+    of the output; ``line`` says where workers report their progress.
     """
     now = time.time_ns() // 1000  # read once, because executors' clocks may differ
     return rows.mapInArrow(_writing(output, dict(targets), batch, keyless, now, line), _WRITTEN_DDL)
@@ -147,7 +147,7 @@ def _parted(batch: pa.RecordBatch, column: str) -> Iterator[tuple[int, pa.Record
 
 
 def _records(rows: pa.RecordBatch, now: int) -> pa.RecordBatch:
-    """The rows as records. ``now``: the timestamp for rows that have none, in microseconds since 1970."""
+    """The rows as records. ``now`` is the timestamp for rows that have none, in microseconds since 1970."""
     at = rows.schema.get_field_index("headers")
     unpacked = rows.set_column(at, "headers", headers.unpack(rows.column(at)))
     unpacked = _timed(unpacked, now)

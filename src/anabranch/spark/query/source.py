@@ -35,7 +35,8 @@ class Source:
         starting: the start offsets, by whole SSP.
         tasks: the task numbers, by SSP in text form.
         audience: the tasks to which each record of a broadcast stream goes; None for other streams.
-        own: a condition that is true for the records that belong to the lane; None: all that it reads belong to it.
+        own: a condition that is true for the records that belong to the lane; None if all records that it reads belong
+            to it.
         intake: decodes the records of a ``read``; None for an intermediate stream.
         columns: the columns of an intermediate stream's values.
         fail: whether an unreadable record fails the lane.
@@ -74,8 +75,8 @@ class Source:
         return [(ssp, self.starting.get(ssp, 0)) for ssp in self.ssps]
 
     def streamed(self, until: Mapping[int, int], limits: Limits) -> DataFrame:
-        """All records of the lane's partitions, as a streaming DataFrame. ``until``: by partition, the offset beyond
-        which nothing is read, if the system can stop there.
+        """All records of the lane's partitions, as a streaming DataFrame. ``until`` has, by partition, the offset
+        beyond which nothing is read, if the system can stop there.
         """
         side = spark_side(self.system)
         raw = side.streamed(self.spark, self.system, Reading(self.stream, self.starts, until, limits, self.bare))
@@ -95,8 +96,9 @@ class Source:
         return records if self.own is None else records.where(self.own)
 
     def measures(self, today: Column | None = None) -> list[Column]:
-        """The observations to make of the records from :meth:`opened`. ``today``: see :meth:`RecordDecoding.faults`;
-        None: now."""
+        """The observations to make of the records from :meth:`opened`. For ``today``, see
+        :meth:`RecordDecoding.faults`; None means now.
+        """
         return [] if self.intake is None else self.intake.measures(sorted(self.starts), self.timed, today)
 
     def opened(self, raw: DataFrame) -> DataFrame:
@@ -129,8 +131,8 @@ class Source:
         return self.intake.rows(opened, task, stream, self.fail, source=self.number, today=today)
 
     def faulty(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame | None:
-        """The unreadable records of a batch, and why they are unreadable; None if there are none. ``ranges``: what the
-        batch reads; ``at``: when it was planned, in Unix ms.
+        """The unreadable records of a batch, and why they are unreadable; None if there are none. ``ranges`` says what
+        the batch reads. ``at`` says when it was planned, in Unix ms.
         """
         mask = Marks.of(measured).faulty
         if self.intake is None or not mask:
@@ -141,13 +143,15 @@ class Source:
 
     def keyless(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame:
         """The rows of a batch that come from blocks of records in which there are null keys. For a broadcast input,
-        only the rows of the first task, because each record is rejected only once.
+        these are only the rows of the first task, because each record is rejected only once.
         """
         rows = self.rows(self.opened(self.again(marked(Marks.of(measured).keyless, ranges))), _day(at))
         return rows if self.audience is None else rows.where(meta_column.field("task") == FIRST)
 
     def maxima(self, measured: Measured) -> dict[str, int]:
-        """By SSP, the greatest event time in the batch, in Unix ms. SSPs without records in the batch are left out."""
+        """For each SSP, the greatest event time in the batch, in Unix ms. SSPs without records in the batch are left
+        out.
+        """
         if not self.timed or self.intake is None:
             return {}
         found = {ssp: measured.get(f"max_{ssp.partition}") for ssp in self.ssps}

@@ -38,7 +38,7 @@ class LaneSources:
 
     @property
     def labels(self) -> dict[str, frozenset[int]]:
-        """By the name in messages of each operator whose function runs in Python workers, the numbers of the sources
+        """For each operator whose function runs in Python workers, by its name in messages: the numbers of the sources
         from which its rows come.
         """
         numbers: dict[int, frozenset[int]] = {}

@@ -10,8 +10,8 @@ def for_record(before: str, after: Column, cure: str, partition: Column, offset:
     """A condition that fails the lane with an OperatorError. The error's text is ``before``, the row's partition and
     offset, and ``after``.
 
-    The error's name is composed when the condition is evaluated. Otherwise the name would be in query plans, which
-    other errors print, and they would be taken for this one.
+    The error's name is composed when the condition is evaluated. Otherwise, query plans would contain the name, and
+    other errors that print a plan would be taken for this one.
     """
     return F.raise_error(
         F.concat(

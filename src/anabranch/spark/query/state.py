@@ -29,7 +29,7 @@ class StateSize:
 
 
 def own(lane: Lane, frame: DataFrame, keys: int) -> Column:
-    """A condition that is true for rows of state that belong to the lane's tasks. ``keys``: the number of columns in
+    """A condition that is true for rows of state that belong to the lane's tasks. ``keys`` is the number of columns in
     the stage key.
 
     Spark's key of a row of state begins with the task's number and the columns of the stage key.
@@ -42,7 +42,7 @@ def own(lane: Lane, frame: DataFrame, keys: int) -> Column:
 
 
 def size_of(spark: SparkSession, lane: Lane, folder: str, batch: int, keys: int) -> StateSize:
-    """How much state a lane's folder has after a committed batch. ``keys``: as in :func:`own`."""
+    """How much state a lane's folder has after a committed batch. For ``keys``, see :func:`own`."""
     found = state_rows.read(spark, folder, batch)
     size = F.octet_length("key_bytes") + F.octet_length("value_bytes")
     foreign = ~own(lane, found, keys)

@@ -13,7 +13,7 @@ COMPUTING, PUBLISHING, COMMITTING = "computing", "publishing", "committing"
 
 @dataclass(frozen=True)
 class BatchMoment:
-    """How far a batch is. Times are in seconds on a monotonic clock.
+    """How far a batch has come. Times are in seconds on a monotonic clock.
 
     Attributes:
         number: the number of the batch.

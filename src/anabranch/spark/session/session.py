@@ -73,8 +73,8 @@ _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 LOCAL_SETTINGS = {_MANAGER: f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager"}
 """Settings for a storage root on a local disk. By default, Spark starts a process whenever it looks at a local file,
-about 60 times per batch with state. In return, only one of two writers of a checkpoint succeeds; anabranch ensures this
-by the folder's lock instead.
+about 60 times per batch with state. Spark does so to let only one of two writers of a checkpoint succeed; anabranch
+ensures this by the folder's lock instead.
 """
 
 FAR_SETTINGS = {_MANAGER: checkpoint_files.MANAGER}
@@ -122,7 +122,7 @@ def master_of(master: str | None, cores: int = 0) -> str:
     """The master to use: the configured one; otherwise this machine, with all its cores (or ``cores``, if this is more)
     and with retries of Spark tasks.
 
-    ``cores``: how many Spark tasks must be able to run at the same time. Otherwise Spark would never read some
+    ``cores`` says how many Spark tasks must be able to run at the same time. Otherwise Spark would never read some
     partitions.
 
     Raises:
@@ -199,7 +199,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
 
 
 def _joined(needed: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Settings of a session. Given ones override needed ones, except that lists of jars are merged."""
+    """Settings of a session. The given settings override the needed ones, except that lists of jars are merged."""
     lists = {name: f"{needed[name]},{given[name]}" for name in _LISTS if needed.get(name) and given.get(name)}
     return {**needed, **given, **lists}
 
@@ -214,7 +214,7 @@ def opened(builder: SparkSession.Builder, master: str, packages: str = "", cure:
 
     Args:
         packages: Maven packages that Spark fetches.
-        cure: another way to get them.
+        cure: another way to get the packages.
 
     Raises:
         AnabranchError: the packages can't be fetched, Java ends, or the cluster doesn't accept the application.

@@ -24,7 +24,7 @@ def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[
         read_as: how to read the columns whose type alone doesn't determine it.
 
     Raises:
-        GraphError: too many or too few columns are declared, or a column that the stream's own schema lacks.
+        GraphError: too many or too few columns are declared, or the stream's own schema lacks a declared column.
     """
     if read_as and format_.name != "json":
         raise GraphError(
@@ -50,7 +50,9 @@ def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[
 
 
 def writing(format_: Format, ours: bool = False) -> Writer:
-    """The writer that turns columns into the values of a stream. ``ours``: whether it is an intermediate stream."""
+    """The writer that turns columns into the values of a stream. ``ours`` says whether the stream is an intermediate
+    one.
+    """
     if format_.name == "json":
         return JsonWriter(ours)
     if format_.name in ("string", "raw"):

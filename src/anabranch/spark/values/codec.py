@@ -45,8 +45,9 @@ def parse_type(declared: str) -> DataType:
 
 
 def pruned(schema: StructType, only: Set[str] | None) -> StructType:
-    """The schema with only the fields in ``only`` (None: all fields). At least one field always stays, because even if
-    no field is needed, values must be checked as JSON."""
+    """The schema with only the fields in ``only`` (None for all fields). At least one field always stays, because even
+    if no field is needed, values must be checked as JSON.
+    """
     if only is None:
         return schema
     return StructType([field for field in schema if field.name in only] or schema.fields[:1])

@@ -23,9 +23,9 @@ from anabranch.spark.values import Reader, codec, meta_column
 
 _BLOCK = 1000
 _MARKS = 30
-"""The number of bits of the mask that says in which blocks of offsets there are unreadable records. (Each block belongs
-to one bit.) These blocks are read once more to find the records. The mask costs almost nothing per row. As many bits
-above these are for blocks with null keys.
+"""The number of bits of a mask in which each bit stands for blocks of offsets, and is set if there are unreadable
+records in them. These blocks are read once more to find the records. The mask costs almost nothing per row. As many
+bits above these are for blocks with null keys.
 """
 
 FAULTS = ("value", "key", "null_time", "time")
@@ -39,7 +39,7 @@ _REASON = "_anabranch_reason"
 _MARKED = "marked"
 
 PLAUSIBLE = ("1900-01-01", 24 * 3600 * 1000)
-"""The event times that are accepted if a ``read`` doesn't declare a range: the first day, and by how many milliseconds
+"""The event times that are accepted if a ``read`` doesn't declare a range: the first day, and the milliseconds by which
 an event time may be later than the end of the day on which the batch is planned.
 """
 
@@ -51,7 +51,7 @@ class RecordDecoding:
     Attributes:
         node: the ``read``.
         reader: decodes the needed columns of values.
-        key: the declared columns of the key; None: no key is declared.
+        key: the declared columns of the key; None if no key is declared.
         keyed: whether records' keys are the keys of a stateful operator, which doesn't accept null keys.
     """
 
@@ -73,8 +73,8 @@ class RecordDecoding:
         """The records with their values decoded as far as possible. The result doesn't have the values' bytes, because
         Spark copies all columns of a DataFrame that is observed.
 
-        ``explains``: whether to add why values are unreadable, which :meth:`rows` needs if unreadable records fail the
-        lane.
+        ``explains`` says whether to add why values are unreadable, which :meth:`rows` needs if unreadable records fail
+        the lane.
         """
         rest = [name for name in raw.columns if name != "value"]
         opened = self.reader.opened(raw["value"]).alias(_VALUE)
@@ -85,7 +85,7 @@ class RecordDecoding:
         return raw.select(opened, "value", *rest).select(_VALUE, reason.alias(_REASON), *rest)
 
     def faults(self, today: Column) -> dict[str, Column]:
-        """The possible faults of a record, by name, as conditions on :meth:`opened`. ``today``: the day on which the
+        """The possible faults of a record, by name, as conditions on :meth:`opened`. ``today`` is the day on which the
         batch was planned. With this day, a record has the same faults if the batch runs again.
         """
         key = F.col("key")
@@ -154,9 +154,16 @@ class RecordDecoding:
         source: int | None = None,
         today: Column | None = None,
     ) -> DataFrame:
-        """The rows of the readable records. If ``fail`` is set, any other record fails the lane; then records must have
-        been opened with reasons. ``task``, ``bucket`` and ``source`` (None: the node's id): see the hidden column.
-        ``today``: see :meth:`faults`; None: the present day.
+        """The rows of the readable records.
+
+        Args:
+            opened: the records from :meth:`opened`; opened with reasons, if ``fail`` is set.
+            task: for the hidden column; see :func:`meta_column.of_record`.
+            stream: the stream's name, for the error.
+            fail: whether an unreadable record fails the lane.
+            bucket: as ``task``.
+            source: as ``task``; None for the id of the node.
+            today: see :meth:`faults`; None for the present day.
         """
         faults = self.faults(F.current_date() if today is None else today)
         if faults:
@@ -235,7 +242,7 @@ class Marks:
 
 
 def marked(mask: int, ranges: Mapping[int, Range]) -> dict[int, list[Range]]:
-    """The offsets of a batch that are in marked blocks, by partition. ``ranges``: what the batch reads."""
+    """The offsets of a batch that are in marked blocks, by partition. ``ranges`` says what the batch reads."""
     found: dict[int, list[Range]] = {}
     for partition, (first, end) in sorted(ranges.items()):
         for block in range(first // _BLOCK, -(-end // _BLOCK) if end > first else 0):

@@ -14,8 +14,8 @@ END = "end"
 
 def of_record(task: Column, source: int, bucket: Column | None = None) -> Column:
     """The hidden column for a record that was read from a stream. (If a row later doesn't come from a single record,
-    but from several of a partition, its offset is negative.) ``bucket``: the bucket of the virtual task to which a
-    broadcast record goes; null for the bucket of the key.
+    but from several of a partition, its offset is negative.) ``bucket`` is the bucket of the virtual task to which a
+    broadcast record goes; null stands for the bucket of the key.
     """
     return F.struct(
         task.cast("int").alias("task"),

@@ -70,7 +70,9 @@ class JsonReader:
 
     @classmethod
     def of(cls, declared: StructType, read_as: Mapping[str, str], where: str) -> JsonReader:
-        """The reader of a stream. Raises GraphError if a column can't be read from JSON, or not in the declared way."""
+        """The reader of a stream. Raises GraphError if a column can't be read from JSON, or can't be read in the
+        declared way.
+        """
         for each in declared.fields:
             _check_type(each.name, each.dataType, where)
         kinds = {each.name: each.dataType for each in declared.fields}
@@ -127,7 +129,7 @@ class OpaqueReader:
 class JsonWriter:
     """Writes all columns as a JSON object, without those that are null.
 
-    ``ours``: whether the stream is an intermediate one. Then NaN and infinity, which JSON lacks, are preserved.
+    ``ours`` says whether the stream is an intermediate one. Then NaN and infinity, which JSON lacks, are preserved.
     """
 
     ours: bool = False

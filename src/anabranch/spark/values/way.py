@@ -14,12 +14,15 @@ __all__ = ["Reader", "Writer", "check_declared", "check_written"]
 
 
 class Reader(Protocol):
-    """Converts values to columns in two steps: the bytes to one column, by :meth:`opened`, and this to the row's
-    columns."""
+    """Converts values to columns in two steps: :meth:`opened` turns the bytes into one column, and this column is then
+    turned into the row's columns.
+    """
 
     @property
     def schema(self) -> StructType | None:
-        """The columns, which are fields of the opened column. None: the opened column is the only column, ``value``."""
+        """The columns, which are fields of the opened column. None if the opened column is the only column,
+        ``value``.
+        """
         ...
 
     def opened(self, value: Column) -> Column: ...
@@ -30,7 +33,7 @@ class Reader(Protocol):
         ...
 
     def reason(self, value: Column) -> Column:
-        """Why a value is unreadable, in words. ``value``: its bytes, which may be null."""
+        """Why a value is unreadable, in words. ``value`` has its bytes, which may be null."""
         ...
 
     def pruned(self, only: Set[str]) -> Self:
@@ -42,7 +45,7 @@ class Writer(Protocol):
     """Converts columns to the bytes of a value."""
 
     def encode(self, frame: DataFrame, names: Sequence[str], where: str) -> Column:
-        """The value's bytes, from the named columns. Raises GraphError if the format can't represent them. ``where``:
+        """The value's bytes, from the named columns. Raises GraphError if the format can't represent them. ``where`` is
         the operator's name in messages.
         """
         ...

@@ -23,7 +23,7 @@ PUT_JOB = "stream-put"
 
 
 class PartlyWrittenError(LogError):
-    """Some or all records of a batch could not be written. ``published``: how many were."""
+    """Some or all records of a batch could not be written. ``published`` says how many were written."""
 
     def __init__(self, what: str, cure: str, published: int) -> None:
         super().__init__(what, cure)

@@ -43,9 +43,9 @@ class Expiry:
         self._looked: dict[tuple[str, int], float] = {}
 
     def look(self, info: StreamInfo, number: int, tail: Tail) -> None:
-        """If the last check is long enough ago, delete some of the records that a partition's retention doesn't keep.
-        No error fails the batch: records that can't be deleted now are deleted later. ``tail``: the partition's current
-        tail.
+        """If enough time has passed since the last check, delete some of the records that a partition's retention
+        doesn't keep. No error fails the batch: records that can't be deleted now are deleted later. ``tail`` is the
+        partition's current tail.
         """
         if info.retention == Retention():
             return
@@ -65,8 +65,8 @@ class Expiry:
             )
 
     def expire(self, info: StreamInfo, tails: Mapping[int, Tail], *, past_readers: bool) -> int:
-        """Delete all records that a stream's retention doesn't keep, and return how many. ``past_readers``: whether to
-        delete records that jobs have still to read, too.
+        """Delete all records that a stream's retention doesn't keep, and return how many. ``past_readers`` says whether
+        to delete records that jobs have still to read, too.
 
         Raises:
             LogError: a file is damaged, or can't be deleted.
@@ -94,8 +94,9 @@ class Expiry:
         ]
 
     def purge(self, info: StreamInfo, tails: Mapping[int, Tail], before: Mapping[int, int]) -> int:
-        """Delete entries all of whose records come before these offsets, for two seconds at most. Returns the number of
-        records. Raises the same errors as :meth:`expire`."""
+        """Delete entries whose records all come before these offsets. Takes at most two seconds. Returns the number of
+        records. Raises the same errors as :meth:`expire`.
+        """
         until = self._monotonic() + _PURGE_SECONDS
         return self._delete(info, tails, lambda number: lambda _: trimming.before(before[number]), until)
 

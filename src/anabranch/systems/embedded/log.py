@@ -64,8 +64,8 @@ class Log:
         return self._streams.retain(stream, retention)
 
     def expire(self, stream: str, *, past_readers: bool = False) -> int:
-        """Delete all records that a stream's retention doesn't keep, and return how many. ``past_readers``: whether to
-        delete records that jobs have still to read, too.
+        """Delete all records that a stream's retention doesn't keep, and return how many. ``past_readers`` says whether
+        to delete records that jobs have still to read, too.
 
         Raises:
             LogError: a file is damaged, or can't be deleted.
@@ -81,8 +81,9 @@ class Log:
         return self._expiry.lags(self.describe(stream), self.ends(stream))
 
     def purge(self, stream: str, before: Mapping[int, int]) -> int:
-        """Delete the records before these offsets, by partition, for two seconds at most. An entry that also contains
-        later records stays as a whole. Returns the number of deleted records. Raises the same errors as :meth:`expire`.
+        """Delete the records before these offsets, by partition. Takes at most two seconds. An entry that also contains
+        later records is kept as a whole. Returns the number of deleted records. Raises the same errors as
+        :meth:`expire`.
         """
         return self._expiry.purge(self.describe(stream), self.ends(stream, before), before)
 
@@ -107,8 +108,8 @@ class Log:
     ) -> dict[int, Tail]:
         """The tails of a stream's partitions (default: all of them, including those that an expansion has added).
 
-        For a partition with a ``known`` tail, only later entries are looked up, which costs two ``stat`` if there are
-        none; otherwise the folder is listed. The returned tails are durable: no power cut can undo them.
+        For a partition with a ``known`` tail, only later entries are looked up, which costs two ``stat`` calls if there
+        are none; otherwise the folder is listed. The returned tails are durable: no power cut can undo them.
 
         Raises:
             LogError: ``known`` belongs to a stream that has been deleted since, or the manifest has a hole.
@@ -132,7 +133,7 @@ class Log:
         """The control records of a partition after entry ``cursor`` that apply to a reader at ``position``: those whose
         preceding records have all been read. Also returns the number of the last entry that was processed.
 
-        Of the entries that have been deleted, the last control record of each lane is included.
+        The result includes the last control record of each lane from the entries that have been deleted.
         """
         info = self.describe(stream)
         folder = layout.manifest_folder(self._root, stream, self._checked(info, number))
@@ -152,7 +153,7 @@ class Log:
         """The pieces of segments with the records ``first`` to ``end - 1`` of a partition, in order.
 
         Raises:
-            LogError: the log doesn't have all of them, or doesn't have them any more.
+            LogError: some of these records don't exist yet, or don't exist any more.
         """
         info = self.describe(stream)
         key = (info.id, self._checked(info, number))

@@ -161,7 +161,8 @@ def successor(
 
 
 def merge(into: Tail, tails: Sequence[Tail], *, at: int) -> Entry:
-    """The entry that transfers to a new partition which lanes the stream's other partitions have fenced or closed.
+    """An entry for a new partition, in which the lanes that are fenced or closed in the stream's other partitions are
+    fenced or closed, too.
 
     Nothing has been published to the new partition yet, so the markers have no batch.
     """

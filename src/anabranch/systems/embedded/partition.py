@@ -82,8 +82,9 @@ def look(folder: str, stream_id: str) -> Tail:
 
 
 def forward(folder: str, tail: Tail) -> Tail:
-    """The current tail, found from an earlier one. This costs two ``stat`` if there is no new entry; otherwise O(log n)
-    of them and two reads."""
+    """The current tail, found from an earlier one. This costs two ``stat`` calls if there is no new entry, and
+    otherwise O(log n) of these calls and two reads.
+    """
     low = tail.sequence
     if not os.path.exists(path_of(folder, low + 1)):
         return tail if _is_there(folder, tail) else _beyond(folder, tail)
@@ -98,8 +99,8 @@ def forward(folder: str, tail: Tail) -> Tail:
 
 
 def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> tuple[Tail, bool]:
-    """Add the entry that ``decide`` returns to the end of a partition. Returns the partition's tail, and whether an
-    entry was added: if ``decide`` returns None, none is.
+    """Add the entry that ``decide`` returns to the end of a partition. If ``decide`` returns None, no entry is added.
+    Returns the partition's tail, and whether an entry was added.
 
     ``decide`` is called for ``tail`` and again for the tail after each later entry, and its last result counts. So an
     entry that must stop the writer can't be overlooked: ``decide`` raises an error. If some of the later entries have

@@ -64,7 +64,7 @@ class StreamReaders:
     def _hold(self, job: str, lower: Callable[[Reader | None], Mapping[int, int] | None]) -> None:
         """Store the job's new positions, and wait until every deletion that may not have seen them has ended.
 
-        ``lower``: returns the new positions from the known reader (None: the job isn't a reader yet), or None to leave
+        ``lower`` returns the new positions from the known reader (None if the job isn't a reader yet), or None to leave
         the positions as they are.
         """
         try:
@@ -117,8 +117,8 @@ class StreamReaders:
 
 
 def limit(folder: str, number: int) -> int | None:
-    """The lowest offset of a partition that any job has still to read; None if no job reads the stream. ``folder``: see
-    :func:`layout.readers_folder`. Raises the same errors as :meth:`StreamReaders.all`.
+    """The lowest offset of a partition that any job has still to read; None if no job reads the stream. For ``folder``,
+    see :func:`layout.readers_folder`. Raises the same errors as :meth:`StreamReaders.all`.
     """
     return min((reader.position(number) for reader in _read(folder).values()), default=None)
 

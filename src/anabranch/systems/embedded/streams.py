@@ -106,8 +106,8 @@ class Streams:
         """Prepare new partitions: create their folders, then read the tails of the old partitions, then write the first
         entries. The caller changes ``stream.json`` afterwards.
 
-        A fence is written to every existing folder. So one that comes before the old partitions are read is copied to
-        the new ones, and a later one finds the new folders.
+        A fence is written to every existing partition folder. So a fence that was written before the old partitions are
+        read is copied to the new partitions, and a later fence finds the new folders.
         """
         for number in added:
             os.makedirs(layout.segments_folder(self._root, info.name, number), exist_ok=True)

@@ -1,8 +1,8 @@
 """Deletes the oldest entries of a partition, with their segments.
 
 ``start.json`` is made durable before anything is deleted. Then entries are deleted from the oldest on, each after its
-segments. If a process is killed meanwhile, the partition begins where ``start.json`` says, and what is left below that
-is deleted the next time.
+segments. If a process is killed meanwhile, the partition begins where ``start.json`` says, and the entries that are
+left below this start are deleted the next time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from anabranch.systems.retention import Retention
 __all__ = ["Partition", "Trimmed", "before", "expired", "trim"]
 
 _AT_ONCE = 1000
-"""How many entries are deleted at once, while writers wait: about 0.1 s."""
+"""How many entries are deleted at once, while writers wait. This takes about 0.1 s."""
 _PATIENCE = 0.5
 
 Due = Callable[[Entry], bool]
@@ -39,8 +39,9 @@ class Partition:
 
 @dataclass(frozen=True)
 class Trimmed:
-    """How much was deleted. ``is_done``: whether no more entries are due; False also if nothing could be deleted
-    because other processes held the lock."""
+    """How much was deleted. ``is_done`` says whether no more entries are due; False also if nothing could be deleted
+    because other processes held the lock.
+    """
 
     entries: int
     records: int
@@ -74,7 +75,7 @@ def expired(of: Partition, retention: Retention, now: int) -> Due:
 def trim(of: Partition, due: Due, limit: Callable[[], int | None]) -> Trimmed:
     """Delete the oldest entries of a partition as long as they are due, at most ``_AT_ONCE``.
 
-    ``limit``: returns the lowest offset that readers have still to read, or None if there are no readers. It is called
+    ``limit`` returns the lowest offset that readers have still to read, or None if there are no readers. It is called
     while the partition is locked. Entries with a record at or after that offset stay.
 
     Raises:

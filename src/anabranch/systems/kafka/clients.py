@@ -53,7 +53,8 @@ def librdkafka(settings: KafkaSettings) -> dict[str, Any]:
 def java(settings: KafkaSettings) -> dict[str, str]:
     """Properties of Java's clients, without Spark's prefix ``kafka.``; ``[systems.kafka] spark`` takes precedence.
 
-    The truststore's PEM file is passed by path, the contents of the files of the key and the certificate as values.
+    The truststore is passed as the path of its PEM file. The key and the certificate are passed as the contents of
+    their files.
 
     Raises:
         ConfigError: a reference can't be resolved, a file can't be read, or SASL has no user.

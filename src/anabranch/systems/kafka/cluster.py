@@ -134,7 +134,7 @@ class Cluster:
     def open(
         self, make: Callable[[dict[str, Any]], Client], own: Mapping[str, Any] | None = None
     ) -> tuple[Client, Health]:
-        """A new client, and its health. ``make``: creates the client from properties. ``own``: properties that no
+        """A new client, and its health. ``make`` creates the client from properties. ``own`` has properties that no
         setting can change.
 
         Raises:
@@ -198,8 +198,9 @@ class Cluster:
         )
 
     def explained(self, error: KafkaError, doing: str) -> AnabranchError:
-        """An error that tells the user what a Kafka error means. ``doing``: what was attempted, such as ``reading
-        flights``."""
+        """An error that tells the user what a Kafka error means. ``doing`` says what was attempted, such as ``reading
+        flights``.
+        """
         code, said = error.code(), self._told(error.str())
         if code in _AUTHENTICATION and not _is_cut_off(error):
             return AnabranchError(

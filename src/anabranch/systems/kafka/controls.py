@@ -60,7 +60,7 @@ class ControlLog:
     Args:
         topics: the topics of the job's streams.
         topic: the topic of the control records. It is created when the first one is written.
-        pause: for how many seconds after a look at the topic no new records are looked for.
+        pause: the shortest time, in seconds, between two looks at the topic.
     """
 
     def __init__(self, topics: Topics, topic: str, pause: float = 0.05) -> None:
@@ -78,8 +78,8 @@ class ControlLog:
         self._values: list[_Value] = []
 
     def tell(self, stream: str, control: Mapping[str, Any]) -> None:
-        """Write a control record of a stream, which comes after everything that was written to the stream before. The
-        record is durable when this returns. Earlier records of the same lane (field ``lane``) may then be deleted.
+        """Write a control record of a stream. The record comes after everything that was written to the stream before,
+        and is durable when this returns. Earlier records of the same lane (field ``lane``) may then be deleted.
         """
         found = self._topics.describe(stream)
         ends = self._topics.ends(stream, range(len(found.partitions)), UNCOMMITTED)

@@ -44,8 +44,8 @@ def fence(
         group: the lane's output group.
         slots: the lane's slots.
         epoch: the epoch that the markers will have.
-        new: whether the lane has never run a batch. If so, its markers are created, and the job's topic for markers.
-            None: the lane may have run a batch; only missing markers are created.
+        new: whether the lane has never run a batch. If so, the job's topic for markers and the lane's markers are
+            created. None if the lane may have run a batch; then only missing markers are created.
         closed: whether no incarnation may write after that, not even the one with ``epoch``.
         opens: whether a closed lane is opened again, because this incarnation still has something to write. Otherwise
             it stays closed.

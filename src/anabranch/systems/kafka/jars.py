@@ -19,8 +19,8 @@ CONNECTOR = {
     "kafka-clients": "3.9.2",
     "commons-pool2": "2.13.1",
 }
-"""Artifact → version of the jars that ``anabranch jars fetch`` fetches for a session. They were tested with
-PySpark 4.3.0. (Not every Maven repository has a connector of version 4.3.0.)
+"""The artifacts that ``anabranch jars fetch`` fetches for a session, with their versions. They were tested with PySpark
+4.3.0. (Not every Maven repository has a connector of version 4.3.0.)
 """
 
 OTHERS = (
@@ -58,8 +58,9 @@ class Jars:
 
 
 def found(settings: KafkaSettings) -> Jars:
-    """The jars for a session: those in the configured folder; or else those that ``anabranch jars fetch`` has fetched;
-    or else Spark gets the configured packages, by default of PySpark's version, from a Maven repository.
+    """The jars for a session: those in the configured folder, if one is configured; otherwise, those that ``anabranch
+    jars fetch`` has fetched; and if there are none, the configured packages (by default, of PySpark's version), which
+    Spark gets from a Maven repository.
 
     Raises:
         ConfigError: the configured folder doesn't exist, or contains no connector.

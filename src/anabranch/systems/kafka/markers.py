@@ -88,7 +88,7 @@ def topic(job: str) -> str:
 
 
 def group_id(prefix: str, job: str, lane: str, group: str) -> str:
-    """The consumer group whose offsets are the markers of a lane. ``group``: the lane's output group."""
+    """The consumer group whose offsets are the markers of a lane. ``group`` is the lane's output group."""
     return f"{prefix}.{job}.{lane}.{group}"
 
 

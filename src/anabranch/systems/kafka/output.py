@@ -30,7 +30,7 @@ _OVERHEAD = 200
 """The overhead in bytes of a Kafka batch that contains one record, with a margin."""
 _KNOWN_FOR = 60.0
 _limits: dict[tuple[str, str], tuple[int, float]] = {}
-"""Cluster and topic → the topic's size limit, and when it was looked up."""
+"""For each cluster and topic, the topic's size limit, and when it was looked up."""
 _SETTLING, _STEP = 5.0, 0.02
 
 
@@ -90,8 +90,9 @@ class StreamEnds(Protocol):
     """What a publisher needs from the system."""
 
     def tell(self, stream: str, control: Mapping[str, Any]) -> None:
-        """Write a control record of an intermediate stream, which comes after everything that was written to the stream
-        before."""
+        """Write a control record of an intermediate stream. The record comes after everything that was written to the
+        stream before.
+        """
         ...
 
     def ends(self, stream: str) -> Mapping[int, int]: ...
@@ -101,7 +102,7 @@ class StreamEnds(Protocol):
 
 class KafkaPublisher:
     """The driver's part of a lane's output. What workers have committed is already visible, so the driver only takes
-    the slots and writes control records. ``topics``: stream → topic.
+    the slots and writes control records. ``topics`` has the topic of each stream.
     """
 
     slotted = True
@@ -155,7 +156,7 @@ def fence(settings: KafkaSettings, lane: Lane, epoch: int, *, new: bool | None, 
     the markers of an incarnation that died in a transaction can't be read.) Returns the last batch that is in a slot,
     at least in part; -1 if none. Raises the same errors as :func:`fencing.fence`.
 
-    ``closed``: whether the incarnation with ``epoch`` can't write either until it takes its slots.
+    ``closed`` says whether even the incarnation with ``epoch`` is stopped, until it takes its slots.
     """
     slots = range(len(lane.slots))
     held = transactions.fence(settings, lane.job, lane.id, lane.group, slots, epoch, new=new, closed=closed)

@@ -38,7 +38,8 @@ _PASSED_OVER = {
 class Reader:
     """A consumer of one partition. Not thread-safe. It must be closed.
 
-    ``expected``: about how many records will be read. The consumer doesn't prefetch many more.
+    Args:
+        expected: an estimate of how many records will be read. The consumer doesn't prefetch many more.
     """
 
     def __init__(self, topics: Topics, stream: str, partition: int, expected: int) -> None:
@@ -160,7 +161,7 @@ def _near(ranges: Sequence[Range]) -> list[list[Range]]:
 
 
 def _in_ranges(messages: list[Message], bounds: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[Records]:
-    """The records within some ranges. ``bounds``: the start and end of each range, in ascending order. An offset is
+    """The records within some ranges. ``bounds`` has the start and end of each range, in ascending order. An offset is
     within a range if an odd number of bounds are at or below it.
     """
     offsets = np.fromiter((message.offset() for message in messages), np.int64, len(messages))

@@ -118,7 +118,9 @@ class KafkaSystem(System):
         return self._topics.ends(stream, isolation=UNCOMMITTED)
 
     def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
-        """Partition → the offset of the first record with this timestamp or a later one; the end if there is none."""
+        """For each partition, the offset of the first record with this timestamp or a later one; the end if there is
+        none.
+        """
         ends = self.ends(stream)
         found = self._topics.at(stream, max(0, unix_ms), ends)
         return {number: min(found[number], end) if found[number] >= 0 else end for number, end in ends.items()}
@@ -149,8 +151,9 @@ class KafkaSystem(System):
         return self._control_log().heard(stream, partition, cursor, position)
 
     def tell(self, stream: str, control: Mapping[str, Any]) -> None:
-        """Write a control record of an intermediate stream, which comes after everything that was written to the stream
-        before."""
+        """Write a control record of an intermediate stream. The record comes after everything that was written to the
+        stream before.
+        """
         self._control_log().tell(stream, control)
 
     def _control_log(self) -> ControlLog:

@@ -47,8 +47,9 @@ _UNKNOWN = {
 
 
 class Topics:
-    """The topics of a cluster, by the names of streams. ``topics``: stream → topic, for streams whose topic has another
-    name."""
+    """The topics of a cluster, by the names of streams. ``topics`` has the topics of those streams whose topic has
+    another name.
+    """
 
     def __init__(self, cluster: Cluster, topics: Mapping[str, str] | None = None) -> None:
         self.cluster = cluster
@@ -169,11 +170,15 @@ class Topics:
     def ends(
         self, stream: str, partitions: Iterable[int] | None = None, isolation: IsolationLevel = COMMITTED
     ) -> dict[int, int]:
-        """Partition (default: all) → the last stable offset; with ``UNCOMMITTED`` the high watermark."""
+        """The last stable offset of each partition (default: of all partitions); with ``UNCOMMITTED``, the high
+        watermark.
+        """
         return self._offsets(stream, OffsetSpec.latest(), isolation, partitions)  # type: ignore[no-untyped-call]
 
     def at(self, stream: str, unix_ms: int, partitions: Iterable[int]) -> dict[int, int]:
-        """Partition → the offset of the first record with this timestamp or a later one; -1 if there is none."""
+        """For each partition, the offset of the first record with this timestamp or a later one; -1 if there is
+        none.
+        """
         return self._offsets(stream, OffsetSpec.for_timestamp(unix_ms), COMMITTED, partitions)
 
     def check(self, stream: str, partition: int) -> None:
@@ -183,8 +188,9 @@ class Topics:
             raise NotFoundError(f"{stream} has no partition {partition}", f"its partitions are 0 to {count - 1}")
 
     def racks(self, stream: str) -> dict[int, tuple[str | None, ...]]:
-        """Partition → the racks of its replicas, each once, the leader's first; None stands for a broker without a
-        rack."""
+        """The racks of each partition's replicas, each rack once, the leader's first; None stands for a broker without
+        a rack.
+        """
         brokers = self._answer(
             "looking at the brokers", lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience)
         ).nodes
@@ -207,7 +213,7 @@ class Topics:
         )
 
     def commit(self, group: str, positions: Mapping[str, Mapping[int, int]]) -> None:
-        """Commit offsets of a group that has no members: stream → partition → offset."""
+        """Commit offsets, by stream and partition, of a group that has no members."""
         places = [
             TopicPartition(self.topic(stream), number, offset)
             for stream, each in positions.items()

@@ -31,7 +31,7 @@ initialized, which ends the transaction.
 """
 
 _holders: dict[tuple[str, str], Holder] = {}
-"""Cluster and transactional id → a producer of this process that no transaction is using."""
+"""For each cluster and transactional id, a producer of this process that no transaction is using."""
 
 _readers: dict[tuple[str, str], Markers] = {}
 
@@ -138,7 +138,8 @@ class SlotTransaction:
     Use the transaction in ``with``: if it isn't committed, it is aborted. After any error except FencedError, open the
     batch again.
 
-    ``done``: whether the slot has already committed this batch or a later one (a replay). If so, nothing is written.
+    ``done`` says whether the slot has already committed this batch or a later one (a replay). If so, nothing is
+    written.
     """
 
     def __init__(self, writer: SlotWriter, holder: Holder, slot: int, batch: int, marker: Marker) -> None:
@@ -152,7 +153,7 @@ class SlotTransaction:
         self._timeout = durations.parse(writer.settings.transaction_timeout) / 1000
 
     def write(self, topic: str, records: pa.RecordBatch, partitions: npt.NDArray[Any]) -> None:
-        """Add records in the columns of ``RECORD_SCHEMA``. ``partitions``: the partition of each record.
+        """Add records in the columns of ``RECORD_SCHEMA``. ``partitions`` has the partition of each record.
 
         Records are sent in the background; an error may not be known before ``commit``.
 

@@ -63,7 +63,7 @@ class SparkSide(Protocol):
 
     def plain(self, system: Any, streams: Mapping[int, str]) -> PlainWriter:
         """A writer that writes streams at least once. Called only for a system with ``delivery`` among its
-        ``stream_settings``. ``streams``: the number of an output → its stream.
+        ``stream_settings``. ``streams`` has the stream of each output, by the output's number.
         """
         ...
 
@@ -152,7 +152,9 @@ class Reader(DataSourceStreamReader):
         return self._offset({p: self._starting.get(p, 0) for p in self._partitions})
 
     def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:
-        """The end of the next batch. ``limit``: the query's limit; if it has none, the option ``max_rows`` applies."""
+        """The end of the next batch. ``limit`` is the query's limit; if it has none, the option ``max_rows``
+        applies.
+        """
         if crash_points.ACTIVE:
             crash_points.reach(crash_points.PLANNING, self._lane, crash_points.next_batch(self._commits))
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._max_rows
@@ -191,7 +193,9 @@ class Reader(DataSourceStreamReader):
         return {"stream": self._stream, "id": self.id(), "positions": told}
 
     def _kept(self, positions: dict[int, int]) -> dict[int, int]:
-        """These positions; where records are gone and may be skipped, the position of the oldest existing record."""
+        """The given positions. In a partition whose next records are gone and may be skipped, the position of the
+        oldest existing record.
+        """
         if not self._skips_lost:
             return positions
         begins = self.begins()

@@ -75,8 +75,8 @@ class Transition:
 
 
 def interrupted(snapshot: Snapshot, doing: str) -> Transition | None:
-    """The transition that interrupts a state in which lanes should run, if there is one. ``doing``: what the
-    coordinator's process was doing with the job, for the reason if that process has died.
+    """The transition that interrupts a state in which lanes should run, if there is one. ``doing`` says what the
+    coordinator's process was doing with the job; used in the reason if that process has died.
     """
     if snapshot.start_wanted:
         return Transition(to=DeploymentState.STARTING, why=f"the process that {doing} it died")
