@@ -206,7 +206,7 @@ class EventTimeReport(Document, frozen=True, kw_only=True):
     idle: tuple[str, ...] = ()
     """The idle SSPs, which don't hold the watermark back."""
     dropped: int = 0
-    """How many late rows were dropped since the lane started."""
+    """How many rejected rows were dropped, not written as dead letters, since the lane started."""
     late_groups: int = 0
     """How many groups of late rows there were since the lane started."""
     late: dict[str, int] = {}
