@@ -23,7 +23,7 @@ __all__ = ["Membership"]
 
 
 class Membership:
-    """Gives seats to processes, processes their heartbeats, and expels silent ones. Thread-safe, except for methods
+    """Gives seats to processes, handles their heartbeats, and expels silent processes. Thread-safe, except for methods
     whose caller must hold the job's lock.
 
     Args:
