@@ -119,7 +119,7 @@ class Site:
         graph = job.graph
         session.carry(job.functions)
         formats = preparation.formats(loading.of(job), settings, register=True)
-        schemas = resolution.columns(graph, job.functions, formats)
+        schemas = resolution.columns(graph, job.functions, formats, str(Path(__file__).parent))
         plan = planning.make(
             graph,
             Surroundings(

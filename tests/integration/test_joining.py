@@ -70,7 +70,7 @@ def sides(key: str = "k string") -> tuple[Job, Stream, Stream]:
 def test_columns_are_those_of_both_sides_and_the_key_once() -> None:
     job, a, b = sides()
     a.join(b, within="1 minute", prefix="b_").write("out")
-    columns = resolution.columns(job.graph, {}, {})[2]
+    columns = resolution.columns(job.graph, {}, {}, __file__)[2]
     assert columns.simpleString() == "struct<n:int,at:timestamp,k:string,b_n:int,b_at:timestamp>"
 
 
@@ -78,14 +78,14 @@ def test_a_column_of_both_sides_is_refused() -> None:
     job, a, b = sides()
     a.join(b, within="1 minute").write("out")
     with pytest.raises(GraphError, match=r"join 'join' \(.*\) has the column 'n' on both sides"):
-        resolution.columns(job.graph, {}, {})
+        resolution.columns(job.graph, {}, {}, __file__)
 
 
 def test_keys_of_two_types_are_refused() -> None:
     job, a, b = sides("k int")
     a.join(b, within="1 minute", prefix="b_").write("out")
     with pytest.raises(GraphError, match="key column 'k' is string on the left, and int on the right"):
-        resolution.columns(job.graph, {}, {})
+        resolution.columns(job.graph, {}, {}, __file__)
 
 
 @pytest.mark.parametrize("function", [pytest.param(False, marks=pytest.mark.long), True])

@@ -63,7 +63,7 @@ def test_a_table_is_read_again_when_it_is_old(spark: SparkSession, tmp_path: Pat
     path = save(tmp_path / "airports", ("ATL", "Atlanta", 5))
     made = job(path, refresh="1 minute")
     node, at = made.graph[1], [100.0]
-    lookups = Lookups(loading(made), resolution.columns(made.graph, {}, {}), lambda: at[0])
+    lookups = Lookups(loading(made), resolution.columns(made.graph, {}, {}, __file__), lambda: at[0])
 
     def names() -> list[str]:
         return [row.name for row in lookups.now(node, spark).collect()]
@@ -81,7 +81,7 @@ def test_a_table_that_has_changed_its_columns_fails_the_lane(spark: SparkSession
     made = Job("j")
     read = made.read("in", key="k string", schema="n int, dest string")
     read.join_table(lambda spark: spark.createDataFrame(*rows), on={"dest": "iata"}).write("out")
-    lookups = Lookups(loading(made), resolution.columns(made.graph, made.functions, {}), lambda: 0.0)
+    lookups = Lookups(loading(made), resolution.columns(made.graph, made.functions, {}, __file__), lambda: 0.0)
     node: Node = made.graph[1]
     rows[:] = [[("ATL", 5, "new")], "iata string, zone int, more string"]
     assert lookups.now(node, spark).columns == ["iata", "zone"]
@@ -103,7 +103,7 @@ def test_columns_that_do_not_fit_are_refused(
     tmp_path: Path, spark: SparkSession, more: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(GraphError, match=told):
-        resolution.columns(job(save(tmp_path / "airports"), **more).graph, {}, {})
+        resolution.columns(job(save(tmp_path / "airports"), **more).graph, {}, {}, __file__)
 
 
 @pytest.mark.parametrize("policy", ["dead-letter", "fail"])

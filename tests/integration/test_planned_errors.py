@@ -109,7 +109,7 @@ def test_it_is_found_when_planned(
     job = Job("bad")
     build(job.read("in", key="k string", **read)).write("out")
     with pytest.raises(GraphError) as told:
-        resolution.columns(job.graph, job.functions, {})
+        resolution.columns(job.graph, job.functions, {}, __file__)
     text = str(told.value)
     assert what in text
     assert also in text
@@ -125,7 +125,7 @@ def test_a_state_that_spark_can_t_keep_is_found_when_planned(spark: SparkSession
     job = Job("bad")
     job.read("in", key="k string", schema="b string").process(Keeping()).write("out")
     with pytest.raises(GraphError, match=r"state 'kept' has a field '.+'; Spark keeps no such name"):
-        resolution.columns(job.graph, job.functions, {})
+        resolution.columns(job.graph, job.functions, {}, __file__)
 
 
 @pytest.mark.parametrize("key", ["uuid()", "concat(b, rand())"])
@@ -133,7 +133,7 @@ def test_a_key_by_chance_is_found_when_planned(spark: SparkSession, key: str) ->
     job = Job("bad")
     job.read("in", schema="b string").write("out", key=key)
     with pytest.raises(GraphError, match="changes when a batch is computed again"):
-        resolution.columns(job.graph, job.functions, {})
+        resolution.columns(job.graph, job.functions, {}, __file__)
 
 
 KEPT: list[tuple[dict[str, Any], Callable[[Stream], Any]]] = [
@@ -153,7 +153,7 @@ KEPT: list[tuple[dict[str, Any], Callable[[Stream], Any]]] = [
 def test_what_works_is_not_refused(spark: SparkSession, read: dict[str, Any], build: Callable[[Stream], Any]) -> None:
     job = Job("good")
     build(job.read("in", key="k string", **read)).write("out")
-    assert resolution.columns(job.graph, job.functions, {})
+    assert resolution.columns(job.graph, job.functions, {}, __file__)
 
 
 def by_name(message: dict[str, Any]) -> dict[str, Any]:

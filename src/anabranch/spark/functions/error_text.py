@@ -59,7 +59,7 @@ def described(error: BaseException, home: str = "") -> str:
     """The type and message of an exception, its place in the job's files, its members if it is a group, and its causes.
 
     Args:
-        home: the job's folder; frames of files elsewhere aren't shown.
+        home: the job's folder; frames of files elsewhere aren't shown. By default, all frames are.
     """
     told = _attempted(lambda: "; caused by ".join(_chain(error, home)))
     return bounded(told if told is not None else _name(type(error)))
@@ -158,7 +158,7 @@ def _members(group: BaseExceptionGroup[BaseException], home: str, depth: int) ->
 def _frames(trace: TracebackType | None, home: str) -> Iterator[str]:
     while trace is not None:
         code = trace.tb_frame.f_code
-        if home and code.co_filename.startswith(home):
+        if code.co_filename.startswith(home):
             yield f"{Path(code.co_filename).name}:{trace.tb_lineno} in {code.co_name}"
         trace = trace.tb_next
 

@@ -47,7 +47,7 @@ def restored(schemas: Mapping[str, str]) -> dict[int, StructType]:
 
 
 def columns(
-    graph: Graph, functions: Mapping[int, Callable[..., Any]], formats: Mapping[str, Format], home: str = ""
+    graph: Graph, functions: Mapping[int, Callable[..., Any]], formats: Mapping[str, Format], home: str
 ) -> dict[int, StructType]:
     """The schema after each operator, without the hidden column, determined with the active session.
 

@@ -145,6 +145,18 @@ def test_members_of_groups_and_causes_are_told() -> None:
     assert "[ValueError: a; TypeError: b]" in error_text.described(TABLE["group"][0]())
 
 
+def test_without_a_folder_all_frames_are_told() -> None:
+    def failing() -> NoReturn:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no") as raised:
+        failing()
+    told = error_text.described(raised.value)
+    assert "test_error_text.py:" in told
+    assert told.endswith(" in failing")
+    assert error_text.described(raised.value, "/elsewhere") == "ValueError: no"
+
+
 def test_a_deep_trace_is_cut() -> None:
     assert "more frames" in error_text.described(deep(), HERE)
 
