@@ -73,11 +73,13 @@ class Measured:
 
 @dataclass(frozen=True)
 class Bench:
-    """One run of the command. ``late``: how many records of the input pass the filter."""
+    """One run of the command. ``late``: how many records of the input pass the filter; ``even``: batches are as large
+    from the first to the last, so that what is compared is how fast their records are."""
 
     cluster: Cluster
     records: int
     late: int = 0
+    even: bool = False
 
     @property
     def keys(self) -> int:
@@ -94,7 +96,7 @@ class Bench:
         output = f"{work}-{name}-{number}"
         self.cluster.create(output)
         batch = self.records // BATCHES + 100  # a little more, for Spark rounds down for each partition
-        task = Task(self.cluster, work, INPUT, output, batch)
+        task = Task(self.cluster, work, INPUT, output, batch, even=self.even)
         with side(self.cluster.folder / output) as started:
             SIDES[name](task, started)
             rate, cpu = self._watched(started, output, self.expected(name, work))
@@ -187,7 +189,7 @@ def main() -> None:
         parser.error(f"sides are {', '.join(SIDES)}; works {', '.join(WORKS)}; records go in {BATCHES} batches")
     interruptible()
     with clusters.fresh() as cluster, explained():
-        bench = Bench(cluster, arguments.records)
+        bench = Bench(cluster, arguments.records, even=arguments.against is not None)
         bench = replace(bench, late=cluster.fill(INPUT, bench.records, bench.keys))
         for work in works:
             print("\n".join(told(work, rounds(bench, work, names, arguments.pairs))), flush=True)

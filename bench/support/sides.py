@@ -94,7 +94,8 @@ class UnsupportedError(Exception):
 @dataclass(frozen=True)
 class Task:
     """What a side is given. ``batch``: the most records of a micro-batch, 0 for no limit; ``quick``: latency counts;
-    ``other``: the second topic of a join, or a topic with its table; ``table``: the same table as a CSV file."""
+    ``other``: the second topic of a join, or a topic with its table; ``table``: the same table as a CSV file;
+    ``even``: anabranch's batches have the size ``batch`` from the first to the last, whatever the work."""
 
     cluster: Cluster
     work: str
@@ -104,6 +105,7 @@ class Task:
     quick: bool = False
     other: str = ""
     table: str = ""
+    even: bool = False
 
 
 def by_hand(task: Task, started: Side) -> None:
@@ -151,7 +153,7 @@ class Anabranch:
 
     def _settings(self, task: Task) -> str:
         batch = f"max_rows_per_batch = {task.batch}\n" if task.batch else ""
-        if task.batch and task.work in BY_BATCH and self._sizes_by_time:
+        if task.batch and (task.even or task.work in BY_BATCH) and self._sizes_by_time:
             batch += f"{_BY_TIME} = 0\n"
         real_time = self.trigger != "micro-batch"
         trigger = f'trigger = "{self.trigger}"\n' if real_time else ""

@@ -59,7 +59,7 @@ def refused(process: Process, *said: str) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
-@pytest.mark.suite(cases=8)
+@pytest.mark.suite(cases=4)
 def test_words_that_mean_nothing(workspace: Workspace, words: tuple[str, ...], code: int, said: list[str]) -> None:
     refused(workspace.call(*words, code=code), *said)
 

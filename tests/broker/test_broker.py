@@ -83,6 +83,7 @@ def test_three_brokers_are_in_their_racks_and_share_what_they_keep(tmp_path: Pat
         assert sorted(partition.replicas) == [0, 1, 2]
 
 
+@pytest.mark.long
 def test_a_killed_owner_leaves_no_broker(tmp_path: Path, folder: Path) -> None:
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(tmp_path), str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE

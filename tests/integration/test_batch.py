@@ -65,6 +65,7 @@ def test_what_would_be_written_is_computed_on_all_that_is_there(site: Site, conf
     assert files(site) == before
 
 
+@pytest.mark.long
 def test_a_key_of_two_partitions_has_the_states_that_it_has_in_the_job(site: Site, config: Path) -> None:
     site.put("in", 1, [{"n": 7}], [b"a"])
     found = counting().to_dataframe(site.spark, "by-key", config=config).collect()

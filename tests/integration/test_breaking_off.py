@@ -83,6 +83,7 @@ def mapped(inputs: str, outputs: str) -> Job:
     return job
 
 
+@pytest.mark.long
 def test_a_stop_leaves_a_long_batch_planned_and_it_is_run_as_it_was(quick_site: Site) -> None:
     slow = Slow(quick_site, mapped)
     slow.put(COUNT)

@@ -88,6 +88,7 @@ def test_two_containers(site: Site, factor: int) -> None:
     assert sorted(aside.values()) == [2, 2, 2 * 3], aside
 
 
+@pytest.mark.long
 def test_tasks_that_are_further_than_others(site: Site) -> None:
     """A lane that goes on from others, which weren't equally far."""
     site.log.create("in", TASKS)

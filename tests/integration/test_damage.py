@@ -124,7 +124,7 @@ def no_checksum(path: Path) -> None:
         ("state/0/0/3.changelog", no_checksum, EXACT),
     ],
 )
-@pytest.mark.suite(cases=7)
+@pytest.mark.suite(cases=4)
 def test_a_damaged_file_is_made_good_or_told_of_at_once(stopped: Stopped, name: str, harm: Harm, text: str) -> None:
     harm(stopped.folder / name)
     before = stopped.site.system.ends("out")

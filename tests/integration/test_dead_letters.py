@@ -41,7 +41,7 @@ def mixed(site: Site, partitions: int = 2) -> None:
         "agg",
     ],
 )
-@pytest.mark.suite(cases=2)
+@pytest.mark.suite(cases=1)
 def test_faulty_records_are_put_aside_with_their_bytes_origin_and_error(site: Site, shape: str) -> None:
     mixed(site)
     job = Job("j")

@@ -45,7 +45,7 @@ async def broken_later(message: dict[str, Any]) -> dict[str, Any]:
         ("map_arrow", broken_batch),
     ],
 )
-@pytest.mark.suite(cases=3)
+@pytest.mark.suite(cases=1)
 def test_a_message_on_which_a_function_raises_is_put_aside_alone(site: Site, kind: str, function: Any) -> None:
     site.log.create("in", 1)
     site.put("in", 0, [{"n": n} for n in range(6)], [b"k%d" % n for n in range(6)])

@@ -89,7 +89,7 @@ def sinks_of(group: Group) -> dict[int, Sink]:
 
 
 @pytest.mark.parametrize("seed", range(10))
-@pytest.mark.suite(cases=4)
+@pytest.mark.suite(cases=2)
 def test_one_pass_gives_what_each_branch_gives(spark: SparkSession, seed: int) -> None:
     job = random_job(seed)
     graph = job.graph

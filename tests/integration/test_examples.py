@@ -14,7 +14,7 @@ TESTS = sorted((ROOT / "examples").glob("*/test_job.py"))
 
 
 @pytest.mark.parametrize("file", TESTS, ids=lambda file: file.parent.name)
-@pytest.mark.suite(cases=3)
+@pytest.mark.suite(cases=1)
 def test_an_example(file: Path, site: Site) -> None:
     tests = [value for name, value in runpy.run_path(str(file)).items() if name.startswith("test_")]
     assert tests

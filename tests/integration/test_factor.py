@@ -71,6 +71,7 @@ def by_key(result: Any, stream: str) -> dict[Any, list[Any]]:
     return {key: each if keyed and key[1] else sorted(map(repr, each)) for key, each in found.items()}
 
 
+@pytest.mark.long
 def test_it_writes_what_it_writes_at_factor_1() -> None:
     """Of three partitions on two cores, one is in two Spark tasks."""
     one, many = (

@@ -200,6 +200,7 @@ def test_rows_that_were_filtered_before_don_t_count_as_null_keys(site: Site) -> 
     assert latest(site.all_records("second")) == {b"a": {"d": "a", "c": 1}}
 
 
+@pytest.mark.long
 def test_merge_takes_the_rows_of_both_in_the_order_of_each(site: Site) -> None:
     site.log.create("a", 1)
     site.log.create("b", 1)
@@ -243,6 +244,7 @@ def test_two_sources_that_part_before_they_come_together(site: Site) -> None:
     assert run.rows_read() == 10
 
 
+@pytest.mark.long
 def test_a_broadcast_row_is_in_every_task_once(site: Site) -> None:
     site.log.create("in", 3)
     site.log.create("rates", 2)

@@ -280,6 +280,7 @@ def test_a_batch_that_takes_longer_than_a_transaction_may_is_made_smaller(kafka:
     assert numbers(kafka, f"{kafka.name}-out") == list(range(40))
 
 
+@pytest.mark.long
 def test_keys_that_another_partitioner_has_placed_are_told(kafka: KafkaSite) -> None:
     source = kafka.create("in", 2)
     at_home = next(key for key in (b"a", b"b", b"c", b"d") if partition_for(key, 2) == 0)
@@ -305,7 +306,8 @@ def mixed(rows: Stream) -> Stream:
     return rows.transform(lambda frame: frame.repartition(3))
 
 
-@pytest.mark.parametrize(("way", "factor"), [(straight, 4), pytest.param(mixed, 1, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("way", "factor"), [(straight, 4), (mixed, 1)])
+@pytest.mark.long
 def test_what_several_spark_tasks_put_aside_of_one_partition_is_there_once(
     kafka: KafkaSite, way: Callable[[Stream], Stream], factor: int
 ) -> None:

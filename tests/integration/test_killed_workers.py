@@ -127,6 +127,7 @@ def test_a_record_that_takes_too_long_is_put_aside(site: Site) -> None:
     assert told(site) == {33: "the function worked on it for more than 2 s: [job] message_timeout"}
 
 
+@pytest.mark.long
 def test_a_lane_that_fails_on_errors_names_the_record(site: Site) -> None:
     put(site, 50)
     job = Job("j")

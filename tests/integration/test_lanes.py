@@ -230,7 +230,7 @@ FAILING: list[tuple[Callable[[Stream], Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("build", "told"), FAILING)
-@pytest.mark.suite(cases=5)
+@pytest.mark.suite(cases=2)
 def test_a_function_that_fails_is_told_by_operator_line_and_offsets(
     site: Site, build: Callable[[Stream], Any], told: list[str]
 ) -> None:

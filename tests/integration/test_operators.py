@@ -131,9 +131,11 @@ def test_sql_branches_of_one_read(site: Site) -> None:
     several(site, [name for name in SQL if name != "explode"])
 
 
+@pytest.mark.long
 def test_sql_branches_of_one_read_one_of_which_makes_several_rows_of_one(site: Site) -> None:
     several(site, SQL)
 
 
+@pytest.mark.long
 def test_all_sorts_of_branches_of_one_read(site: Site) -> None:
     several(site, list(CASES))

@@ -93,7 +93,7 @@ SLOWER = [batch_clock.SURFACE, stop_at_batch.SURFACE, query_progress.SURFACE, qu
 
 
 @pytest.mark.parametrize("missing", SLOWER, ids=lambda each: each.name)
-@pytest.mark.suite(cases=3)
+@pytest.mark.suite(cases=1)
 def test_a_job_runs_without(site: Site, missing: Surface) -> None:
     run = site.deployed(counting(site), max_rows_per_batch=10)
     with lacking(missing):

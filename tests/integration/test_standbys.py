@@ -109,7 +109,8 @@ def barred(_: Folder, standby: Folder) -> None:
     (found / "x").touch()
 
 
-@pytest.mark.parametrize("local", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.parametrize("local", [True, False])
+@pytest.mark.long
 def test_who_begins_with_a_standby_has_what_a_copy_has(
     site: Site, monkeypatch: pytest.MonkeyPatch, local: bool
 ) -> None:
@@ -167,6 +168,7 @@ def test_standbys_of_a_parted_lane_are_for_one_follower_each(site: Site) -> None
     assert content(made[0]) == content(made[1]) == content(made[2]) == content(folder)
 
 
+@pytest.mark.long
 def test_a_full_disk_costs_the_standby_and_no_more(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     _, folder = ran(site)
     before = content(folder)

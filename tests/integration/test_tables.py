@@ -118,7 +118,7 @@ def test_a_windowed_job_with_functions_writes_its_table_once(site: Site) -> None
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg", "postgresql"])
-@pytest.mark.suite(cases=2)
+@pytest.mark.suite(cases=1)
 def test_other_kinds_of_tables(site: Site, kind: str, request: pytest.FixtureRequest) -> None:
     """A batch that fails when it is committed already is run again, and changes nothing."""
     put(site, 0, 20)

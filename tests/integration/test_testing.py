@@ -141,6 +141,7 @@ def test_a_kill_does_not_wait_for_lanes_that_have_nothing_to_do() -> None:
     assert result["out"] == [{"n": 6}]
 
 
+@pytest.mark.long
 def test_what_stands_before_batch_is_run_before_the_rest() -> None:
     job = Job("j")
     job.read("in", key="k string", schema="n int").agg(sum="sum(n)").write("out")

@@ -152,7 +152,7 @@ class Pace:
         look short; once they can't grow any more, nothing else would correct the estimate. The test batch gets half as
         many records, which costs little; only if the limit can't be lowered, it gets twice as many.
         """
-        grows = self._is_short(ran) and (self.limit < self.aim.most or math.isinf(self.target))
+        grows = self._is_short(ran) and (self.limit < self.aim.most or math.isinf(self.aim.target))
         if not ran.bound or grows or self.age < self._patience:
             return 0
         fewer, more = ran.rows // _APART, ran.rows * _APART

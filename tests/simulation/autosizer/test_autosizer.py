@@ -13,6 +13,7 @@ _SEEDS, _CAUGHT_WITHIN = 12, 40
 
 
 @pytest.mark.parametrize("kind", traces.KINDS)
+@pytest.mark.suite(cases=10)
 def test_whatever_the_load_is_all_checks_hold(kind: str) -> None:
     assert _SEEDS * len(traces.KINDS) >= 200
     runs = [simulator.run(traces.made(kind, seed)) for seed in range(_SEEDS)]
@@ -20,6 +21,7 @@ def test_whatever_the_load_is_all_checks_hold(kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.suite(cases=10)
 def test_what_is_left_out_shows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant = MUTANTS[name]
     mutant.apply(monkeypatch)

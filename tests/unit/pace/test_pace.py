@@ -252,6 +252,14 @@ def test_without_a_target_batches_stay_away_from_the_end_of_a_transaction() -> N
     assert pace.limit == pytest.approx(5000 * 30 / 100, rel=0.3)
 
 
+@pytest.mark.parametrize("allowed", [120.0, 900.0, math.inf])
+def test_without_a_target_no_batch_is_made_smaller_to_learn_from_it(allowed: float) -> None:
+    pace = Pace(BatchTarget(math.inf, 1, 5000, allowed=allowed), 5000)
+    for _ in range(200):
+        pace = pace.after(BatchRun(5000, 4.0))
+        assert pace.limit == 5000
+
+
 def test_what_failed_for_time_with_the_least_that_was_wanted_is_not_wanted_again() -> None:
     failed = Pace(BatchTarget(4.0, 64, 1000, 120.0), 64).failed(64)
     assert failed.limit < 16

@@ -191,6 +191,7 @@ def test_a_collector_that_is_away_is_told_once_and_delays_the_end_by_little(monk
     assert "refused" in line
 
 
+@pytest.mark.long
 def test_a_collector_that_answers_nothing_delays_the_end_by_little(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv(ENDPOINT, f"http://127.0.0.1:{silent.getsockname()[1]}")

@@ -68,6 +68,7 @@ for name, rules in RULES.items():
 
 
 @pytest.mark.parametrize("name", RULES)
+@pytest.mark.suite(cases=5)
 def test_nothing_moves_on_its_own_output(name: str) -> None:
     rng = random.Random(f"again {name}")
     for _ in range(30):

@@ -29,6 +29,7 @@ def value_of(asked: Problem, answer: Answer, tasks: Sequence[Task], reliable: bo
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.suite(cases=4)
 def test_as_good_as_the_best_of_all_placements(order: str, seed: int) -> None:
     rng = random.Random(f"{order} {seed}")
     tried = 0

@@ -139,7 +139,7 @@ def test_every_method_of_the_store_is_known_to_write_or_not() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(WRITES))
-@pytest.mark.suite(cases=12)
+@pytest.mark.suite(cases=6)
 def test_who_was_deposed_writes_nothing(url: str, name: str) -> None:
     deposed = leading(filled_with_events(url), A)
     leading(Store(url), B)
@@ -150,7 +150,7 @@ def test_who_was_deposed_writes_nothing(url: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(WRITES) - {"renew", "resign"}))
-@pytest.mark.suite(cases=12)
+@pytest.mark.suite(cases=6)
 def test_who_never_claimed_writes_and_who_stands_by_doesn_t(url: str, name: str) -> None:
     store, before = filled_with_events(url), everything(url)
     WRITES[name](Store(url))
@@ -163,7 +163,7 @@ def test_who_never_claimed_writes_and_who_stands_by_doesn_t(url: str, name: str)
 
 
 @pytest.mark.parametrize("name", sorted(WRITES))
-@pytest.mark.suite(cases=12)
+@pytest.mark.suite(cases=6)
 def test_who_leads_writes(url: str, name: str) -> None:
     store = leading(filled_with_events(url), A)
     before = everything(url)

@@ -71,7 +71,7 @@ def test_there_is_an_old_store_of_every_format_before_the_present_one() -> None:
     assert {old_stores.version(name) for name in old_stores.OLDER} == set(range(1, NOW))
 
 
-@pytest.mark.suite(cases=4)
+@pytest.mark.suite(cases=2)
 def test_a_migrated_store_has_the_tables_of_a_new_one(url: str, old: str) -> None:
     Store(url).close()
     migrated = schema(url)
@@ -82,7 +82,7 @@ def test_a_migrated_store_has_the_tables_of_a_new_one(url: str, old: str) -> Non
     assert migrated == schema(url)
 
 
-@pytest.mark.suite(cases=4)
+@pytest.mark.suite(cases=2)
 def test_a_migrated_store_has_all_that_it_had(url: str, old: str) -> None:
     store = Store(url)
     assert stored_format(url) == str(NOW)
@@ -108,7 +108,7 @@ def found_instances(old: str) -> bool:
     return old in ("format-3-9a32a78", "format-3-af04a43")
 
 
-@pytest.mark.suite(cases=4)
+@pytest.mark.suite(cases=2)
 def test_lanes_of_a_migrated_store_know_what_newer_ones_were_planned_with(url: str, old: str, tmp_path: Path) -> None:
     newest = f"sqlite:///{tmp_path}/newest.db"
     old_stores.load(NEWEST, newest)
@@ -124,7 +124,7 @@ def test_lanes_of_a_migrated_store_know_what_newer_ones_were_planned_with(url: s
         assert found.begun, "each of them had a process"
 
 
-@pytest.mark.suite(cases=4)
+@pytest.mark.suite(cases=2)
 def test_a_job_of_a_migrated_store_can_go_on(url: str, old: str) -> None:
     store = Store(url)
     lane = next(iter(store.lanes("delays").values()))
@@ -307,7 +307,7 @@ Store(sys.argv[1]).close()
     ("moment", "nth"),
     [("before_cursor_execute", 0), *(("after_cursor_execute", nth) for nth in (0, 2, 5, 9, 14)), ("commit", 0)],
 )
-@pytest.mark.suite(cases=4)
+@pytest.mark.suite(cases=2)
 def test_a_store_whose_migration_was_killed_is_the_old_one_and_is_migrated_later(
     url: str, moment: str, nth: int
 ) -> None:

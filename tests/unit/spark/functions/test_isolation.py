@@ -136,6 +136,7 @@ def test_a_message_that_takes_too_long_is_rejected_at_once() -> None:
     assert time.monotonic() - begun < 60
 
 
+@pytest.mark.long
 def test_a_batch_that_takes_too_long_is_tried_row_by_row() -> None:
     def slow(rows: pa.RecordBatch) -> pa.RecordBatch:
         if 3 in rows.column("n").to_pylist():
