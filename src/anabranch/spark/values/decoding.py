@@ -35,6 +35,7 @@ Range = tuple[int, int]
 """The first offset, and one past the last offset."""
 
 _VALUE = "_anabranch_value"
+_BAD_VALUE, _BAD_KEY = "_anabranch_bad_value", "_anabranch_bad_key"
 _REASON = "_anabranch_reason"
 _MARKED = "marked"
 
@@ -70,28 +71,38 @@ class RecordDecoding:
         return str(self.node.args.get("event_time", ""))
 
     def opened(self, raw: DataFrame, explains: bool = False) -> DataFrame:
-        """The records with their values decoded as far as possible. The result doesn't have the values' bytes, because
-        Spark copies all columns of a DataFrame that is observed.
+        """The records with their values decoded as far as possible, and whether their values and keys are faulty: this
+        is found out here, once, because :meth:`measures` and :meth:`rows` both need it. The result doesn't have the
+        values' bytes, because Spark copies all columns of a DataFrame that is observed.
 
         ``explains`` says whether to add why values are unreadable, which :meth:`rows` needs if unreadable records fail
         the lane.
         """
         rest = [name for name in raw.columns if name != "value"]
-        opened = self.reader.opened(raw["value"]).alias(_VALUE)
+        opened = raw.select(self.reader.opened(raw["value"]).alias(_VALUE), *raw.columns)
         if not explains:
-            return raw.select(opened, *rest)
-        fault = self.reader.fault(_VALUE)
+            return opened.select(_VALUE, *self._checked(), *rest)
+        fault = self._bad_value()
         reason = F.lit(None).cast("string") if fault is None else F.when(fault, self.reader.reason(F.col("value")))
-        return raw.select(opened, "value", *rest).select(_VALUE, reason.alias(_REASON), *rest)
+        return opened.select(_VALUE, *self._checked(), reason.alias(_REASON), *rest)
+
+    def _bad_value(self) -> Column | None:
+        return self.reader.fault(_VALUE)
+
+    def _bad_key(self) -> Column | None:
+        return codec.key_fault(F.col("key"), self.key) if self.key is not None else None
+
+    def _checked(self) -> list[Column]:
+        found = {_BAD_VALUE: self._bad_value(), _BAD_KEY: self._bad_key()}
+        return [fault.alias(name) for name, fault in found.items() if fault is not None]
 
     def faults(self, today: Column) -> dict[str, Column]:
         """The possible faults of a record, by name, as conditions on :meth:`opened`. ``today`` is the day on which the
         batch was planned. With this day, a record has the same faults if the batch runs again.
         """
-        key = F.col("key")
         found = {
-            "value": self.reader.fault(_VALUE),
-            "key": codec.key_fault(key, self.key) if self.key is not None else None,
+            "value": None if self._bad_value() is None else F.col(_BAD_VALUE),
+            "key": None if self._bad_key() is None else F.col(_BAD_KEY),
             "null_time": self._time().isNull() if self.time else None,
             "time": ~self._is_plausible(today) if self.time else None,
         }
@@ -178,6 +189,7 @@ class RecordDecoding:
     def readable(self, raw: DataFrame) -> DataFrame:
         """The readable records and those without a value, unchanged."""
         opened = raw.select(self.reader.opened(raw["value"]).alias(_VALUE), *raw.columns)
+        opened = opened.select("*", *self._checked())
         faults = self.faults(F.current_date()).values()
         good = ~reduce(or_, faults) if faults else F.lit(True)
         return opened.where(F.col("value").isNull() | good).select(*raw.columns)
