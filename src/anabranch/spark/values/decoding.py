@@ -35,7 +35,7 @@ Range = tuple[int, int]
 """The first offset, and one past the last offset."""
 
 _VALUE = "_anabranch_value"
-_BAD_VALUE, _BAD_KEY = "_anabranch_bad_value", "_anabranch_bad_key"
+_BAD = "_anabranch_bad_{}"
 _REASON = "_anabranch_reason"
 _MARKED = "marked"
 
@@ -78,35 +78,30 @@ class RecordDecoding:
         ``explains`` says whether to add why values are unreadable, which :meth:`rows` needs if unreadable records fail
         the lane.
         """
-        rest = [name for name in raw.columns if name != "value"]
+        opened = self._decoded(raw)
+        if explains and _BAD.format("value") in opened.columns:
+            reason = F.when(F.col(_BAD.format("value")), self.reader.reason(F.col("value")))
+            opened = opened.withColumn(_REASON, reason)
+        return opened.drop("value")
+
+    def _decoded(self, raw: DataFrame) -> DataFrame:
         opened = raw.select(self.reader.opened(raw["value"]).alias(_VALUE), *raw.columns)
-        if not explains:
-            return opened.select(_VALUE, *self._checked(), *rest)
-        fault = self._bad_value()
-        reason = F.lit(None).cast("string") if fault is None else F.when(fault, self.reader.reason(F.col("value")))
-        return opened.select(_VALUE, *self._checked(), reason.alias(_REASON), *rest)
+        return opened.select("*", *[fault.alias(_BAD.format(name)) for name, fault in self._checks().items()])
 
-    def _bad_value(self) -> Column | None:
-        return self.reader.fault(_VALUE)
-
-    def _bad_key(self) -> Column | None:
-        return codec.key_fault(F.col("key"), self.key) if self.key is not None else None
-
-    def _checked(self) -> list[Column]:
-        found = {_BAD_VALUE: self._bad_value(), _BAD_KEY: self._bad_key()}
-        return [fault.alias(name) for name, fault in found.items() if fault is not None]
+    def _checks(self) -> dict[str, Column]:
+        """Whether the value and the key are faulty, if they can be."""
+        value = self.reader.fault(_VALUE)
+        key = None if self.key is None else codec.key_fault(F.col("key"), self.key)
+        return {name: fault for name, fault in {"value": value, "key": key}.items() if fault is not None}
 
     def faults(self, today: Column) -> dict[str, Column]:
         """The possible faults of a record, by name, as conditions on :meth:`opened`. ``today`` is the day on which the
         batch was planned. With this day, a record has the same faults if the batch runs again.
         """
-        found = {
-            "value": None if self._bad_value() is None else F.col(_BAD_VALUE),
-            "key": None if self._bad_key() is None else F.col(_BAD_KEY),
-            "null_time": self._time().isNull() if self.time else None,
-            "time": ~self._is_plausible(today) if self.time else None,
-        }
-        return {name: fault for name, fault in found.items() if fault is not None}
+        found = {name: F.col(_BAD.format(name)) for name in self._checks()}
+        if self.time:
+            found |= {"null_time": self._time().isNull(), "time": ~self._is_plausible(today)}
+        return found
 
     def _reasons(self) -> dict[str, Column]:
         """The error text for each fault, for records that were opened with reasons."""
@@ -188,8 +183,7 @@ class RecordDecoding:
 
     def readable(self, raw: DataFrame) -> DataFrame:
         """The readable records and those without a value, unchanged."""
-        opened = raw.select(self.reader.opened(raw["value"]).alias(_VALUE), *raw.columns)
-        opened = opened.select("*", *self._checked())
+        opened = self._decoded(raw)
         faults = self.faults(F.current_date()).values()
         good = ~reduce(or_, faults) if faults else F.lit(True)
         return opened.where(F.col("value").isNull() | good).select(*raw.columns)
