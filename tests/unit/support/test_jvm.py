@@ -1,0 +1,27 @@
+"""The JVMs of tests start with Spark's classes from an archive."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pyspark
+
+from tests.support import jvm
+
+
+def test_spark_starts_with_the_archive() -> None:
+    """A JVM that can't take it says nothing, and is slow: here it must take it, or fail."""
+    if not jvm.ARCHIVE.exists():
+        raise AssertionError("there is no archive of Spark's classes: python -m tests.support.jvm makes it")
+    options = jvm.QUICK["SPARK_SUBMIT_OPTS"].replace("-Xlog:disable", "-Xshare:on")
+    done = subprocess.run(
+        [Path(pyspark.__file__).parent / "bin" / "spark-submit", "--version"],
+        env={**os.environ, "SPARK_SUBMIT_OPTS": options},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "version" in done.stdout + done.stderr
