@@ -1,4 +1,4 @@
-"""The processes of the tour: it runs verbs as processes, which it kills and freezes. When it ends, so do all of them."""
+"""The processes of the tour: verbs that it starts, kills and freezes. The tour leaves none of them behind."""
 
 from __future__ import annotations
 

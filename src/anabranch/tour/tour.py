@@ -276,7 +276,7 @@ class Tour:
         return [lane.report for lane in lanes if lane.report is not None and lane.lane.stage == "0"]
 
     def _read_from(self) -> dict[str, int]:
-        """The number of flights that were read from each partition. Partitions from which none was read are left out."""
+        """The number of flights that were read from each partition, for partitions from which any were read."""
         positions: dict[str, int] = {}
         for report in self._reports():
             for ssp, position in report.progress.positions.items():
