@@ -127,7 +127,7 @@ class TaskReport(msgspec.Struct, frozen=True):
 
 class TaskCounts(msgspec.Struct, frozen=True):
     """The newest report of a Spark task, and all counts of the task. ``at`` is the time when the report was received,
-    in seconds on the driver's monotonic clock. ``fresh`` is false if the Spark task is known to have ended.
+    in seconds on the driver's monotonic clock. ``fresh`` is false if the Spark task has ended or no longer reports.
     """
 
     told: TaskReport

@@ -121,7 +121,7 @@ class Meter:
             self._received[source, partition] = Received(source, partition, total, offset)
 
     def enter(self, tally: Tally, message: Message | None = None) -> None:
-        """Record that a function begins to work on rows of a bucket. ``message`` is the row that it works on."""
+        """Record that a function begins to work on rows of a bucket. ``message`` follows it from row to row."""
         now = time.monotonic()
         with self._lock:
             tally.entered, tally.message = now, message
