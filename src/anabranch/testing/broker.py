@@ -177,7 +177,7 @@ def start(
         jars: the folder that contains the broker's jars, for example the result of ``jars.broker_folder()``.
         count: the number of brokers. With 3 or more, the cluster survives the loss of one broker.
         racks: the ``broker.rack`` of each broker. If there are fewer racks than brokers, racks are reused in turn.
-        properties: additional settings for each broker. They take precedence over the settings made here.
+        properties: additional settings for each broker, which override the cluster's own settings.
         sasl: the password of each user. If users are given, clients must log in, with PLAIN or SCRAM-SHA-512.
         flags: Java options. With the default, brokers start quickly but run slowly.
         tls: the brokers' certificate. If it is given, traffic between clients and brokers is encrypted.
