@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 __all__ = ["BatchRun", "BatchTarget", "Pace"]
 
 _MEMORY = 6
-"""The number of batches that are taken into account."""
+"""The number of recent batches from which the limit is computed."""
 _FIXED = 3
-"""The number of estimates of the fixed time that are kept. The durations of the last batches, of which the same number
-is kept, are upper limits of the fixed time.
+"""How many estimates of the fixed time are kept, and how many durations of the last batches. Each of these durations is
+an upper limit of the fixed time.
 """
 _UNKNOWN, _OLD, _VERY_OLD = 2, 8, 50
 """The numbers of batches of about the same size after which a batch of another size is tried, to estimate the fixed
