@@ -1,5 +1,4 @@
-"""The inputs and outputs of a job, under the names that OpenLineage gives them:
-https://openlineage.io/docs/spec/naming/."""
+"""Names the inputs and outputs of a job by OpenLineage's rules: https://openlineage.io/docs/spec/naming/."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class _Run:
 
 
 class _Reporter:
-    """Compares the states of jobs with those at the previous check, and reports what has changed."""
+    """Compares the states of jobs with their states at the previous check, and reports what has changed."""
 
     def __init__(self, jobs: Jobs, emit: Callable[[RunEvent], None], say: Callable[[str], None]) -> None:
         self._jobs = jobs

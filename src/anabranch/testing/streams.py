@@ -27,7 +27,7 @@ from anabranch.testing.messages import Encoded
 __all__ = ["EmbeddedStreams", "KafkaStreams", "Streams"]
 
 Found = Iterator[tuple[int, int, dict[str, Any]]]
-"""Records, partition by partition, in order: partition, offset, and a dict with the columns of ``RECORD_SCHEMA``."""
+"""The partition, the offset and the columns of ``RECORD_SCHEMA`` of each record, partition by partition, in order."""
 
 _Delete = Callable[[AdminClient, list[str]], Mapping[str, Future[None]]]
 

@@ -44,15 +44,15 @@ class Comparison:
     late: int
     """The number of late flights in the output, without duplicates."""
     late_repeated: int
-    """Duplicate records of late flights."""
+    """The number of duplicate records of late flights."""
     late_wrong: int
-    """Late flights that are missing, and records of flights that aren't late."""
+    """The number of late flights that are missing, plus the number of flights in the output that aren't late."""
     windows: int
     """The number of windows (a destination's hours) in the output, without duplicates."""
     windows_repeated: int
-    """Duplicate records of windows."""
+    """The number of duplicate records of windows."""
     windows_wrong: int
-    """Windows that are missing or superfluous, or whose count or mean is wrong."""
+    """The number of windows that are missing or superfluous, or whose count or mean is wrong."""
     flights: int
     """The sum of the flight counts of all windows in the output."""
 
