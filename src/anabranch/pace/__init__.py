@@ -1,1 +1,1 @@
-"""Chooses the number of records in a batch so that batches take about the time that they should."""
+"""Chooses the number of records in a batch so that a batch takes about as long as configured."""

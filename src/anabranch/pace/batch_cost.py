@@ -1,4 +1,4 @@
-"""How long a batch takes, depending on its number of records, as measured in the last batches. No clock, no Spark."""
+"""Estimates how long a batch takes, depending on its number of records, from the last batches. No clock, no Spark."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _KEPT = 5
 
 @dataclass(frozen=True)
 class BatchCost:
-    """The seconds that a lane's batches take: ``fixed`` for each batch, and ``per_record`` for each record, in the
-    job's functions."""
+    """The seconds that a batch of a lane takes: ``fixed`` for the batch itself, and ``per_record`` for the job's
+    functions on each record."""
 
     fixed: float
     per_record: float
 
     def seconds(self, records: float) -> float:
-        """The expected seconds of a batch with ``records`` records."""
+        """The seconds that a batch with ``records`` records is expected to take."""
         return self.fixed + self.per_record * records
 
 
@@ -34,13 +34,13 @@ class _Batch:
 
 @dataclass
 class RecentBatches:
-    """The last batches of a lane, and the time that they have taken."""
+    """The last batches of a lane, from which the cost of a batch is estimated."""
 
     _batches: deque[_Batch] = field(default_factory=lambda: deque(maxlen=_KEPT))
 
     def ran(self, seconds: float, records: int, functions: float | None) -> None:
-        """Record a batch. ``functions`` says how many of its ``seconds`` were spent in functions of the job; None if
-        the batch was too short to measure this, so that earlier batches no longer count either.
+        """Record a batch. ``functions`` is the part of its ``seconds`` that functions of the job took, or None if the
+        batch was too short to measure this part. After such a batch, earlier batches don't count any more.
         """
         if functions is None:
             self._batches.clear()
@@ -49,9 +49,9 @@ class RecentBatches:
 
     @property
     def cost(self) -> BatchCost | None:
-        """The cost of batches, estimated from the recorded ones. None if functions took no time in them: the duration
-        of a batch then doesn't depend on its records. A single batch that was held up has little influence, and large
-        batches have more influence than small ones.
+        """The cost of a batch, estimated from the recorded batches. None if functions took no time in the recorded
+        batches: then the duration of a batch doesn't depend on its records. A single delayed batch has little
+        influence, and large batches have more influence than small ones.
         """
         records, functions = sum(each.records for each in self._batches), sum(each.functions for each in self._batches)
         if records <= 0 or functions <= 0.0:

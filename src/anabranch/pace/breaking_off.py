@@ -1,17 +1,17 @@
-"""When a batch is broken off for a change, and how much time this costs. No clock, no Spark."""
+"""Decides whether a batch is broken off for a change, and estimates how much time this costs. No clock, no Spark."""
 
 from __future__ import annotations
 
 __all__ = ["BROKEN_OFF", "is_worth_it", "likelihood", "mean_loss"]
 
 _SHORT = 0.5
-"""In seconds. A batch with less time left than this isn't broken off."""
+"""A batch that has less than this number of seconds left isn't broken off."""
 BROKEN_OFF = 0.5
 """The seconds that it takes to break off a batch and its transactions."""
 _MEAN_LOSS = 1 / 8
 """The share of a batch that is lost on average if a change is made at a random moment. In half of the cases, less than
-half of the batch is done, and this part is lost, which is a quarter of the batch on average. Otherwise, nothing is
-lost.
+half of the batch is done. The finished part, on average a quarter of the batch, is then lost. In the other half of the
+cases, nothing is lost.
 """
 
 
@@ -28,15 +28,15 @@ def likelihood(whole: float, spent: float, unsure: float) -> float:
     Args:
         whole: the seconds that the whole batch takes.
         spent: the seconds since its beginning.
-        unsure: the seconds by which ``spent`` and ``whole - spent`` may be wrong. Therefore, near the middle of a
-            batch, the likelihood is between 0 and 1.
+        unsure: the seconds by which ``spent`` and ``whole - spent`` may be wrong. Because of this uncertainty, the
+            likelihood is between 0 and 1 near the middle of a batch.
     """
     margin = whole - spent - max(_SHORT, spent)
     return min(1.0, max(0.0, 0.5 + margin / (4 * unsure)))
 
 
 def mean_loss(whole: float) -> float:
-    """The seconds that are lost on average if the lane is told to end at a random moment of a batch.
+    """The seconds that are lost on average if a lane is told to end at a random moment of a batch.
 
     Args:
         whole: the seconds that the whole batch takes.

@@ -1,10 +1,10 @@
 """Computes the limit for the records of the next batch from the durations of previous batches. No clock, no Spark.
 
 A batch takes a fixed time (to start Spark tasks, to commit, and for a single message), and some time for each record.
-If a batch is far shorter than the target, it says little about the time for a record, so the next batch can have up to
-ten times as many records. A batch whose duration is near the target shows how many records would just reach it. Of the
-last few such batches, the median counts, or the very last one if that was far slower: so anything that slows down a
-single batch (an unreachable broker, a frozen process) only makes the next batch small.
+A batch that is far shorter than the target reveals little about the time for a record, so the next batch can have up to
+ten times as many records. A batch whose duration is near the target shows how many records would take exactly the
+target. Of the last few such batches, the median counts, or the very last batch if it was far slower. So anything that
+slows down a single batch (an unreachable broker, a frozen process) makes only the next batch small.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 __all__ = ["BatchRun", "BatchTarget", "Pace"]
 
 _MEMORY = 6
-"""The number of batches that are taken into account."""
+"""The number of recent batches from which the limit is computed."""
 _FIXED = 3
-"""The number of estimates of the fixed time that are kept. The durations of as many of the last batches are upper
-limits of the fixed time.
+"""How many estimates of the fixed time are kept, and how many durations of the last batches. Each of these durations is
+an upper limit of the fixed time.
 """
 _UNKNOWN, _OLD, _VERY_OLD = 2, 8, 50
 """The numbers of batches of about the same size after which a batch of another size is tried, to estimate the fixed
@@ -31,19 +31,22 @@ _TRIED = 120.0
 _FASTEST = 10.0
 """The largest factor by which the limit grows from one batch to the next."""
 _CAREFUL = 0.8
-"""After a batch that was too short to be exact, the limit grows by this share of the factor that seems right."""
+"""After a batch that was too short for an exact measurement, the limit grows by this share of the computed factor."""
 _OUTLASTS = 3.0
-"""A batch must not take longer than this multiple of the target, if its time is in proportion to its records."""
+"""The limit never grows so far that a batch would take longer than this multiple of the target, if the time of a batch
+were proportional to its records."""
 _NEAR = 0.5
-"""A batch that takes at least this share of the target shows how long its records take."""
+"""A batch shows how long its records take if its duration is at least this share of the target, with the fixed time
+subtracted from both."""
 _FAR_SLOWER = 0.75
-"""The last batch decides alone if, judging by it, the next one should have less than this share of the usual rows."""
+"""The last batch alone determines the limit if, judging by that batch, the next batch should have less than this share
+of the usual rows."""
 _OF_TRANSACTION = 0.25
 """The largest share of the allowed time that a batch should take."""
 _TIMES_FIXED = 4
 _SOME = 1.25
 _APART = 2
-"""Two batches reveal the fixed time if one of them has at least this many times the records of the other."""
+"""Two batches reveal the fixed time if one has at least this multiple of the other's records."""
 _UNHELPED = 0.7
 _FEWER = 4
 _NO_TIME = 0.01
@@ -83,11 +86,11 @@ class Pace:
 
     Attributes:
         limit: how many records the next batch can have.
-        ran: the last batches that count, the oldest first.
-        before: the very last batch.
+        ran: the last batches that the limit depends on, the oldest first.
+        before: the very last batch, whether or not the limit depends on it.
         estimates: the last estimates of the fixed time.
-        age: the number of batches since the last estimate.
-        shortest: the durations of the last batches, which the fixed time can't exceed.
+        age: the number of batches since the last estimate of the fixed time.
+        shortest: the durations of the last batches. The fixed time can't exceed any of them.
     """
 
     aim: BatchTarget
@@ -110,8 +113,9 @@ class Pace:
 
     @property
     def target(self) -> float:
-        """The seconds that a batch should take: the configured target, or four times the fixed time if that is more,
-        but no more than a transaction allows. In any case, some time is left for records."""
+        """The seconds that a batch should take: the configured target or four times the fixed time, whichever is more,
+        but no more than a quarter of the allowed time. In any case, the target exceeds the fixed time, so some time is
+        left for records."""
         wanted = min(max(self.aim.target, _TIMES_FIXED * self.fixed), self.aim.allowed * _OF_TRANSACTION)
         return max(wanted, _SOME * self.fixed)
 
@@ -130,7 +134,8 @@ class Pace:
     def failed(self, rows: int, told: BatchRun | None = None) -> Pace:
         """The pace after a batch of ``rows`` rows that took longer than allowed: the next batch gets far fewer rows.
 
-        ``told`` is the progress of the batch when it was broken off; None if unknown.
+        ``told`` contains the rows that were finished when the batch was broken off, and the seconds until then. It is
+        None if these are unknown.
         """
         told = BatchRun(rows, self.aim.allowed) if told is None else told
         slow = replace(self, aim=replace(self.aim, least=1)).after(told)
@@ -145,12 +150,13 @@ class Pace:
         return replace(self, before=ran, estimates=estimates, age=age, shortest=shortest)
 
     def _tried(self, ran: BatchRun) -> int:
-        """The size of a batch that will show the fixed time, if such a batch is due; otherwise 0.
+        """The number of rows for a test batch that shows the fixed time; 0 if no test batch is due.
 
-        If the fixed time is near the target, a batch looks as if its records were slow. Without such a test, batches
-        would get fewer and fewer records, which wouldn't help. And if the fixed time was estimated too high, batches
-        look short; once they can't grow any more, nothing else would correct the estimate. The test batch gets half as
-        many records, which costs little; only if the limit can't be lowered, it gets twice as many.
+        If the fixed time is near the target, a batch looks as if its records were slow. Without test batches, batches
+        would get fewer and fewer records, which wouldn't make them much shorter. If the fixed time was estimated too
+        high, batches look short; once batches can't grow any more, only a test batch can correct the estimate. The
+        test batch gets half as many records as the last batch, which costs little. Only if the limit can't be lowered,
+        it gets twice as many.
         """
         grows = self._is_short(ran) and (self.limit < self.aim.most or math.isinf(self.aim.target))
         if not ran.bound or grows or self.age < self._patience:
@@ -175,8 +181,8 @@ class Pace:
         return max(self.aim.least, min(self.aim.most, round(min(wanted, self.aim.most))))
 
     def _wanted(self, ran: BatchRun) -> float:
-        """The number of rows with which, judging by ``ran``, a batch reaches the target; inf if ``ran`` was too short
-        to tell."""
+        """The number of rows with which, judging by ``ran``, a batch would take exactly the target; inf if ``ran`` was
+        too short to estimate this number."""
         target, fixed = self.target, self.fixed
         if self._is_short(ran):
             return math.inf
@@ -184,8 +190,8 @@ class Pace:
         return max(1.0, ran.rows * min(more, _OUTLASTS * target / ran.seconds))
 
     def _grown(self) -> float:
-        """The most rows to try now. This is more than in the last batch, depending on how short that batch was, and at
-        least as much as in the largest recent batch that was short enough.
+        """The most rows that the next batch can have. The shorter the last batch was, the more rows than that batch the
+        next batch can have; and it can have at least as many rows as the largest recent batch that was short enough.
         """
         target, last = self.target, self.ran[-1]
         if math.isinf(target):
@@ -203,7 +209,7 @@ class Pace:
 
 
 def _fixed(before: BatchRun, ran: BatchRun) -> float | None:
-    """The fixed time according to two consecutive batches; None if they don't reveal it."""
+    """The fixed time, computed from two consecutive batches; None if their numbers of rows are too similar."""
     small, large = sorted((before, ran), key=lambda each: each.rows)
     if large.rows < _APART * small.rows:
         return None

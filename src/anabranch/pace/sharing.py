@@ -1,4 +1,4 @@
-"""How several sources of a lane share the limit for the records of a batch."""
+"""Divides the limit for the records of a batch among the sources of a lane."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from dataclasses import dataclass
 __all__ = ["SourceShare", "is_bound", "shares"]
 
 _LEAST = 8
-"""Each source gets at least an even share divided by this number, because nobody knows what arrives next."""
+"""Each source gets at least an equal share of the limit divided by this number, because records may arrive there."""
 
 
 @dataclass(frozen=True)
 class SourceShare:
-    """What a source contributed to a batch: ``rows`` rows, of at most ``most``, from ``partitions`` partitions."""
+    """What a source contributed to a batch: ``rows`` rows from ``partitions`` partitions, where ``most`` rows would
+    have been allowed."""
 
     rows: int
     most: int
@@ -21,8 +22,8 @@ class SourceShare:
 
     @property
     def is_hungry(self) -> bool:
-        """Whether the source had more records than it could contribute. (The share of each partition may have been
-        rounded down.)"""
+        """Whether the source had more records than it was allowed to contribute. (A source counts as hungry if it is
+        short of ``most`` by up to one row per partition, because the share of a partition is rounded down.)"""
         return self.rows >= max(1, self.most - self.partitions)
 
 
@@ -32,9 +33,10 @@ def is_bound(taken: Mapping[str, SourceShare]) -> bool:
 
 
 def shares(limit: int, most: int, taken: Mapping[str, SourceShare]) -> dict[str, int]:
-    """How many records each source can contribute to the next batch: ``limit`` in total, and at most ``most`` each. A
-    source that had no more records than it contributed gets twice as many as it contributed, and the others share the
-    rest evenly. Each source gets at least one record.
+    """How many records each source can contribute to the next batch: ``limit`` in total, and at most ``most`` each.
+
+    A source that contributed all of its records to the last batch can contribute twice as many to the next one. The
+    other sources share the rest evenly. Each source can contribute at least one record.
     """
     count = len(taken)
     if not count:

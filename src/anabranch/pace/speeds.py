@@ -1,4 +1,5 @@
-"""Stored batch sizes, in records, of a group of operators at each factor."""
+"""The batch sizes, in records, that are stored for a group of operators at each factor. They determine how large the
+first batch of a new lane is."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ __all__ = ["FIRST_PART", "Speed", "first", "from_builtins", "to_builtins"]
 
 FIRST_PART = 4
 """Since a size was stored, records may have become slower to process. So the first batch has the stored size divided by
-this number, and the next one can have the whole size.
+this number; the second batch can have the whole size.
 """
 
 
@@ -29,7 +30,8 @@ def first(speeds: Mapping[int, Speed], factor: int, partitions: int, *, quick: b
     factor and for fewer partitions, the size is reduced in proportion.
 
     Args:
-        quick: whether the lane calls no functions of the job, so that records don't become slower.
+        quick: whether the lane calls no functions of the job. If so, the size isn't divided by :data:`FIRST_PART`,
+            because records can't have become slower.
     """
     if not speeds:
         return 0
@@ -40,7 +42,7 @@ def first(speeds: Mapping[int, Speed], factor: int, partitions: int, *, quick: b
 
 
 def to_builtins(speeds: Mapping[int, Speed]) -> dict[str, dict[str, int]]:
-    """The form in which sizes are stored."""
+    """The sizes in the form in which they are stored as JSON."""
     return {str(f): {"rows": each.rows, "partitions": each.partitions} for f, each in sorted(speeds.items())}
 
 
@@ -48,7 +50,7 @@ def from_builtins(told: object) -> dict[int, Speed]:
     """The inverse of :func:`to_builtins`.
 
     Raises:
-        ValueError: the value has another form.
+        ValueError: the value isn't in the form of :func:`to_builtins`.
     """
     if not isinstance(told, dict):
         raise ValueError(f"not an object: {told!r}")

@@ -1,1 +1,1 @@
-"""The progress of Spark tasks: what Python workers count, and how they report it to the driver."""
+"""Reports the progress of Spark tasks: Python workers count rows and seconds, and report them to the driver."""

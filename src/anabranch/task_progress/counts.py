@@ -1,4 +1,4 @@
-"""The progress of a batch's Spark tasks: Python workers report it to the driver while they work, as lines of JSON."""
+"""The messages in which Python workers report the progress of Spark tasks to the driver, as lines of JSON."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = [
 ]
 
 READING, PUBLISHING = "reading", "publishing"
-"""Labels for work that belongs to no operator of the job: reading a stream of the embedded log, and writing outputs
-exactly once."""
+"""Labels for work that belongs to no operator of the job: reading a stream of the embedded log, and writing
+exactly-once outputs."""
 
 
 class ReportAddress(msgspec.Struct, frozen=True):
-    """The address at which the driver listens for reports. It ignores senders that don't know the ``token``."""
+    """The address at which the driver listens for reports. The driver ignores senders that don't know the ``token``."""
 
     host: str
     port: int
@@ -47,10 +47,11 @@ class Greeting(msgspec.Struct, frozen=True):
 
 
 class Work(msgspec.Struct, frozen=True):
-    """A message on which a function has been working.
+    """A message on which a function is working.
 
     Attributes:
-        seconds: the duration of this work so far.
+        label: the operator that calls the function.
+        seconds: how long the function has been working on the message.
         source: the number of the source from which the message was read.
         partition: the partition in which the message is.
         offset: the message's offset.
@@ -68,12 +69,13 @@ class Work(msgspec.Struct, frozen=True):
 class Count(msgspec.Struct, frozen=True):
     """The finished rows of a bucket, and the seconds that they took.
 
-    Rows that are published have no bucket; their ``partition`` is their slot.
+    Counts with the label :data:`PUBLISHING` have no bucket, and their ``partition`` is a slot.
 
     Attributes:
         task: the number of the task at factor 1.
-        offset: the offset of the last row's record; None if rows don't come in the order of their records.
-        received: the rows that have arrived; 0 if they aren't counted by bucket.
+        offset: the offset of the record that the last finished row comes from; None if rows don't arrive in the order
+            of their records.
+        received: how many rows have arrived; 0 if arriving rows aren't counted by bucket.
     """
 
     task: int
@@ -87,7 +89,7 @@ class Count(msgspec.Struct, frozen=True):
 
 
 class Received(msgspec.Struct, frozen=True):
-    """The rows of a partition that have reached a function, and the offset of the last one."""
+    """The number of a partition's rows that have reached a function, and the offset of the last of these rows."""
 
     source: int
     partition: int
@@ -100,11 +102,11 @@ class TaskReport(msgspec.Struct, frozen=True):
 
     Attributes:
         run: the id of the query's run.
-        label: the operator.
+        label: the operator, or a label such as :data:`READING`.
         partition: the number of the Spark task in its Spark stage.
         attempt: the number of the Spark task's attempt. The newest attempt has the highest number.
-        alive: the seconds for which the Spark task has existed.
-        seconds: the seconds for which it has worked for the operator.
+        alive: how many seconds ago the Spark task began its work for the operator.
+        seconds: for how many of these seconds it has worked for the operator.
         counts: the counts that have changed since the last report. All numbers are totals of the attempt.
         work: the message on which a function has been working longest.
     """
@@ -124,8 +126,8 @@ class TaskReport(msgspec.Struct, frozen=True):
 
 
 class TaskCounts(msgspec.Struct, frozen=True):
-    """The newest report of a Spark task, with all of its counts. ``at`` says when the report was received, in seconds
-    on the driver's monotonic clock. ``fresh`` says whether the Spark task is still running, as far as is known.
+    """The newest report of a Spark task, and all counts of the task. ``at`` is the time when the report was received,
+    in seconds on the driver's monotonic clock. ``fresh`` is false if the Spark task has ended or no longer reports.
     """
 
     told: TaskReport

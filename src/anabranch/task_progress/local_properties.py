@@ -1,4 +1,5 @@
-"""The names of Spark's local properties that tell Spark tasks and the thread of a query what they belong to."""
+"""The names of the local properties with which Spark identifies the query, the run and the batch of a Spark task or of
+a query's thread."""
 
 from __future__ import annotations
 

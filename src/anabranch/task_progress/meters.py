@@ -1,7 +1,7 @@
-"""Counts the progress of a Python worker with its Spark task, and reports it to the driver twice a second.
+"""Counts the progress of a Spark task in its Python worker, and reports the counts to the driver twice a second.
 
 Errors of reporting don't affect the Spark task. Counts are totals of an attempt, so the next report makes up for a lost
-one. If no driver listens, nothing is reported.
+report. If no driver listens, nothing is reported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ __all__ = ["LONG_WORK", "REPORT_EVERY", "Message", "Meter", "Tally", "meter"]
 REPORT_EVERY = 0.5
 _CONNECTS_WITHIN = 1.0
 _AGAIN_AFTER, _AT_MOST = 0.5, 30.0
-"""The seconds until a driver that couldn't be reached is tried again, and their maximum. They are doubled each time."""
+"""The seconds until the next attempt to reach a driver that couldn't be reached. They double with each failed attempt,
+up to the maximum."""
 LONG_WORK = 1.0
 """A message is reported once a function has been working on it for this many seconds."""
 
@@ -41,8 +42,10 @@ _NO_MORE = _NoMore()
 
 
 class Message:
-    """The row on which a function is working. :meth:`place` returns the place from which the row comes. ``since`` says
-    when the work began, in seconds on a monotonic clock.
+    """The row of a batch on which a function is working: the row with the index ``index``.
+
+    ``offset`` and ``place`` are functions that return the offset and the origin of the row with a given index.
+    ``since`` is the time when the work on the row began, in seconds on a monotonic clock.
     """
 
     def __init__(self, label: str, offset: Callable[[int], int], place: Callable[[int], Work]) -> None:
@@ -55,7 +58,7 @@ class Message:
 
 @dataclass
 class Tally:
-    """Counts the rows of a bucket. Functions work on one message of a bucket at a time."""
+    """The counts of a bucket, and the message of the bucket on which a function is working, if any."""
 
     task: int
     source: int
@@ -69,7 +72,8 @@ class Tally:
     entered: float = 0.0
 
     def count(self, now: float, ordered: bool) -> Count:
-        """The figures to report. ``ordered`` says whether rows come in the order of their records."""
+        """The counts to report, including the rows of the running call that are already finished. ``ordered`` says
+        whether rows come in the order of their records."""
         rows, seconds, offset, message = self.rows, self.seconds, self.offset, self.message
         if message is not None:
             index = message.index
@@ -81,8 +85,8 @@ class Tally:
 
 @dataclass(eq=False)
 class Meter:
-    """Counts what a Spark task does for an operator, from when the meter is made until it is closed. ``ordered`` says
-    whether rows come in the order of their records.
+    """Counts what a Spark task does for an operator, from the creation of the meter until it is closed. ``ordered``
+    says whether rows come in the order of their records.
     """
 
     line: ReportAddress | None
@@ -101,7 +105,7 @@ class Meter:
     """The number of the connection through which the meter was last reported."""
 
     def tally(self, task: int, source: int, partition: int, bucket: int = WHOLE) -> Tally:
-        """The count of a bucket."""
+        """The tally of a bucket, which is created if necessary."""
         key = task, source, partition, bucket
         found = self._tallies.get(key)
         if found is None:
@@ -117,7 +121,7 @@ class Meter:
             self._received[source, partition] = Received(source, partition, total, offset)
 
     def enter(self, tally: Tally, message: Message | None = None) -> None:
-        """Record that a function begins to work on rows of a bucket."""
+        """Record that a function begins to work on rows of a bucket. ``message`` follows it from row to row."""
         now = time.monotonic()
         with self._lock:
             tally.entered, tally.message = now, message
@@ -139,7 +143,8 @@ class Meter:
 
     @contextmanager
     def on(self, tally: Tally, rows: int, offset: int | None = None) -> Iterator[None]:
-        """Count the time of the block as work on rows of a bucket."""
+        """A context manager that counts the time of its block as work on ``rows`` rows of a bucket. If the block
+        raises an error, only its time counts, not its rows."""
         self.enter(tally)
         done, at = 0, None
         try:
@@ -149,7 +154,7 @@ class Meter:
             self.leave(tally, done, at)
 
     def timed(self, tally: Tally, given: Iterable[T]) -> Iterator[T]:
-        """Yield the given items. The time that each item takes to arrive counts as work on a bucket."""
+        """Yield the given items. The time of waiting for each item counts as work on a bucket."""
         waiting = iter(given)
         while True:
             with self.on(tally, 0):
@@ -159,12 +164,12 @@ class Meter:
             yield found
 
     def close(self) -> None:
-        """Record that the Spark task has finished this work."""
+        """Record that the Spark task has finished its work for the operator."""
         self.ended = True
 
     def now(self, everything: bool) -> TaskReport:
-        """The report for this moment. With ``everything``, counts that haven't changed since the last report are
-        included, too.
+        """A report of the current counts. With ``everything``, the report also contains the counts that haven't changed
+        since the last report.
         """
         now = time.monotonic()
         with self._lock:
@@ -184,7 +189,8 @@ class Meter:
 
 
 def meter(line: ReportAddress | None, label: str, *, ordered: bool = True) -> Meter:
-    """A meter for an operator in the present Spark task. ``line`` says where the driver listens; None if it doesn't."""
+    """A meter for an operator in the current Spark task. ``line`` is the address at which the driver listens, or None
+    if it doesn't listen."""
     context = TaskContext.get()
     if context is None:
         told = TaskReport(run="", batch=-1, stage=0, partition=0, attempt=0, label=label)
@@ -240,8 +246,8 @@ class _Teller:
 
 
 class _Connection:
-    """A connection to a driver. ``number`` says how many connections to this driver there have been, including the
-    present one.
+    """A connection to a driver, which is opened again after a failure. ``number`` counts the connections that were
+    opened so far.
     """
 
     def __init__(self, line: ReportAddress) -> None:

@@ -1,4 +1,5 @@
-"""What OpenTelemetry's environment variables ask this process to export, and to which exporters. Pure functions.
+"""Finds out from OpenTelemetry's environment variables what this process should export, and through which exporters.
+Pure functions.
 
 The variables are described at https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/.
 """
@@ -21,7 +22,7 @@ _PROTOCOL = "http/protobuf"
 def exporters(signal: Signal, environment: Mapping[str, str]) -> tuple[str, ...]:
     """The exporters of a signal: "otlp", "console", both, or neither.
 
-    Unlike OpenTelemetry's own default, nothing is exported unless an exporter or an OTLP endpoint is set.
+    Nothing is exported unless an exporter or an OTLP endpoint is set. OpenTelemetry's own default is different.
 
     Raises:
         ConfigError: a variable asks for something that anabranch doesn't support.
@@ -45,8 +46,8 @@ def exporters(signal: Signal, environment: Mapping[str, str]) -> tuple[str, ...]
 
 
 def _set(signal: Signal, what: str, environment: Mapping[str, str]) -> tuple[str, str]:
-    """The variable that applies to a signal, and its value, which is empty if the variable isn't set. A variable for
-    the signal alone precedes the one for all signals."""
+    """The name and the value of the variable that applies to a signal. The value is empty if the variable isn't set. A
+    variable for this signal alone takes precedence over the variable for all signals."""
     names = f"OTEL_EXPORTER_OTLP_{signal.upper()}_{what}", f"OTEL_EXPORTER_OTLP_{what}"
     values = ((name, environment.get(name, "").strip()) for name in names)
     return next((each for each in values if each[1]), (names[1], ""))

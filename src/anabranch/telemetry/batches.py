@@ -1,4 +1,4 @@
-"""The lanes of this process report their batches here, for an observer."""
+"""Passes reports of committed batches and failures from the lanes of this process to an observer."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Observer(Protocol):
     """
 
     def committed(self, lane: Lane, report: LaneReport, rows: int) -> None:
-        """A lane has committed a batch. ``rows`` is the number of its records."""
+        """Called when a lane has committed a batch. ``rows`` is the number of the batch's records."""
 
     def failed(self, lane: Lane, report: LaneReport) -> None:
-        """A lane has failed."""
+        """Called when a lane has failed."""
 
 
 _observers: list[Observer] = []

@@ -1,5 +1,4 @@
-"""The inputs and outputs of a job, under the names that OpenLineage gives them:
-https://openlineage.io/docs/spec/naming/."""
+"""Names the inputs and outputs of a job by OpenLineage's rules: https://openlineage.io/docs/spec/naming/."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ _PORT = 5432
 
 @dataclass(frozen=True, order=True)
 class Dataset:
-    """A stream or a table."""
+    """The OpenLineage name of a stream or a table."""
 
     namespace: str
     name: str
@@ -28,7 +27,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Datasets:
-    """The inputs and outputs of a job, without its intermediate streams and its dead letters."""
+    """The inputs and outputs of a job, except its intermediate streams and its dead-letter streams."""
 
     inputs: tuple[Dataset, ...]
     outputs: tuple[Dataset, ...]
@@ -38,7 +37,8 @@ def of_job(graph: Graph, settings: Settings, seen: Iterable[str] = ()) -> Datase
     """The datasets of a job.
 
     Args:
-        seen: streams, as ``system/stream``, that the job is known to read, including those that match its patterns.
+        seen: streams that the job is known to read, as ``system/stream``, including the streams that match a pattern of
+            the job.
     """
     systems = Systems(settings, graph.job)
     of = stages.systems(graph, systems.bound(), settings.systems.default)

@@ -23,7 +23,7 @@ __all__ = ["metrics", "traces"]
 _SERVICE = "anabranch"
 _INSTALL = "pip install 'anabranch[opentelemetry]', or unset OTEL_{}_EXPORTER and OTEL_EXPORTER_OTLP_ENDPOINT"
 _ENDS_WITHIN = 5.0
-"""How many seconds the last export may take when the process ends."""
+"""How many seconds a process that ends waits for the last export."""
 
 
 @contextmanager
@@ -31,8 +31,8 @@ def traces(service: str, say: Callable[[str], None]) -> Iterator[None]:
     """Export a span of each batch of this process's lanes.
 
     Args:
-        service: the name of the service that the spans have unless OTEL_SERVICE_NAME is set.
-        say: called with the reason if the variables ask for an export that isn't possible. The job continues.
+        service: the service name of the spans, unless OTEL_SERVICE_NAME is set.
+        say: called with the reason if the variables ask for an export that isn't possible. The job runs without it.
     """
     with ExitStack() as until:
         _started("traces", say, lambda wanted: _trace(wanted, service, until))
@@ -58,7 +58,7 @@ def metrics(
 
 
 class _Troubles(logging.Handler):
-    """A log handler that reports what keeps OpenTelemetry from exporting, but not at every attempt."""
+    """A log handler that reports OpenTelemetry's warnings about failed exports, but at most every ten minutes."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
@@ -69,7 +69,7 @@ class _Troubles(logging.Handler):
 
 
 def _hear(say: Callable[[str], None]) -> None:
-    """Pass OpenTelemetry's log messages to ``say`` from now on, unless they already have a handler."""
+    """Pass OpenTelemetry's warnings to ``say`` from now on, unless its logger already has a handler."""
     logger = logging.getLogger("opentelemetry")
     if not logger.hasHandlers():
         logger.addHandler(_Troubles(say))
@@ -151,7 +151,7 @@ def _resource(service: str) -> Resource:
 
 
 def _end(provider: Any) -> None:
-    """Export what is left. If the collector can't be reached, neither wait long nor fail."""
+    """Export what hasn't been exported yet, but wait no longer than ``_ENDS_WITHIN`` and raise no error."""
     ending = threading.Thread(target=provider.shutdown, name="exports the last figures", daemon=True)
     ending.start()
     ending.join(_ENDS_WITHIN)

@@ -1,4 +1,4 @@
-"""OpenTelemetry instruments for the metrics that a coordinator also provides to Prometheus, under the same names."""
+"""OpenTelemetry instruments for a coordinator's metrics, with the names that these metrics have in Prometheus."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 __all__ = ["observe"]
 
 _FRESH = 1.0
-"""The seconds for which all instruments get the same figures, which are computed only once."""
+"""The seconds for which computed metrics are reused, so that an export computes them once for all instruments."""
 
 
 def observe(meter: Meter, collect: Callable[[], Sequence[Metric]], names: Sequence[Metric]) -> None:
@@ -21,7 +21,7 @@ def observe(meter: Meter, collect: Callable[[], Sequence[Metric]], names: Sequen
     Args:
         meter: creates the instruments.
         collect: computes the current metrics. If it raises an error, nothing is reported this time.
-        names: all families that ``collect`` may return; their samples are ignored.
+        names: all families that ``collect`` can return. The samples of ``names`` are ignored.
     """
     present = _Present(collect)
     for family in names:

@@ -1,4 +1,4 @@
-"""OpenLineage events, which report when a job runs, its inputs and outputs, and how it ended."""
+"""Sends OpenLineage events, which report when a job runs, its inputs and outputs, and how the job ended."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _INSTALL = f"pip install 'anabranch[openlineage]', or unset {_ELSEWHERE[0]}"
 
 
 class Jobs(Protocol):
-    """Provides the jobs."""
+    """The source of the jobs that are reported."""
 
     def jobs(self, also: Collection[str]) -> list[JobStatus] | None:
-        """The jobs that this process serves, and those in ``also``. None if another process reports the jobs.
+        """The jobs that this process serves, and the jobs named in ``also``. None if another process reports the jobs.
 
         Raises:
-            AnabranchError: the jobs can't be determined at the moment.
+            AnabranchError: the jobs can't be determined now.
         """
         ...
 
@@ -56,11 +56,11 @@ def is_wanted(environment: Mapping[str, str]) -> bool:
 
 @contextmanager
 def reported(jobs: Jobs, say: Callable[[str], None]) -> Iterator[None]:
-    """Report the runs of jobs in a thread, if OpenLineage's variables ask for it.
+    """Report the runs of jobs in a thread, if OpenLineage's variables ask for reports.
 
     Args:
-        jobs: provides the jobs.
-        say: called with the reason if the variables ask for reports that aren't possible. The jobs continue.
+        jobs: the source of the jobs.
+        say: called with the reason if the variables ask for reports that aren't possible. The jobs run without them.
     """
     if not is_wanted(os.environ):
         yield
@@ -89,7 +89,7 @@ def _reporter(jobs: Jobs, say: Callable[[str], None]) -> _Reporter:
 
 @dataclass
 class _Run:
-    """A run that has been reported.
+    """A job's run whose start has been reported.
 
     Attributes:
         id: OpenLineage's id of the run.
@@ -105,7 +105,7 @@ class _Run:
 
 
 class _Reporter:
-    """Compares the states of jobs with those at the previous check, and reports what has changed."""
+    """Compares the states of jobs with their states at the previous check, and reports what has changed."""
 
     def __init__(self, jobs: Jobs, emit: Callable[[RunEvent], None], say: Callable[[str], None]) -> None:
         self._jobs = jobs

@@ -1,4 +1,4 @@
-"""Limits warnings that would otherwise be repeated at every attempt."""
+"""Limits how often a warning is printed whose cause occurs again at every attempt."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _QUIET_FOR = 600.0
 
 
 class Seldom:
-    """Prints one line, and then ignores further lines for ten minutes. Not thread-safe."""
+    """Prints a line, and then ignores all lines for ten minutes. Not thread-safe."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans: one for each batch, with a child span for each phase that took time."""
+"""Makes OpenTelemetry spans: one for each batch, with a child span for each phase of the batch that took time."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _NS = 1_000_000_000
 class BatchSpans:
     """Creates spans from the batches of lanes.
 
-    If it is known how much of a batch's time each phase took, each phase becomes a span of that duration. These spans
-    follow one another in the order in which records pass through the phases; in reality, phases overlap or alternate.
+    If the report says how long each phase of a batch took, each phase becomes a span of that duration. These spans
+    follow one another in the order in which records pass through the phases, although phases overlap or alternate in
+    reality.
 
     Args:
         tracer: creates the spans.
@@ -48,7 +49,7 @@ class BatchSpans:
         batch.end(end_time=end)
 
     def failed(self, lane: Lane, report: LaneReport) -> None:
-        """Export a span without duration, whose status contains the error."""
+        """Export a span that has no duration and whose status contains the error."""
         attributes = {**_described(lane, report), "anabranch.attempt": report.attempt.number}
         now = round(self._now() * _NS)
         span = self._tracer.start_span(FAILURE, context=Context(), start_time=now, attributes=attributes)

@@ -27,8 +27,8 @@ from anabranch.testing.broker_properties import ADDRESS, SCRAM, Ports, Tls, logi
 __all__ = ["ADDRESS", "QUICK", "SCRAM", "Cluster", "Tls", "start"]
 
 PORTS = range(20_000, 32_000)
-"""These ports are below the range that Linux and macOS use for outgoing connections, so no connection takes the port of
-a broker while it is down.
+"""The ports among which brokers get theirs. They are below the range that Linux and macOS use for outgoing connections,
+so no connection takes a broker's port while the broker is down.
 """
 
 READY_SECONDS = 120.0
@@ -44,8 +44,8 @@ QUICK = (
     "-XX:+UnlockDiagnosticVMOptions",
     "-XX:-BytecodeVerificationRemote",
 )
-"""Java options for a quick start: 3 s instead of 4. They leave out the optimizing compiler and the verification of
-classes, which isn't needed because the jars are pinned."""
+"""Java options with which a broker starts in 3 s instead of 4. They turn off the optimizing compiler, and the
+verification of classes, which the pinned jars don't need."""
 
 LOGGING = """\
 rootLogger.level = warn
@@ -57,7 +57,7 @@ appender.out.layout.pattern = %d %p %c{1}: %m%n
 """
 
 # Runs "$@", prints the process id, and kills the process when the other end of standard input closes. Only our own
-# process holds that end, which closes however our process ends.
+# process holds that other end, so it closes when our process ends for any reason.
 WATCH = """\
 exec 3<&0 </dev/null
 "$@" >&2 3<&- &
@@ -73,14 +73,14 @@ exit "$code"
 
 
 class _AddressInUseError(AnabranchError):
-    """Another process took a port between our choice and the broker's start."""
+    """Another process took a broker's port after the port was chosen and before the broker started."""
 
 
 class Cluster:
-    """Brokers that live until ``close``, but no longer than the process that started them. Not thread-safe.
+    """Brokers that run until :meth:`close`, but no longer than the process that started them. Not thread-safe.
 
-    A broker's index is its node id in Kafka. Each broker is also a controller, so the cluster works as long as most of
-    its brokers run.
+    A broker's index is also its node id in Kafka. Each broker is a controller, too, so the cluster works as long as
+    more than half of the brokers run.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Cluster:
         self.close()
 
     def pid(self, index: int = 0) -> int:
-        """The process id of a broker's JVM, for example to freeze it or to see that it has ended."""
+        """The process id of a broker's JVM, for example to freeze the broker or to check that it has ended."""
         return self._brokers[index].pid
 
     def log(self, index: int = 0) -> Path:
@@ -132,17 +132,18 @@ class Cluster:
         """Shut a broker down cleanly, with SIGTERM. Its data is kept.
 
         Raises:
-            AnabranchError: it didn't end within a minute, for example because too few controllers are left to release
-                it.
+            AnabranchError: the broker didn't end within a minute, for example because too few controllers are left to
+                agree to its shutdown.
         """
         self._brokers[index].end(signal.SIGTERM)
 
     def kill(self, index: int = 0) -> None:
-        """Kill a broker with SIGKILL. Its data stays as it is."""
+        """Kill a broker with SIGKILL. Its data is left as it is at that moment."""
         self._brokers[index].end(signal.SIGKILL)
 
     def start_again(self, index: int = 0) -> None:
-        """Start a broker that was stopped or killed, on the same ports and data. Returns when it serves requests."""
+        """Start a broker that was stopped or killed, on the same ports and data. Returns when the broker serves
+        requests."""
         broker = self._brokers[index]
         if broker.runs:
             raise AnabranchError(f"broker {index} runs already", "stop or kill it first")
@@ -150,8 +151,8 @@ class Cluster:
         _wait(broker, [broker])
 
     def close(self) -> None:
-        """Kill all brokers at once, with SIGKILL. Everything that they acknowledged stays in the folder, for another
-        ``start``."""
+        """Kill all brokers at once, with SIGKILL. Everything that they acknowledged stays in the folder, and another
+        :func:`start` can use it."""
         with ExitStack() as stack:
             for broker in self._brokers:
                 stack.callback(broker.end, signal.SIGKILL)
@@ -171,20 +172,20 @@ def start(
     context manager.
 
     Args:
-        folder: the folder for the brokers' data and logs. If an earlier cluster with as many brokers left its data
-            there, the new one continues with that data.
-        jars: a folder with the broker's jars, such as ``jars.broker_folder()`` returns.
-        count: the number of brokers. With 3 or more, the cluster survives the loss of one.
-        racks: the ``broker.rack`` of each broker. If there are fewer racks than brokers, they are reused in turn.
-        properties: additional settings of each broker, which take precedence.
-        sasl: user → password. If given, clients must log in, with PLAIN or SCRAM-SHA-512.
-        flags: Java options. With the default, brokers start quickly but stay slow.
-        tls: if given, traffic between clients and brokers is encrypted.
+        folder: the folder for the brokers' data and logs. If an earlier cluster with the same number of brokers left
+            its data there, the new cluster continues with that data.
+        jars: the folder that contains the broker's jars, for example the result of ``jars.broker_folder()``.
+        count: the number of brokers. With 3 or more, the cluster survives the loss of one broker.
+        racks: the ``broker.rack`` of each broker. If there are fewer racks than brokers, racks are reused in turn.
+        properties: additional settings for each broker, which override the cluster's own settings.
+        sasl: the password of each user. If users are given, clients must log in, with PLAIN or SCRAM-SHA-512.
+        flags: Java options. With the default, brokers start quickly but run slowly.
+        tls: the brokers' certificate. If it is given, traffic between clients and brokers is encrypted.
 
     Raises:
         NotFoundError: Java isn't installed.
-        AnabranchError: a broker ended while it started, or the brokers took too long. The message contains the end of
-            a log.
+        AnabranchError: a broker ended during its start, or the brokers took too long. The message contains the end of
+            a broker's log.
     """
     for _ in range(ATTEMPTS - 1):
         with suppress(_AddressInUseError):
@@ -193,7 +194,7 @@ def start(
 
 
 class _Broker:
-    """One broker: its folder, and its process while it runs."""
+    """A broker of the cluster: its folder and, while the broker runs, its process."""
 
     def __init__(self, folder: Path, jars: Path, index: int, client: Mapping[str, str], flags: Sequence[str]) -> None:
         self.folder = folder
@@ -224,8 +225,8 @@ class _Broker:
         self.config.write_text("".join(f"{name}={json.dumps(value)[1:-1]}\n" for name, value in lines.items()))
 
     def is_of(self, cluster_id: str) -> bool:
-        """Whether the data folder belongs to this cluster. If it doesn't, the broker that answered on this broker's
-        port belongs to another cluster.
+        """Whether the data folder belongs to the cluster with this id. If it doesn't, the id was reported by a broker
+        of another cluster, which listens on this broker's port.
         """
         return f"cluster.id={cluster_id}\n" in self._meta.read_text()
 
@@ -277,7 +278,7 @@ class _Broker:
         self._process = None
 
     def tail(self) -> str:
-        """The end of the log since the broker was started, without the frames of Java's stack traces."""
+        """The last lines of the log since the broker's last start, without the frames of Java's stack traces."""
         lines = [line for line in self._said().splitlines() if not line.startswith("\tat ")]
         return "\n".join(lines[-15:])
 
@@ -303,7 +304,7 @@ def _format(brokers: Iterable[_Broker], sasl: Mapping[str, str]) -> None:
 
 
 def _wait(witness: _Broker, wanted: Sequence[_Broker]) -> None:
-    """Return when the broker ``witness`` sees the wanted brokers in the cluster."""
+    """Return when the broker ``witness`` reports all ``wanted`` brokers as members of the cluster."""
     admin = AdminClient(
         {**witness.client, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100},
         logger=logging.Logger("quiet", logging.CRITICAL),

@@ -1,4 +1,5 @@
-"""Settings of the brokers of :mod:`anabranch.testing.broker`: KRaft, loopback, a quick start."""
+"""Makes the settings of the brokers of :mod:`anabranch.testing.broker`, which use KRaft on the loopback address and
+start quickly."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ SCRAM = "SCRAM-SHA-512"
 
 @dataclass(frozen=True)
 class Ports:
-    """The ports on which a broker listens."""
+    """The ports on which a broker listens for clients and for other controllers."""
 
     client: int
     controller: int
@@ -39,8 +40,8 @@ class Tls:
 def of_broker(
     index: int, ports: Sequence[Ports], racks: Sequence[str], sasl: Mapping[str, str] | None, tls: Tls | None
 ) -> dict[str, str]:
-    """The settings of the broker with this index, except its folder. The cluster has as many brokers as there are
-    ports."""
+    """The settings of the broker with this index, except its folder. ``ports`` contains the ports of all brokers of the
+    cluster, by index."""
     client = f"CLIENT://{ADDRESS}:{ports[index].client}"
     replicas = min(3, len(ports))
     properties = {
@@ -93,7 +94,7 @@ def of_broker(
 
 
 def login(sasl: Mapping[str, str] | None, tls: Tls | None) -> dict[str, str]:
-    """The settings that confluent-kafka's clients need to log in as the first user."""
+    """The settings with which confluent-kafka's clients log in as the first user."""
     properties = {"security.protocol": _protocol(sasl, tls)}
     if tls is not None:
         properties["ssl.ca.location"] = str(tls.ca)

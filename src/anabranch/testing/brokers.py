@@ -1,4 +1,5 @@
-"""Runs tests on a shared broker. Everything that a run creates there has a unique name, and is deleted at the end."""
+"""Runs tests on a shared broker. Everything that a run creates on the broker has a unique name, and is deleted at the
+end of the run."""
 
 from __future__ import annotations
 
@@ -21,14 +22,14 @@ __all__ = ["Names", "names_back", "opened", "settings_on"]
 _BEGIN = "anabranch-test"
 
 # Producers in Spark's workers outlive the run. On a broker that creates topics automatically, a producer that asked for
-# the metadata of a deleted topic would create it again.
+# the metadata of a deleted topic would create the topic again.
 _ASK_ONCE = {"topic.metadata.refresh.interval.ms": "-1"}
 _ASK_RARELY = {"metadata.max.age.ms": "3600000"}
 
 
 @dataclass(frozen=True)
 class Names:
-    """The names of a run's job and topics on the broker. ``run`` is the prefix of all of them."""
+    """Translates between the names that a test uses and the names on the broker, which all have the prefix ``run``."""
 
     run: str
 
@@ -37,19 +38,20 @@ class Names:
         return cls(f"{_BEGIN}-{secrets.token_hex(4)}")
 
     def there(self, name: str) -> str:
-        """The broker's name for a job or a topic of the test."""
+        """The name on the broker of a job or a topic of the test."""
         return f"{self.run}-{name}"
 
     def here(self, text: str) -> str:
-        """A name or a message, with the broker's names replaced by the test's."""
+        """A name or a message in which the names on the broker are replaced by the names that the test uses."""
         return text.replace(f"{self.run}-", "")
 
     def job(self, graph: Graph) -> Graph:
-        """The job with the names that it has on the broker."""
+        """The job, under the name that it has on the broker."""
         return msgspec.structs.replace(graph, job=self.there(graph.job))
 
     def streams(self, graph: Graph) -> dict[str, str]:
-        """The test's name for each stream of :meth:`job`, including those that the job creates."""
+        """The test's name of each stream of the job, by the stream's name in :meth:`job`. Intermediate streams and
+        dead-letter streams are included."""
         named = [node for node in graph.nodes if "stream" in node.args or is_boundary(node)]
         found = {stages.stream_of(self.job(graph), node): stages.stream_of(graph, node) for node in named}
         found |= {name: name for node in graph.nodes if "of" in node.args for name in [node.args["of"]["stream"]]}
@@ -58,7 +60,7 @@ class Names:
 
 
 def settings_on(broker: str, settings: Settings, names: Names, graph: Graph) -> Settings:
-    """The settings with all streams of a job on a broker, in the run's own topics."""
+    """The settings of a run on a broker, in which every stream of the job is a topic of the run."""
     kafka = settings.systems.kafka
     on_it = {
         "bootstrap_servers": broker,
@@ -81,7 +83,8 @@ def _without_servers(properties: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def opened(settings: Settings, names: Names) -> Iterator[KafkaStreams]:
-    """The run's streams. At the end, everything that the run has left on the broker is deleted."""
+    """A context manager that returns the run's streams. At its end, everything that the run has left on the broker is
+    deleted."""
     topics = {stream: bound.topic for stream, bound in settings.streams.items() if bound.topic is not None}
     streams = KafkaStreams(settings.systems.kafka, topics)
     try:
@@ -95,7 +98,7 @@ def opened(settings: Settings, names: Names) -> Iterator[KafkaStreams]:
 
 @contextmanager
 def names_back(names: Names) -> Iterator[None]:
-    """In errors, replaces the names on the broker with those that the test uses."""
+    """A context manager that replaces the names on the broker in errors by the names that the test uses."""
     try:
         yield
     except AnabranchError as error:

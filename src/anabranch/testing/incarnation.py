@@ -1,4 +1,5 @@
-"""One life of the job's process: a coordinator and a container, as in ``anabranch run``, but without an HTTP server."""
+"""Simulates one life of a job's process: a coordinator and a container, as in ``anabranch run``, but without an HTTP
+server."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ _PERIOD = 0.03
 
 
 class Incarnation:
-    """The parts of a job's process that aren't stored in files. They are created anew for each life.
+    """The parts of a job's process that end with the process, because they aren't stored in files.
 
     Raises:
         AnabranchError: the job can't be started, as with ``anabranch run``.
@@ -57,15 +58,15 @@ class Incarnation:
 
         Raises:
             JobFailedError: a lane failed.
-            OutOfTimeError: it didn't catch up before the deadline.
+            OutOfTimeError: the job didn't catch up before the deadline.
         """
         with closing(self._store):
             self._container(until_caught_up=True).run(self._registration())
             self._check()
 
     def run_and_kill(self) -> tuple[Pending, ...]:
-        """Run the job until the moment for which :class:`Kill` waits, and kill it. Returns the batches that are then
-        pending.
+        """Run the job until every lane has published its last batch, and kill it at the moment for which :class:`Kill`
+        waits. Returns the batches that are then pending.
 
         Raises:
             JobFailedError, OutOfTimeError: as :meth:`run`.
@@ -111,11 +112,13 @@ class Incarnation:
         self._run_and_change(drain)
 
     def run_and_expand(self, widen: Callable[[], None]) -> None:
-        """Run the job and, once it is running, call ``widen`` on some of its inputs. Stop it when it reads all of their
-        partitions.
+        """Run the job, call ``widen`` once the job is running, and stop the job when it reads the new partitions.
+
+        Args:
+            widen: adds partitions to some of the job's inputs.
 
         Raises:
-            UsageError: a stream can't have that number of partitions.
+            UsageError: a stream can't have the number of partitions that ``widen`` requests.
             ConflictError: the job can't adapt to the new partitions.
             JobFailedError, OutOfTimeError: as :meth:`run`.
         """
@@ -173,8 +176,8 @@ class Incarnation:
 
 
 class _Watched:
-    """The coordinator as the container sees it. At each heartbeat, it checks the deadline and carries out the kill or
-    the change when it is due."""
+    """Stands between the container and its coordinator. At each heartbeat, it checks the deadline, and carries out the
+    kill or the change that is due."""
 
     def __init__(self, coordinator: Coordinator, job: str, deadline: float) -> None:
         self._coordinator = coordinator
@@ -189,7 +192,7 @@ class _Watched:
 
     def heartbeat(self, beat: Heartbeat, wait: float = 0) -> HeartbeatResponse:
         if any(report.phase == LanePhase.FAILED for report in beat.lanes):
-            self._coordinator.stop(self._job)  # a test must see the failure, and doesn't need the other lanes any more
+            self._coordinator.stop(self._job)  # the test fails anyway, so the other lanes needn't run on
         if self.kill is not None and self.kill.due(beat.lanes):
             self.kill.strike()
         if self.change is not None:
@@ -205,8 +208,8 @@ class _Watched:
         return self._coordinator.heartbeat(beat, wait)
 
     def _make(self, change: Callable[[], object]) -> None:
-        """Request the change when the job has run a batch or has nothing to read. Stop the job when it is running again
-        after the change.
+        """Request the change once the job has run a batch or has nothing to read. After the change, stop the job as
+        soon as it is running again.
         """
         status = self._coordinator.status(self._job)
         if status.state != DeploymentState.RUNNING:

@@ -1,5 +1,5 @@
-"""The key bytes of a row, as Spark makes them (docs/reference/operators.md, "Key bytes"), for the keys of test
-inputs."""
+"""Encodes the keys of test inputs with the same bytes that Spark would write for the row (see "Key bytes" in
+docs/reference/operators.md)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from anabranch.errors import UsageError
 __all__ = ["Field", "encode"]
 
 Field = tuple[str, str]
-"""A key column: its name, and Spark's name for its type."""
+"""A key column: the column's name, and Spark's name for the column's type."""
 
 _WIDTHS = {"int": 4, "bigint": 8}
 
 
 def encode(fields: Sequence[Field], row: Mapping[str, Any]) -> bytes | None:
-    """The message key of a row; a missing column is null.
+    """The message key of a row. A column that the row lacks counts as null.
 
     Raises:
         UsageError: a value isn't of its column's type.

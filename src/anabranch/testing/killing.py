@@ -1,5 +1,5 @@
-"""Kills a job within this process: finds the moment when every lane has published its last batch, and ends all lanes
-before they commit that batch.
+"""Kills a job within this process: waits until every lane has published its last batch, and ends all lanes before they
+commit that batch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _POLL = 0.02
 
 
 class KilledError(Exception):
-    """Simulates the end of the process. Only the test's next incarnation may catch it."""
+    """Simulates the end of the process. Only :class:`Incarnation` catches this error, and the next incarnation then
+    continues the job."""
 
 
 def _is_news(record: logging.LogRecord) -> bool:
@@ -37,9 +38,9 @@ logging.getLogger("py4j.clientserver").addFilter(_is_news)
 
 
 class Kill:
-    """Holds each lane in the batch that reaches the end of its inputs, after publishing and before committing.
+    """Holds each lane in the batch that reaches the end of the lane's inputs, after publishing and before committing.
 
-    The job can be killed when each lane is held, or is idle and no lane that writes its inputs will write more.
+    The job can be killed when every lane is either held, or idle while no lane that writes its inputs will write more.
     """
 
     def __init__(self, spark: SparkSession, systems: Systems, root: str, lanes: Mapping[str, Lane]) -> None:
@@ -55,7 +56,8 @@ class Kill:
         self.pending: tuple[Pending, ...] = ()
 
     def reached(self, step: str, lane: str, batch: int) -> None:
-        """A callback for :func:`crash_points.watched`, called on the lane's own thread.
+        """Hold a lane that has reached its last batch. This is the callback for :func:`crash_points.watched`, which is
+        called on the lane's own thread.
 
         Raises:
             KilledError: the job was killed while this lane was held.
@@ -71,7 +73,7 @@ class Kill:
             time.sleep(_POLL)
 
     def due(self, reports: Sequence[LaneReport]) -> bool:
-        """Whether every lane has reached the point at which it should die. A lane that fails cancels the kill."""
+        """Whether every lane is ready to be killed. If a lane has failed, the kill is cancelled."""
         self._reports = {report.lane: report for report in reports}
         if any(report.phase == LanePhase.FAILED for report in reports):
             self._off.set()
@@ -82,7 +84,7 @@ class Kill:
         return self._settled >= self._lanes.keys()
 
     def strike(self) -> None:
-        """Kill all lanes, and note the batches that are pending at that moment.
+        """Kill all lanes, and store in ``pending`` the batches that are pending at that moment.
 
         Raises:
             KilledError: always.
@@ -100,7 +102,7 @@ class Kill:
         raise KilledError("the test killed the job")
 
     def call_off(self) -> None:
-        """Hold no lane any longer."""
+        """Cancel the kill: release all lanes that are held."""
         self._off.set()
 
     def _nothing_comes(self, lane: Lane) -> bool:
@@ -132,8 +134,8 @@ class Kill:
 
 
 def _wait_for_end(query: StreamingQuery) -> None:
-    """Wait until a query whose batch has just failed ends. (If the query were stopped instead, Spark would spend time
-    on the error's long text.)
+    """Wait for the end of a query whose batch has just failed. (If the query were stopped, Spark would spend time on
+    the long text of the error.)
     """
     while query.isActive:
         time.sleep(_POLL)

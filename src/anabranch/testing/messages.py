@@ -1,4 +1,4 @@
-"""The messages that a test puts into a stream: rows with their keys, partitions, headers and times."""
+"""The messages that a test puts into a stream: rows with their keys, partitions, headers and timestamps."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | N
 
 @dataclass(frozen=True)
 class Message:
-    """A row with a key, headers, a timestamp or a partition of your choice. Whatever you leave out is as for a plain
-    row.
+    """A row with a key, headers, a timestamp or a partition of your choice. What you leave out is the same as for a
+    plain row.
 
     Args:
-        value: a dict (a JSON value), bytes or str (the value as it is), or None (no value).
+        value: a dict (written as JSON), bytes or str (written unchanged), or None (no value).
         key: bytes, str (as UTF-8) or None (no key). Default: made from the columns that ``read(key=...)`` declares.
-        headers: a dict, or pairs if a name occurs twice.
+        headers: a dict, or pairs of name and value if a name occurs more than once.
         timestamp: a datetime with a time zone. Default: now.
         partition: the partition's number. Default: determined by the key, as in Kafka; without a key, each partition
             in turn.
@@ -74,14 +74,14 @@ class Encoder:
         self._turn: Iterator[int] = cycle(range(partitions))
 
     def encode(self, place: int, row: Any) -> Encoded:
-        """A row as a message.
+        """Encode a row of the test.
 
         Args:
             place: the row's index in the input's list, for errors.
             row: a plain row or a :class:`Message`.
 
         Raises:
-            UsageError: ``row`` is neither, or its key, time or partition is invalid.
+            UsageError: ``row`` is neither a row nor a message, or its key, timestamp or partition is invalid.
         """
         try:
             return self._encoded(row if isinstance(row, Message) else Message(row))

@@ -1,5 +1,5 @@
-"""Cuts the inputs of a test at their sentinels into parts. A part is the rows that are put into the streams together,
-and what happens after them."""
+"""Cuts the inputs of a test into parts, at their sentinels. A part consists of the rows that are put into the streams
+together, and of the sentinel that takes effect after these rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["BATCH", "DRAIN", "EXPAND", "KILL", "REWIND", "SCALE", "Part", "Senti
 
 @dataclass(frozen=True)
 class Sentinel:
-    """Something that happens between the rows of an input."""
+    """A mark between the rows of an input, at which something happens to the job."""
 
     name: str
 
@@ -30,12 +30,13 @@ KILL = Sentinel("KILL")
 
 
 DRAIN = Sentinel("DRAIN")
-"""The job drains the rows before this sentinel; a new deployment reads the rest. See :func:`anabranch.testing.run`."""
+"""The job reads the rows before this sentinel and drains; a new deployment reads the following rows. See
+:func:`anabranch.testing.run`."""
 
 
 @dataclass(frozen=True)
 class SCALE(Sentinel):
-    """The job's factor changes while it runs, after the first batches of the preceding rows: ``SCALE(4)``.
+    """The job's factor changes while the job runs, after the first batches of the preceding rows: ``SCALE(4)``.
 
     Args:
         factor: the new factor, a power of two.
@@ -75,10 +76,10 @@ class REWIND(Sentinel):
 class EXPAND(Sentinel):
     """The stream gets more partitions while the job runs: ``EXPAND(8)``.
 
-    Rows before this sentinel are distributed by the old partition count, rows after it by the new one.
+    Rows before this sentinel are distributed by the old partition count, and rows after it by the new count.
 
     Args:
-        partitions: the new count, a multiple of the old one.
+        partitions: the new partition count, a multiple of the old count.
     """
 
     partitions: int
@@ -92,12 +93,12 @@ class EXPAND(Sentinel):
 
 @dataclass(frozen=True)
 class Part:
-    """Rows that are put into the streams together, and what happens then.
+    """Rows that are put into the streams together, and what happens after these rows.
 
     Attributes:
-        rows: stream → the rows, each with its index in the input's list.
-        ends: the sentinel at the end of the part; None if the inputs end.
-        among: the streams whose rows have that sentinel.
+        rows: for each stream, its rows, each with the row's index in the input's list.
+        ends: the sentinel at the end of the part; None if the inputs end there.
+        among: the streams whose inputs contain this sentinel.
     """
 
     rows: Mapping[str, list[tuple[int, Any]]]
@@ -106,9 +107,10 @@ class Part:
 
 
 def cut(inputs: Mapping[str, Iterable[Any]]) -> list[Part]:
-    """The parts of a test: the first part of every input together, then the second, and so on.
+    """The parts of a test: the first part combines the rows before the first sentinel of every input, the second part
+    the rows between the first and the second sentinel, and so on.
 
-    An input with fewer sentinels than another has no more rows to add.
+    An input that has fewer sentinels than another input adds no rows to the later parts.
 
     Raises:
         UsageError: the parts of two inputs end with different sentinels.

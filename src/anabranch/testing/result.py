@@ -1,4 +1,4 @@
-"""The output of a job in a test, as values or as whole records, and the state of the job at each KILL."""
+"""The result of a test: the output of the job, as values or as whole records, and the pending batches at each KILL."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Record:
         partition: the partition's number.
         offset: the record's offset in the partition.
         key: the message key, or None.
-        value: the value, decoded by the stream's format: JSON is parsed (fields that are null are missing), ``string``
-            becomes str, and other formats stay bytes.
+        value: the value, decoded by the stream's format. JSON is parsed (a job leaves null columns out when
+            it writes JSON), ``string`` becomes str, and values in other formats stay bytes.
         headers: pairs of name and value.
         timestamp: the record's timestamp, in UTC.
     """
@@ -38,12 +38,12 @@ class Record:
 
 @dataclass(frozen=True)
 class Pending:
-    """A batch that a KILL left planned and published, but not committed.
+    """A batch that was planned and published, but not committed, when a KILL ended the job.
 
     Attributes:
         lane: the lane's id.
         batch: the batch's number.
-        committed: the number of the last committed batch, -1 if there is none.
+        committed: the number of the lane's last committed batch; -1 if there is none.
     """
 
     lane: str
@@ -52,9 +52,10 @@ class Pending:
 
 
 class Result:
-    """Everything in the streams that a job wrote: its outputs, its intermediate streams, and its dead letters.
+    """The contents of all streams that a job wrote: its outputs, its intermediate streams, and its dead letters.
 
-    Rows are listed partition by partition. The rows of one key are in order; with ``partitions=1``, all rows are.
+    Rows are listed partition by partition. The rows of one key are in order; with ``partitions=1``, all rows are in
+    order.
 
     Attributes:
         kills: for each KILL, the batches that it left pending.
@@ -70,7 +71,7 @@ class Result:
         return tuple(self._streams)
 
     def __getitem__(self, stream: str) -> list[Any]:
-        """The values of a stream's records. If the stream's format is JSON, they are dicts.
+        """The values of a stream's records. If the stream's format is JSON, these values are dicts.
 
         Raises:
             NotFoundError: the job does not write this stream.
@@ -92,9 +93,9 @@ class Result:
         return list(self._streams[stream])
 
     def latest(self, stream: str, *columns: str) -> dict[Any, Any]:
-        """The last row for each value of a column, or for each tuple of values if several columns are given.
+        """The last row for each value of a column or, if several columns are given, for each tuple of values.
 
-        This is the final result of an ``agg``, which writes a row for each update.
+        Use this method for an ``agg``, which writes a row for each update: the last rows are its final result.
 
         Raises:
             NotFoundError: the job does not write this stream.
@@ -122,8 +123,8 @@ class Result:
 def decoded(value: bytes | None, format_: str, stream: str = "") -> Any:
     """A value, decoded by its stream's format.
 
-    The value of a dead letter that isn't in that format is returned as bytes: a wrong format may be what made it a dead
-    letter.
+    If the value of a dead letter can't be decoded, it is returned as bytes: the wrong format may be the reason why the
+    record became a dead letter.
     """
     if value is None or format_ not in ("json", "string"):
         return value

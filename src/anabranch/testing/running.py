@@ -43,14 +43,14 @@ __all__ = ["run"]
 
 _PARTITIONS = 2
 _FAILING = ("on_error", "on_null_key")
-"""Settings that are ``"fail"`` in a test unless the test or the configuration sets them: then a record that can't be
-processed fails the test."""
+"""Settings whose value is ``"fail"`` in a test, unless the test or the configuration sets them. With this value, a
+record that can't be processed fails the test."""
 
 
 @dataclass(frozen=True)
 class _Site:
-    """The job, settings and streams of a run. ``here`` translates the names of the job and its streams into the test's
-    names."""
+    """The job, settings and streams of a run. On a broker, jobs and streams have other names than in the test; ``here``
+    translates a text with these names into a text with the test's names."""
 
     file: JobFile
     settings: Settings
@@ -72,17 +72,18 @@ def run(
     """Run a job on lists of rows until it is idle, and return what it wrote.
 
     Planner, coordinator, container, Spark, and the embedded log or Kafka broker are real; only the death of a process
-    (``KILL``) is simulated. The first call starts a small Spark session, or uses one that is running in this process;
-    later calls reuse that session.
+    (``KILL``) is simulated. The first call uses the Spark session of this process, or starts a small session if there
+    is none; later calls reuse the session.
 
-    A sentinel between the rows of an input makes something happen at that point. The first sentinels of all inputs take
-    effect together, then the second ones, and so on:
+    Put sentinels between the rows of an input to change, kill or drain the job at that point. The first sentinels of
+    all inputs take effect together, then the second sentinels, and so on:
 
-    - ``BATCH``: process the preceding rows until the job is idle, then add the following ones.
+    - ``BATCH``: process the preceding rows until the job is idle, then add the following rows.
     - ``KILL``: process the preceding rows. Once every lane has published the batch that reaches the end of its inputs,
-      and before any lane commits that batch, abort all lanes without telling the coordinator. A new coordinator and a
-      new container with a higher epoch continue in the same folders and repeat those batches. The Python and Java
-      processes stay alive, so your module's variables keep their values; queries, state in memory and writers are gone.
+      and before any lane commits that batch, end all lanes without informing the coordinator. A new coordinator and a
+      new container with a higher epoch continue in the same folders and repeat these batches. The Python and Java
+      processes stay alive, so the variables of your module keep their values; queries, state in memory and writers are
+      lost.
     - ``SCALE(4)``: when the job has run a batch of the preceding rows, change its factor as ``anabranch scale`` does. A
       small ``max_rows_per_batch`` makes this happen in the middle of the rows.
     - ``REWIND("earliest", state="clear")``: when the job has run a batch of the preceding rows, rewind it as
@@ -95,29 +96,29 @@ def run(
     Args:
         job: a Job, or the path of a job file.
         inputs: the rows of each stream that the job reads, in order. A row is a dict (a JSON value; columns that
-            ``read(key=...)`` declares become the message key), bytes or str (the value as it is), None, or a
+            ``read(key=...)`` declares become the message key), bytes or str (the value, unchanged), None, or a
             :class:`Message`. Values in Avro, protocol buffers or a registry's format are bytes, in results too.
-        broker: ``"host:port"`` of a Kafka broker. All streams become topics whose names are unique to this run; they
-            are deleted at the end, together with the run's consumer groups. Credentials come from ``[systems.kafka]``.
+        broker: ``"host:port"`` of a Kafka broker. All streams become topics with names that are unique to this run. At
+            the end, these topics and the run's consumer groups are deleted. Credentials come from ``[systems.kafka]``.
             Default: all streams are in the embedded log, whatever the configuration says.
         partitions: the partition count of all inputs, or a dict of counts by name (2 for inputs that aren't named).
         config: the path of an ``anabranch.toml``; only its sections ``[job]``, ``[streams]`` and ``[systems.kafka]``
-            are used. Default: the file that ``anabranch run`` would use; for a Job, the one in the working folder.
-        folder: a new or empty folder in which streams, store and lanes are kept. Default: a temporary folder.
+            are used. Default: the file that ``anabranch run`` would use; for a Job, the file in the working folder.
+        folder: a new or empty folder for streams, store and lanes. Default: a temporary folder.
         timeout: the limit of the whole run in seconds, not counting the start of Spark.
-        settings: settings of ``[job]`` that override the file's, such as ``max_rows_per_batch=100``. Unless set,
-            ``state_partitions`` and ``attempts`` are 1, ``target_batch_seconds`` is 0 (which makes batches the same
-            each time), and ``on_error`` and ``on_null_key`` are ``"fail"``.
+        settings: settings of ``[job]`` that override the file's settings, such as ``max_rows_per_batch=100``. Other
+            defaults than usual apply: ``state_partitions`` and ``attempts`` are 1, ``target_batch_seconds`` is 0 (so a
+            run always has the same batches), and ``on_error`` and ``on_null_key`` are ``"fail"``.
 
     Returns:
         The rows of every stream that the job wrote.
 
     Raises:
         UsageError: an input is missing, is not read by the job, or contains a row that cannot be put into the stream.
-        JobFailedError: a lane failed; the message is the one that ``anabranch run`` prints.
-        OutOfTimeError: the job was not idle in time.
-        AnabranchError: the broker does not answer; or the Spark session has no Kafka connector; or ``anabranch run``
-            would refuse the job, with the same error, such as GraphError.
+        JobFailedError: a lane failed; the message is what ``anabranch run`` would print.
+        OutOfTimeError: the job was not idle before the timeout.
+        AnabranchError: the broker does not answer; or the Spark session has no Kafka connector. If ``anabranch run``
+            would refuse the job, its error is raised, such as GraphError.
 
     Example:
         ```python
@@ -227,7 +228,7 @@ def settings_of(
 
 
 def _embedded(settings: Settings) -> Settings:
-    """The settings with every stream on the embedded log."""
+    """The settings of a run in which every stream is in the embedded log."""
     fields = "format", "schema_file", "message", "subject", "task_header"
     streams = {
         stream: StreamSettings(**{name: getattr(bound, name) for name in bound.model_fields_set.intersection(fields)})
@@ -246,8 +247,8 @@ def _check_parts(cut: Iterable[Part], settings: Settings) -> None:
 
 
 def _reads(graph: Graph) -> dict[str, Node]:
-    """The streams that a job reads, including those that are joined as tables, each with an operator that reads it. If
-    several do, an operator that declares the key is preferred.
+    """The streams that a job reads, including streams that are joined as tables. The value is an operator that reads
+    the stream; if several operators read it, an operator that declares the key is preferred.
     """
     reads = [node for node in graph.nodes if node.kind == "read"]
     reads += [msgspec.structs.replace(node, args=node.args["of"]) for node in graph.nodes if "of" in node.args]
@@ -255,7 +256,7 @@ def _reads(graph: Graph) -> dict[str, Node]:
 
 
 def _writes(graph: Graph) -> list[str]:
-    """The streams that a job writes, including those between its stages."""
+    """The streams that a job writes, including its intermediate streams."""
     written = [stages.stream_of(graph, n) for n in graph.nodes if n.kind == "write" or is_boundary(n)]
     return list(dict.fromkeys(written))
 

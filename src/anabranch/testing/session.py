@@ -1,5 +1,5 @@
-"""The only Spark session of a test process: the one that is already running, or else a small one that anabranch
-starts."""
+"""Provides the Spark session of a test process: the session that is already running or, if there is none, a small
+session that anabranch starts."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _SHORT_LIVED = {
         "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseParallelGC -Xms256m"
     )
 }
-"""Most of these JVMs live for about a minute; with only the fast compiler, this takes a quarter less time. That
-compiler's default code cache is small: without a larger one, JVMs that live longer would stop compiling.
+"""Most of these JVMs live for about a minute. With only the fast compiler, tests take a quarter less time. Because the
+default code cache of this compiler is small, JVMs that live longer would stop compiling without a larger cache.
 """
 _SMALL = SparkSettings(master="local[2,4]", memory="1g", conf=_SHORT_LIVED)
 
 
 def shared(settings: Settings) -> SparkSession:
-    """The session of this process, started at the first call. It ends with the process.
+    """The session of this process. If there is none, the call starts a session, which ends with the process.
 
     A session that other code has started gets the settings that lanes need. A session that anabranch starts has Spark's
-    Kafka connector if the connector's jars are on this machine, or if the first call is for a job on Kafka.
+    Kafka connector if the connector's jars are on this machine, or if the job of the first call is on Kafka.
 
     Raises:
         AnabranchError: the job is on Kafka, but the running session has no Kafka connector.

@@ -1,4 +1,4 @@
-"""The streams of a test: in an embedded log in a separate folder, or topics of a broker."""
+"""The streams of a test, which are either in an embedded log in a separate folder, or topics of a broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from anabranch.testing.messages import Encoded
 __all__ = ["EmbeddedStreams", "KafkaStreams", "Streams"]
 
 Found = Iterator[tuple[int, int, dict[str, Any]]]
-"""(partition, offset, record in the columns of ``RECORD_SCHEMA``), partition by partition, in order."""
+"""The partition, the offset and the columns of ``RECORD_SCHEMA`` of each record, partition by partition, in order."""
 
 _Delete = Callable[[AdminClient, list[str]], Mapping[str, Future[None]]]
 
@@ -41,11 +41,12 @@ _GONE = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.NOT_COORDINATOR,
 }
-"""Errors that don't stop the deletion: the topic is already gone, or can be deleted in a moment."""
+"""Errors that don't end the deletion of topics or groups: either the topic or group is already deleted, or it can be
+deleted a moment later."""
 
 
 class Streams(Protocol):
-    """Creates, fills and reads streams."""
+    """Creates, fills and reads the streams of a test."""
 
     def names(self) -> list[str]:
         """The names of all streams."""
@@ -56,16 +57,16 @@ class Streams(Protocol):
     def expand(self, stream: str, partitions: int) -> None: ...
 
     def put(self, stream: str, messages: Sequence[Encoded]) -> None:
-        """Add messages; those of one partition stay in order."""
+        """Add messages to a stream. The messages of one partition stay in order."""
         ...
 
     def records(self, stream: str) -> Found:
-        """All records that are visible at the moment."""
+        """All records of a stream that a reader can see now."""
         ...
 
 
 class EmbeddedStreams:
-    """Streams under ``root``."""
+    """Streams in an embedded log under the folder ``root``."""
 
     def __init__(self, root: Path) -> None:
         self._log = Log(root)
@@ -101,7 +102,7 @@ class EmbeddedStreams:
 
 
 class KafkaStreams:
-    """Streams that are topics of a broker. ``topics`` has the topic of each stream; other topics are ignored."""
+    """Streams that are topics of a broker. ``topics`` gives the topic of each stream; other topics are ignored."""
 
     def __init__(self, settings: KafkaSettings, topics: Mapping[str, str]) -> None:
         self._settings = settings
@@ -113,7 +114,8 @@ class KafkaStreams:
         return [stream for stream in self._system.streams() if stream in self._topics]
 
     def create(self, stream: str, partitions: int) -> None:
-        """Create a topic that keeps records of any age. (Brokers compute the age from timestamps.)"""
+        """Create a topic that keeps records of any age, because a broker computes a record's age from its timestamp,
+        and the timestamps of a test can be old."""
         self._system.create(stream, partitions, internal=True)
 
     def expand(self, stream: str, partitions: int) -> None:

@@ -20,11 +20,12 @@ _ENDS_WITHIN = 30.0
 
 
 class Arrivals:
-    """Writes flights to a stream, as a context manager, until the end of the block.
+    """A context manager that writes flights to a stream, from :meth:`start` until the end of the block.
 
     Args:
-        rate: flights per second; can be changed. The actual rate falls with the number of flights that are left, so
-            that they never run out: after a fifth of the flights, it is lower by a fifth.
+        rate: flights per second at the beginning; can be changed. The actual rate is proportional to the number of
+            flights that are left (when a fifth of the flights is written, it is a fifth lower), so the flights never
+            run out.
     """
 
     def __init__(self, system: System, stream: str, rate: float) -> None:
@@ -52,17 +53,17 @@ class Arrivals:
         return self._all.slice(0, self.count)
 
     def start(self) -> None:
-        """Let flights arrive from now on."""
+        """Begin to write flights."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Let no more flights arrive, and wait until the last one has been written."""
+        """Stop writing flights. Returns when the running write has ended. Raises AnabranchError if a write failed."""
         self._over.set()
         self._thread.join()
         self.check()
 
     def check(self) -> None:
-        """Raises AnabranchError if flights can no longer be written."""
+        """Raise AnabranchError if writing flights has failed."""
         if self._error is not None:
             raise AnabranchError(f"flights can't be written into the stream {self._stream}: {self._error}")
 

@@ -22,10 +22,10 @@ LATE_FROM = 15
 """A flight is late if it departs at least this many minutes after its scheduled time."""
 
 Flight = tuple[str, int, str, str]
-"""Carrier, number, destination, and scheduled departure in ISO 8601. These identify a flight."""
+"""What identifies a flight: carrier, number, destination, and scheduled departure in ISO 8601."""
 
 Windows = Mapping[tuple[str, str], tuple[int, float | None]]
-"""For each destination and hour, the number of flights, and their mean delay (None if no flight took off)."""
+"""For each destination and hour, the number of flights and their mean delay (None if none of the flights took off)."""
 
 _FILE = Path(__file__).with_name("flights.parquet")
 _TIME = "%Y-%m-%dT%H:%M:00Z"
@@ -53,7 +53,7 @@ def records(flights: pa.Table) -> pa.RecordBatch:
 
 
 def late(flights: pa.Table) -> Counter[Flight]:
-    """The late flights."""
+    """How often each late flight occurs in ``flights``."""
     some = flights.filter(pc.greater_equal(flights.column("dep_delay"), LATE_FROM))
     columns = (some.column(name).to_pylist() for name in ("carrier", "flight", "dest"))
     return Counter(zip(*columns, _text(some).to_pylist(), strict=True))

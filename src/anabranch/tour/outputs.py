@@ -1,4 +1,4 @@
-"""Compares the outputs of the tour's job with the results computed directly from the flights."""
+"""Compares the outputs of the tour's job with results that are computed directly from the flights."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ class _Window(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Comparison:
-    """How the outputs of the job differ from what they should be."""
+    """How the job's outputs differ from the correct results."""
 
     late: int
-    """The late flights in the output, without duplicates."""
+    """The number of late flights in the output, without duplicates."""
     late_repeated: int
-    """Duplicate records of late flights."""
+    """The number of duplicate records of late flights."""
     late_wrong: int
-    """Late flights that are missing, and records of flights that aren't late."""
+    """The number of late flights that are missing, plus the number of flights in the output that aren't late."""
     windows: int
-    """The hours of destinations in the output, without duplicates."""
+    """The number of windows (a destination's hours) in the output, without duplicates."""
     windows_repeated: int
-    """Duplicate records of a destination's hour."""
+    """The number of duplicate records of windows."""
     windows_wrong: int
-    """Hours of destinations that are missing or superfluous, or whose count or mean is wrong."""
+    """The number of windows that are missing or superfluous, or whose count or mean is wrong."""
     flights: int
-    """The number of flights in these hours, according to the output."""
+    """The sum of the flight counts of all windows in the output."""
 
     @property
     def is_right(self) -> bool:
@@ -97,7 +97,7 @@ def _rows(system: System, stream: str, row: type[_T]) -> Iterator[_T]:
 
 
 def _seconds(text: str) -> str:
-    """A time in the same form as in the flights: without fractions of a second."""
+    """A time as text, without fractions of a second, as :data:`Flight` contains it."""
     return f"{text.partition('.')[0].rstrip('Z')}Z"
 
 

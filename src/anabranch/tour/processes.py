@@ -1,4 +1,4 @@
-"""The processes of the tour: verbs that it starts, kills and freezes. None of them is left behind."""
+"""The processes of the tour: verbs that it starts, kills and freezes. The tour leaves none of them behind."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _LOOK = 0.05
 
 
 class Interruptions:
-    """A context manager: SIGINT, SIGTERM and SIGHUP end its block with a KeyboardInterrupt, but only once, and not
-    during ``undisturbed``. Signals that were ignored before stay ignored.
+    """A context manager. The first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt in its block, but not during
+    :meth:`undisturbed`; later signals have no effect. Signals that were ignored when the block began stay ignored.
     """
 
     def __init__(self) -> None:
@@ -50,13 +50,13 @@ class Interruptions:
                 signal.signal(number, handler)
 
     def at_end(self, clear_away: Callable[[], object]) -> None:
-        """Call ``clear_away`` at the end, when no signal can interrupt it. The function that was added last is called
-        first."""
+        """Call ``clear_away`` at the end of the block, when no signal can interrupt the call. The function that was
+        added last is called first."""
         self._at_end.append(clear_away)
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """A block during which signals have no effect; they take effect at its end."""
+        """A block that no signal interrupts: a signal that arrives meanwhile takes effect at the end of this block."""
         self._deferring += 1
         try:
             yield
@@ -66,7 +66,7 @@ class Interruptions:
                 self._heed()
 
     def close(self) -> None:
-        """Ignore signals from now on, because only cleaning up is left."""
+        """Ignore all later signals. Called when only the cleaning up is left."""
         self._has_raised = True
 
     def _take(self, _number: int, _frame: FrameType | None) -> None:
@@ -81,8 +81,8 @@ class Interruptions:
 
 
 class Process:
-    """A running verb, in a session of its own. So the terminal's Ctrl-C doesn't reach the verb, and everything that the
-    verb starts can be distinguished from other processes.
+    """A verb that runs in its own session of processes. Therefore the terminal's Ctrl-C doesn't reach the verb, and
+    all processes that the verb starts can be recognized by their session.
     """
 
     def __init__(self, popen: subprocess.Popen[bytes], name: str, log: Path) -> None:
@@ -96,7 +96,7 @@ class Process:
 
     @property
     def code(self) -> int | None:
-        """The exit code; None while it is running."""
+        """The exit code; None while the process is running."""
         return self.popen.poll()
 
     @property
@@ -122,12 +122,12 @@ class Process:
 
 
 class Processes:
-    """Starts verbs in a folder. At the end of ``interruptions``, all of them are ended, with everything that they have
-    started.
+    """Starts verbs in a folder. At the end of ``interruptions``, all verbs and all processes that they have started are
+    killed.
 
     Args:
-        folder: the folder in which verbs run.
-        temporary: a folder for temporary files of verbs, and of everything that they start.
+        folder: the working folder of the verbs, which also gets their logs.
+        temporary: a folder for temporary files of verbs, and of all processes that they start.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Processes:
             time.sleep(_LOOK)
 
     def start(self, *words: str) -> Process:
-        """Start a verb, and return it while it runs."""
+        """Start a verb, and return its process without waiting for its end."""
         name = words[0]
         log = self.folder / f"{len(self._started):02}-{name}.log"
         with self._interruptions.undisturbed(), log.open("wb") as output:
@@ -169,10 +169,10 @@ class Processes:
         return self._started[-1]
 
     def run(self, *words: str, meanwhile: Callable[[], object] = lambda: None) -> str:
-        """Run a verb to its end, and return its output. ``meanwhile`` is called repeatedly until then.
+        """Run a verb to its end, and return its output. ``meanwhile`` is called repeatedly while the verb runs.
 
         Raises:
-            AnabranchError: the verb failed; the message has its output.
+            AnabranchError: the verb failed; the message contains the verb's output.
         """
         process = self.start(*words)
         while process.code is None:
@@ -184,8 +184,8 @@ class Processes:
 
 
 def _members(session: int) -> set[int]:
-    """The processes of a session, without zombies: processes that have ended, but that their parents haven't collected
-    yet."""
+    """The processes of a session, except zombies (processes that have ended, but that their parents haven't collected
+    yet)."""
     members = set()
     for pid in _pids():
         with contextlib.suppress(OSError):

@@ -19,7 +19,7 @@ _BAR = 28
 
 
 class Screen:
-    """Prints the tour. ``step`` says whether each command waits for Enter, until standard input ends."""
+    """Prints the tour. With ``step``, the tour waits for Enter before each command, until standard input ends."""
 
     def __init__(self, step: bool = False) -> None:
         console = Console(highlight=False)
@@ -59,7 +59,8 @@ class Screen:
                 self._console.print()  # there is no terminal, on which Enter would have ended the line
 
     def output(self, text: str) -> None:
-        """Print the output of a command. Lines without words are left out, and long lines are cut."""
+        """Print the output of a command, without lines that have neither letters nor digits. If there are many lines,
+        only the first and the last ones are printed. Long lines are cut."""
         lines = [line.rstrip() for line in text.splitlines() if any(map(str.isalnum, line))]
         if len(lines) > _FIRST + _LAST + 1:
             left_out = len(lines) - _FIRST - _LAST

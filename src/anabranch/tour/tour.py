@@ -1,4 +1,4 @@
-"""The tour: what happens to the job, in which order, and what is measured."""
+"""The course of the tour: what is done to the job, in which order, and what is measured meanwhile."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _LOOK = 0.1
 _SHOW_EVERY = 1.0
 _KEEP = "to look at the logs, keep them: anabranch demo --folder FOLDER"
 _LATER = 80.0
-"""The flights per second after the job has been scaled: enough for some to arrive during every later step, and few
-enough for the drain to be short.
+"""The flights per second after the job has been scaled: enough flights arrive during every later step, but the drain
+stays short.
 """
 _WATCHED = 5
-"""The seconds for which the lag is shown before anything is done about it."""
+"""The seconds for which the lag is shown before the job is scaled."""
 
 T = TypeVar("T")
 
 
 class Tour:
-    """The tour. Most methods are a part of it; :meth:`run` goes through all parts.
+    """Runs the tour with :meth:`run`. Most of the other methods are a part of the tour.
 
     Args:
         link: returns the address of the dashboard. Call it after the coordinator has created its token.
@@ -60,13 +60,13 @@ class Tour:
         self._link = link
         self._containers: list[Process] = []
         self._victims: list[Process] = []
-        """Containers that may have ended."""
+        """Containers that are allowed to end."""
         self._coordinator: Process | None = None
         self._rows: list[tuple[str, str, bool]] = []
         self._most = 0
 
     def run(self) -> bool:
-        """Run the whole tour. Returns whether all measurements are as promised."""
+        """Run all parts of the tour, and return whether all measurements are as promised."""
         self._start()
         slow = self._fall_behind()
         self._scale(slow)
@@ -93,7 +93,7 @@ class Tour:
         self._until("the first flights are read", lambda: self._read() > 0 or None)
 
     def _fall_behind(self) -> float:
-        """Let the job fall behind. Returns how many flights per second were read."""
+        """Wait while the job falls behind. Returns how many flights per second it reads."""
         self._screen.chapter("It falls behind", "More flights arrive than can be looked up one after another.")
         begin, read = time.monotonic(), self._read()
         while time.monotonic() < begin + _WATCHED or self._read() == read:
@@ -232,8 +232,8 @@ class Tour:
         self._run(*words)
 
     def _announce(self, *words: str) -> None:
-        """Show a verb that is about to run. With ``--step``, this waits for the user, so measurements begin only
-        afterwards.
+        """Show a verb that is about to run. With ``--step``, this method waits for the user. Begin measurements only
+        after the call.
         """
         self._screen.command(f"anabranch {' '.join(words)}")
 
@@ -276,7 +276,7 @@ class Tour:
         return [lane.report for lane in lanes if lane.report is not None and lane.lane.stage == "0"]
 
     def _read_from(self) -> dict[str, int]:
-        """The number of flights that were read from each partition, without partitions from which none was read."""
+        """The number of flights that were read from each partition, for partitions from which any were read."""
         positions: dict[str, int] = {}
         for report in self._reports():
             for ssp, position in report.progress.positions.items():

@@ -1,3 +1,3 @@
-"""What the dashboard's pages and the command line read about jobs. Each answer is one aspect of a job, small enough to
-be requested repeatedly.
+"""The documents from which the dashboard's pages and the command line learn about jobs. Each document covers one aspect
+of a job, and is small enough to be requested repeatedly.
 """

@@ -1,4 +1,5 @@
-"""What a coordinator reports about itself, about a job's deployments and graph, and about placement and partitions."""
+"""What a coordinator reports about itself, about a job's deployments and graph, about the placement of buckets in
+seats, and about the partitions that a job reads."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ __all__ = ["CoordinatorInfo", "DeploymentInfo", "GraphEdge", "GraphStage", "Grap
 
 
 class CoordinatorInfo(Document, frozen=True, kw_only=True):
-    """A coordinator, as described by itself."""
+    """A coordinator's description of itself."""
 
     at: float
     """Seconds since 1970, on the coordinator's clock."""
@@ -21,18 +22,20 @@ class CoordinatorInfo(Document, frozen=True, kw_only=True):
     lease: float
     """The seconds after a heartbeat for which a container counts as alive."""
     grace: float | None
-    """How many seconds after the end of its lease a silent container loses its seat; None if it keeps its seat until
-    another process takes it.
+    """How many seconds after the end of its lease a silent container loses its seat; None if the container keeps the
+    seat until another process takes it.
     """
     invalid_heartbeats: int
     store: str
     """The store's URL, without a password."""
     links: dict[str, str] = {}
-    """Links to show for each container, by name: addresses with placeholders such as ``{host}`` and ``{pid}``."""
+    """The links that the dashboard shows for each container: for each link's name, an address with placeholders such as
+    ``{host}`` and ``{pid}``.
+    """
 
 
 class DeploymentInfo(Document, frozen=True, kw_only=True):
-    """A deployment. Times are seconds since 1970."""
+    """A deployment of a job. Times are seconds since 1970."""
 
     id: int
     state: str
@@ -48,19 +51,19 @@ class DeploymentInfo(Document, frozen=True, kw_only=True):
 
 
 class GraphStage(Document, frozen=True, kw_only=True):
-    """A stage."""
+    """A stage of a deployment's graph."""
 
     stage: str
     nodes: tuple[int, ...]
-    """The ids of its operators' nodes."""
+    """The ids of the nodes of the stage's operators."""
     key: tuple[str, ...]
     stateful: bool
     inputs: tuple[str, ...]
-    """The streams that it reads, as ``system/stream``."""
+    """The streams that the stage reads, as ``system/stream``."""
     outputs: tuple[str, ...]
-    """The names of the streams that it writes."""
+    """The names of the streams that the stage writes."""
     tasks: int
-    """The number of its tasks."""
+    """The number of the stage's tasks."""
 
 
 class GraphEdge(Document, frozen=True, kw_only=True):
@@ -82,7 +85,7 @@ class GraphView(Document, frozen=True, kw_only=True):
 
 
 class Placement(Document, frozen=True, kw_only=True):
-    """How many buckets of each partition of a stage each seat has."""
+    """For each partition of a stage and each seat, how many of the partition's buckets the seat has."""
 
     at: float
     job: str
@@ -98,12 +101,12 @@ class Placement(Document, frozen=True, kw_only=True):
     """The number of all partitions of the stage."""
     seats: tuple[str, ...]
     racks: tuple[str | None, ...]
-    """The rack of each of ``seats``; None: unknown."""
+    """The rack of each of ``seats``; None if a rack is unknown."""
     partitions: tuple[str, ...]
     """The names that the tasks have at factor 1."""
     cells: Table
-    """Rows of an index in ``partitions``, an index in ``seats``, and how many of the partition's buckets the seat
-    has.
+    """Each row has an index into ``partitions``, an index into ``seats``, and the number of the partition's buckets
+    that the seat has.
     """
 
 
@@ -113,7 +116,8 @@ class Partitions(Document, frozen=True, kw_only=True):
     at: float
     job: str
     served: bool
-    """Whether a coordinator serves the job. If not, the store was read, which doesn't know positions."""
+    """Whether a coordinator serves the job. If not, the answer comes from the store, which doesn't contain positions.
+    """
     start: int
     """The index of the table's first row among all partitions."""
     total: int
@@ -121,9 +125,9 @@ class Partitions(Document, frozen=True, kw_only=True):
     table: Table
     totals: dict[str, int] = {}
     """``lag`` is the sum of all lags, in offsets. ``idle`` is the number of idle partitions, and ``unknown`` the number
-    of those with an unknown lag.
+    of partitions with an unknown lag.
     """
     quantiles: dict[str, int] = {}
     """Quantiles of the lag over all partitions with a known lag, in offsets."""
     watermarks: Table
-    """The watermark of each lane in Unix ms, and the partition that holds it back."""
+    """The watermark of each lane in Unix ms, and the partition that holds this watermark back."""

@@ -14,14 +14,15 @@ Outcome = Literal["open", "done", "undone", "failed"]
 
 
 class ChangeRecord(Document, frozen=True, kw_only=True):
-    """A change of a job: its prediction and its outcome. ``began`` and ``ended`` are seconds since 1970."""
+    """A change of a job: what was predicted, and how the change ended. ``began`` and ``ended`` are seconds since 1970.
+    """
 
     id: int
     """The id of the change's event."""
     deployment: int
     generation: int
-    """The generation that the change began; 1 for the first generation of a ``deployment`` that followed another one; 0
-    if unknown.
+    """The generation that began with the change. It is 1 if the change began another ``deployment``, and 0 if it is
+    unknown.
     """
     kind: ChangeKind
     who: str
@@ -40,7 +41,9 @@ class ChangeRecord(Document, frozen=True, kw_only=True):
     predicted_pause: float | None = None
     """The seconds for which output was expected to pause; None if unknown."""
     measured_pause: float | None = None
-    """The seconds for which output paused; 0.0 if no records arrived; None if this is unknown, or not known yet."""
+    """The seconds for which output paused: 0.0 if no records arrived, and None if the pause is unknown or not known
+    yet.
+    """
     reason: str = ""
     """Why the change failed, or was undone."""
 
@@ -54,5 +57,5 @@ class Moves(Document, frozen=True, kw_only=True):
     deployment: int
     generation: int
     former: tuple[int, int]
-    """The deployment and the number of the previous generation."""
+    """The previous generation: its deployment and its number."""
     stages: tuple[StageMoves, ...]

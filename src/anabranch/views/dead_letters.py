@@ -1,4 +1,4 @@
-"""Dead letters, as shown by the dashboard and the command line."""
+"""The documents in which the dashboard and the command line get dead letters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Content(Document, frozen=True, kw_only=True):
 
 
 class Origin(Document, frozen=True, kw_only=True):
-    """Where a record was read."""
+    """The place in a stream from which a record was read."""
 
     stream: str
     partition: int
@@ -38,7 +38,7 @@ class DeadLetter(Document, frozen=True, kw_only=True):
     operator: str = ""
     """The operator that could not process the record."""
     origin: Origin | None = None
-    """Where the record was read; None if it was made from several records, or from state."""
+    """The place from which the record was read; None if it was made from several records, or from state."""
     key: Content | None = None
     value: Content | None = None
     headers: dict[str, str] = {}
@@ -61,6 +61,6 @@ class DeadLetters(Document, frozen=True, kw_only=True):
     out.
     """
     partly: bool = False
-    """Whether reading was stopped because it took too long or there was too much to read. There may then be more
-    letters than these before ``before``.
+    """Whether the coordinator stopped reading because it took too long or because there was too much to read. In this
+    case, letters that are newer than some of ``letters`` can be missing: request them with ``before``.
     """

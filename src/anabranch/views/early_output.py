@@ -1,4 +1,6 @@
-"""Rows that were emitted before their windows were complete, as shown by the dashboard and the command line."""
+"""The documents in which the dashboard and the command line get rows that were emitted before their windows were
+complete.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ class EarlyOutput(Document, frozen=True, kw_only=True):
     """The stream of these rows; empty if the job has none."""
     rows: tuple[EarlyRow, ...]
     total: int
-    """How many such rows there are among the records that were examined."""
+    """The number of such rows among the examined records, including rows that aren't in ``rows``."""
     looked_at: int
     """How many records were examined: the newest ones of each partition."""
     partly: bool = False

@@ -1,4 +1,4 @@
-"""Findings: what holds a job back, as shown by the dashboard and the command line."""
+"""The document in which the dashboard and the command line get findings: problems that hold a job back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["SEVERITIES", "Finding", "Severity"]
 
 Severity = Literal["failed", "attention", "notice"]
 SEVERITIES: tuple[Severity, ...] = ("failed", "attention", "notice")
-"""All severities, the worst first."""
+"""All severities, the most severe first."""
 
 
 class Finding(Document, frozen=True, kw_only=True):
@@ -20,9 +20,9 @@ class Finding(Document, frozen=True, kw_only=True):
 
     severity: Severity
     rule: str
-    """The rule that found the problem."""
+    """The name of the rule by which the problem was found."""
     subject: dict[str, str]
-    """The names of what the problem concerns, by kind: ``lane``, ``ssp``, ``container``, ``seat``, ``stream`` or
+    """What the problem concerns: names by kind, which is ``lane``, ``ssp``, ``container``, ``seat``, ``stream`` or
     ``job``.
     """
     summary: str = msgspec.field(name="what")

@@ -1,4 +1,4 @@
-"""Figures of a job over time."""
+"""The document in which the dashboard gets the figures of a job over time."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class History(Document, frozen=True, kw_only=True):
     """When the answer was made, on the coordinator's clock."""
     job: str
     by: str
-    """Whether the figures are those of the whole ``job``, of each ``stage`` or of each ``lane``."""
+    """What the figures describe: the whole ``job``, each ``stage`` or each ``lane``."""
     t0: float
     """The time of the first value of each series."""
     step: float
-    """The seconds between two values."""
+    """The seconds between two consecutive values of a series."""
     since: float | None
     """The time from which this coordinator has figures."""
     values: dict[str, dict[str, tuple[float | None, ...]]]
-    """The values by series (such as ``lag``), and by the name of the job, stage or lane; None if unknown."""
+    """The values by series (such as ``lag``), and by the name of the job, stage or lane. An unknown value is None."""

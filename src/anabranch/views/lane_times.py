@@ -1,4 +1,4 @@
-"""When the lanes of a job ran, and what happened to them meanwhile."""
+"""The document that shows when the lanes of a job ran, and what happened to the lanes meanwhile."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ MARKS = ("lane", "at", "kind", "summary", "why")
 
 
 class LaneTimes(Document, frozen=True, kw_only=True):
-    """The lanes that were open at some time between ``since`` and ``until``, in the order in which they were planned,
-    and what happened to them. Times are seconds since 1970.
+    """The lanes that were open at any time between ``since`` and ``until``, in the order in which they were planned,
+    and what happened to these lanes. Times are seconds since 1970.
     """
 
     at: float
@@ -22,16 +22,16 @@ class LaneTimes(Document, frozen=True, kw_only=True):
     since: float
     until: float
     known_since: float | None
-    """The time of the oldest event that was examined: nothing is known about the time before it. None if all events up
-    to the job's first one were examined.
+    """The time of the oldest event that was examined: nothing is known about earlier times. None if all of the job's
+    events were examined.
     """
     lanes: Table
-    """The lanes, with the columns ``LANES``. ``runs`` has a pair [from, to] for each process that ran the lane; "to" is
-    null while the lane is running.
+    """The lanes, with the columns ``LANES``. ``runs`` contains a pair [from, to] for each process that ran the lane;
+    ``to`` is null while the lane is running.
     """
     marks: Table
     """What happened to the lanes, with the columns ``MARKS``. ``kind`` is ``started``, ``ended``, ``failed``,
     ``retried``, ``fenced`` or ``other``.
     """
     omitted: int = 0
-    """How many closed lanes are left out, because there are too many."""
+    """How many closed lanes are left out because there are too many."""

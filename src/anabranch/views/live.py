@@ -1,4 +1,4 @@
-"""The current figures of a job, as tables."""
+"""The document in which the dashboard gets the current figures of a job, as tables."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ChangeProgress(Document, frozen=True, kw_only=True):
     closing: tuple[str, ...] = ()
     """The lanes that close."""
     starting: tuple[str, ...] = ()
-    """The lanes that follow them."""
+    """The lanes that follow the closing lanes."""
     closed: int = 0
     """How many of ``closing`` have closed."""
     running: int = 0
@@ -74,17 +74,17 @@ class ChangeProgress(Document, frozen=True, kw_only=True):
 
 
 class Live(Document, frozen=True, kw_only=True):
-    """A job's open lanes, its containers, and what they are doing. All times except event times are seconds since
-    1970.
+    """A job's open lanes and its containers, with their states and figures. All times except event times are seconds
+    since 1970.
     """
 
     at: float
     rev: str
-    """Changes whenever the job gets another generation, or its containers get other orders."""
+    """A text that changes with each generation of the job, and whenever the job's containers get new orders."""
     job: str
     served: bool
-    """Whether this coordinator serves the job. If not, everything that only the serving coordinator knows is None,
-    including which containers are alive.
+    """Whether this coordinator serves the job. If not, all values that only the serving coordinator knows are None,
+    for example which containers are alive.
     """
     state: str
     since: float
@@ -98,8 +98,9 @@ class Live(Document, frozen=True, kw_only=True):
     ms, ``lag`` in offsets; ``progress`` is the finished share of the running batch, from 0 to 1.
     """
     containers: Table
-    """The containers, with the columns ``CONTAINERS``: ``lease`` is the seconds left, ``gone`` why the container lost
-    its seat. Of the containers that have lost their seats, only the last few are shown.
+    """The containers, with the columns ``CONTAINERS``. ``lease`` is the number of seconds until the container's lease
+    ends; ``gone`` is the reason why the container lost its seat. Of the containers that have lost their seats, the
+    table contains only the last few.
     """
     resting: Table
     """The processes that stand by for a seat, with the columns ``RESTING``."""

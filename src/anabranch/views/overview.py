@@ -1,4 +1,4 @@
-"""All jobs at a glance, to see which of them need attention."""
+"""The document that shows all jobs at a glance, and which of them need attention."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class JobOverview(Document, frozen=True, kw_only=True):
     lanes: int
     failed_lanes: int
     changed_at: float
-    """When the job entered its present state, in seconds since 1970."""
+    """When the job entered its current state, in seconds since 1970."""
     containers: int | None = None
     """How many containers are alive."""
     lag: int | None = None

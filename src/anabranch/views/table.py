@@ -1,4 +1,4 @@
-"""Tables in a response: the column names appear once, followed by a row of values for each item."""
+"""Tables in a response: each column name appears only once, and each item is a row of values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Table"]
 
 
 class Table(Document, frozen=True, kw_only=True):
-    """Each of ``rows`` has a value for each of ``columns``. Later versions may add columns at the end."""
+    """A table. Each row has one value for each column. Later versions can add columns at the end."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...] = ()
