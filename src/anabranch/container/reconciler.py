@@ -148,7 +148,7 @@ class Container:
 
     @property
     def reports(self) -> tuple[LaneReport, ...]:
-        """The present reports of the lanes."""
+        """The current reports of the lanes."""
         return tuple(keeper.report for keeper in self._keepers.values())
 
     def _reconcile(self, answer: HeartbeatResponse) -> None:

@@ -25,8 +25,8 @@ class LaneState(enum.StrEnum):
 class Position(Document, frozen=True, kw_only=True):
     """The position in one SSP. If several SSPs were merged into it, ``parts`` has the offset of each bucket.
 
-    For a broadcast SSP, ``parts`` has the offsets of those tasks (at factor 1, with their buckets) that are further
-    ahead.
+    For a broadcast SSP, ``parts`` has the offsets of those tasks (at factor 1, with their buckets) that are ahead of
+    ``offset``.
     """
 
     ssp: SSP
@@ -53,7 +53,7 @@ class Rewind(Document, frozen=True, kw_only=True):
 
 
 class AfterDrain(Document, frozen=True, kw_only=True):
-    """What a lane of a previously drained job takes over. The lane's initial event time is that of a new job."""
+    """What a lane of a previously drained job takes over. The lane starts with the event time of a new job."""
 
     state: str = ""
     """The drained lane whose state the lane copies; empty if the lane begins without state."""
@@ -70,11 +70,11 @@ class Lane(Document, frozen=True, kw_only=True):
             they appeared. This is also the order of the offsets in the lane's folder.
         base: for each SSP that the lane reads, the partition under which the state of its keys was first written.
         fresh: the whole partitions that no lane has read before. The lane reads them from their beginning.
-        slots: the names of slots, sorted. Slot numbers are indexes into this list.
+        slots: the names of the lane's slots, in a fixed order. Slot numbers are indexes into this list.
         predecessors: the lanes from which the lane continues.
-        beside: the lane's co-writers, including itself. For each co-writer, the lanes whose event time it reports: its
-            predecessors. A predecessor that has had no batch is replaced by the lanes for which that predecessor
-            reported.
+        beside: the lane's co-writers, including itself. For each co-writer, the lanes whose event time the co-writer
+            reports: its predecessors. A predecessor that has had no batch is replaced by the lanes for which that
+            predecessor reported.
         outputs: the streams that the lane writes, with the partition counts that it uses for its whole life.
         systems: the systems of those outputs that aren't in the embedded log.
         dead_letters: for each stream that the lane reads, the stream for records that could not be processed.
@@ -86,18 +86,19 @@ class Lane(Document, frozen=True, kw_only=True):
         bases: the numbers of all of the lane's tasks.
         buckets: if there is a broadcast input, the tasks (at factor 1) of which the lane has only a part, and for each
             the buckets that the lane has.
-        added: the whole partitions that no predecessor has read. They begin where their ``read`` says.
-        afresh: whether the lane does what no predecessor has done. If so, it has no state, and begins where the most
-            advanced of its predecessors ended.
-        rewind: how the lane begins at other offsets than ``starting``.
-        drained: for a lane of the deployment after a drain, what it takes over. Such a lane has no predecessors, and
-            its ``starting`` and ``inherits`` are known when it is made.
+        added: the whole partitions that no predecessor has read. The lane begins to read them where their ``read``
+            declares.
+        afresh: whether no predecessor has done the lane's work before. If so, the lane has no state, and begins where
+            the most advanced of its predecessors ended.
+        rewind: how the lane begins at other offsets than those at which its predecessors ended; None if it doesn't.
+        drained: for a lane of the deployment after a drain, what the lane takes over. Such a lane has no predecessors,
+            and its ``starting`` and ``inherits`` are known when it is made.
         starting: where the lane begins; known once all of its predecessors are closed.
         inherits: for each predecessor, the epoch under which its folder was made; known once all predecessors are
             closed.
         first_batch: the lane's first own batch. Earlier batches in its folder, if the folder was copied from a
             predecessor's, belong to other lanes.
-        folder_epoch: the epoch under which the lane's present folder was made; 0 as long as it has none.
+        folder_epoch: the epoch under which the lane's current folder was made; 0 as long as the lane has no folder.
         ran: whether a query has run in that folder.
         begun: whether a query may have run, so that something may have been written.
         unfenced: whether the process that had the lane may still write. If so, the lane must be fenced at its outputs

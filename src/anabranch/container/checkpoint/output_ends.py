@@ -52,8 +52,8 @@ class Outputs:
         self._gone = gone
 
     def note(self, folder: Folder, *, last: bool = False) -> None:
-        """Store in the lane's folder where its outputs end, after a batch was committed. ``last`` says whether no other
-        batch follows for now.
+        """After a batch was committed, store in the lane's folder where the lane's outputs end. With ``last``, no other
+        batch follows for now, so outputs that are reached over a network are always included.
         """
         far = last or self._clock() >= self._asked + _FAR_EVERY
         streams = [stream for stream in self._streams if far or not self._of(stream).remote]

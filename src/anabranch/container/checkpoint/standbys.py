@@ -83,7 +83,7 @@ class Standbys:
         self._news.set()
 
     def turn(self) -> None:
-        """Refresh or remove all standbys for which that is due, once."""
+        """Go through all standbys once, and refresh or remove those for which this is due."""
         with self._lock:
             due = [copy for key, copy in self._wanted.items() if key in self._kept]
         for copy in due:

@@ -182,7 +182,7 @@ def runs(folder: Folder, writing: threading.Event) -> None:
 
 def is_quiet(folder: Folder, within: float = 0.0) -> bool:
     """Whether no thread of this process is still writing a batch in this folder for a query that has ended. Waits up to
-    ``within`` seconds for such a thread, for which Spark doesn't wait.
+    ``within`` seconds for such a thread, because Spark doesn't wait for it.
     """
     writing, deadline = _writers.get(folder.uri), monotonic() + within
     while writing is not None and writing.is_set():

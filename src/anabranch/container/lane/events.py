@@ -88,7 +88,7 @@ class FailureJudged:
 
 @dataclass(frozen=True)
 class AttemptStarted:
-    """The thread of an attempt starts."""
+    """The thread of an attempt has started."""
 
 
 @dataclass(frozen=True)

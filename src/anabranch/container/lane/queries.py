@@ -48,7 +48,7 @@ class Queries:
         self.prestarted: PrestartedQuery | None = None
         """The lane's prestarted query, as long as it may be needed."""
         self.pending_at_start = -1
-        """The batch that was pending when the present query was started; -1 for none."""
+        """The batch that was pending when the current query was started; -1 for none."""
         self._attempt = attempt
         self._monitor = monitor
         self._upkeep = upkeep
@@ -81,7 +81,8 @@ class Queries:
             prestarted.abandon()
 
     def make(self) -> LaneQuery:
-        """The query for the present content of the folder. Before that, a pending batch is corrected if necessary."""
+        """Make the query for the current content of the folder. If necessary, a pending batch is corrected in the
+        folder."""
         query = self._made()
         self.mend_time(query)
         self._sizes.shrink(query)

@@ -64,7 +64,7 @@ class SurroundingsWait:
 
     @property
     def since(self) -> float:
-        """When the wait began, in seconds since 1970; the present time if there is no wait yet."""
+        """When the wait began, in seconds since 1970; the current time if there is no wait yet."""
         return self._patience.now() if self._wait is None else self._since
 
     def pause(self, awaits: str, report: LaneReport) -> float | None:
