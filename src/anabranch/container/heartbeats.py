@@ -74,9 +74,9 @@ class Heartbeats(Protocol):
 
 
 class DirectHeartbeats:
-    """Sends a heartbeat in every turn of the container's loop. Errors of the coordinator are passed on, with one
-    exception: while the store is unavailable, lanes continue with their last orders, and the heartbeat is tried again
-    every second.
+    """Sends a heartbeat in every turn of the container's loop. Errors of the coordinator are passed on, except that an
+    unavailable store counts as temporary. While the store is unavailable, lanes continue with their last orders, and
+    the heartbeat is tried again every second.
 
     Args:
         say: called with a message when the store becomes unavailable, and when it is available again.

@@ -1,5 +1,5 @@
 """Checks that a lane's inputs are still the streams that the lane has read so far, and still contain the records that
-it has yet to read."""
+are yet to be read."""
 
 from __future__ import annotations
 

@@ -34,9 +34,9 @@ def disagreeing(system: System, stream: str, partitions: Iterable[int], base: in
     """Check a sample of the newest keys in some partitions. Returns the problem; empty if there is none.
 
     Args:
-        base: the stream's original partition count. A key can be in all partitions whose numbers are equal modulo this
-            count: a record that is older than an expansion can be in another of these partitions than newer records
-            with the same key.
+        base: the stream's original partition count. All partitions that can contain a key have the same number modulo
+            this count. Records that are older than an expansion can be in another of these partitions than newer
+            records with the same key.
     """
     count = system.partitions(stream)
     starts, ends = system.starts(stream), system.ends(stream)

@@ -1,4 +1,4 @@
-"""Deletes records from intermediate streams once all lanes that read these records have committed their batches."""
+"""Deletes records from intermediate streams once all lanes that read these streams have committed the records."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Matched(Document, frozen=True, kw_only=True):
     streams: tuple[str, ...]
 
     def matches(self, name: str) -> bool:
-        """Whether a stream belongs to this input. ``name``: ``system/stream``."""
+        """Whether a stream belongs to this input. ``name`` has the form ``system/stream``."""
         system, _, stream = name.partition("/")
         return system == self.system and re.fullmatch(self.pattern, stream) is not None
 

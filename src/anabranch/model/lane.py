@@ -40,8 +40,8 @@ class Rewind(Document, frozen=True, kw_only=True):
     Attributes:
         to: the next offset to read, by whole SSP in text form. If the predecessor hadn't reached this offset, the lane
             begins where the predecessor ended.
-        clear: whether the lane begins without state. If so, it skips everything in an intermediate stream that was
-            written before all of the stream's writers, ``after``, were closed.
+        clear: whether the lane begins without state. If so, the lane skips everything in an intermediate stream that
+            was written before all of the stream's writers (``after``) were closed.
         after: the lanes that have written the intermediate streams that the lane reads.
         back: whether a rewind is undone, as if the rewound lane that this lane follows had never existed.
     """
@@ -66,10 +66,10 @@ class Lane(Document, frozen=True, kw_only=True):
 
     Attributes:
         group: the group that the lane runs: ``outputs``, or the name of a stateful operator.
-        matched: for each input that is bound to a pattern, by the job's name for it: its streams, in the order in which
-            they appeared. This is also the order of the offsets in the lane's folder.
+        matched: the streams of each input that is bound to a pattern, in the order in which they appeared, by the job's
+            name for the input. The offsets in the lane's folder have the same order.
         base: for each SSP that the lane reads, the partition under which the state of its keys was first written.
-        fresh: the whole partitions that no lane has read before. The lane reads them from their beginning.
+        fresh: the whole partitions that no lane has read before. The lane reads these partitions from their beginning.
         slots: the names of the lane's slots, in a fixed order. Slot numbers are indexes into this list.
         predecessors: the lanes from which the lane continues.
         beside: the lane's co-writers, including itself. For each co-writer, the lanes whose event time the co-writer
@@ -106,7 +106,8 @@ class Lane(Document, frozen=True, kw_only=True):
         abandoned: whether that process may also still write to the folder. If so, the lane continues in a copy.
         last_batch: the last batch that was committed when the lane last ended.
         put_aside: how many dead letters the lane had written when it last ended.
-        wrote: where the intermediate streams that the lane writes ended when the lane last ended, by SSP in text form.
+        wrote: by SSP in text form, the end offsets of the intermediate streams that the lane writes, when the lane last
+            ended.
     """
 
     id: str

@@ -1,7 +1,7 @@
 """Checks that the outputs of a lane exist, and contain everything that the lane has written to them.
 
-Without this, a query would try for minutes to write to a stream that is gone. And if a stream was set back, records
-would be missing from it permanently, because the lane has committed their batches and never writes them again.
+Without these checks, a query would try for minutes to write to a stream that is gone. And if a stream was set back,
+records would be missing from it permanently, because the lane has committed their batches and never writes them again.
 """
 
 from __future__ import annotations

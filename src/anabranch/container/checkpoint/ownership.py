@@ -1,7 +1,7 @@
 """Which process owns a lane's folder in storage without locks: this is decided by claims and leases.
 
 A claim of a folder is a numbered file next to it, created exclusively: if two processes try to create it at the same
-time, one succeeds. The claim with the highest number counts. The process that made it shows that it is alive by
+time, one succeeds. The claim with the highest number counts. The process that made this claim shows that it is alive by
 rewriting a file of its own every few seconds, with one call for all its lanes.
 
 Another process makes the next claim only if the former owner has released the folder, has ended (which is visible only
@@ -96,7 +96,7 @@ class Ownership:
         folder: the folder of the job.
         me: the claim that this process makes.
         clock: seconds on a clock that keeps running while the process is frozen.
-        has_ended: whether the process of a claim is known to have ended, so that nothing of it is writing any more.
+        has_ended: whether the process of a claim is known to have ended, so that it can't be writing any more.
     """
 
     def __init__(

@@ -27,7 +27,8 @@ _Key = tuple[str, int, int]
 
 
 class Standbys:
-    """Maintains standbys in a thread, one after another. Each is refreshed when its lane has committed more batches.
+    """Maintains standbys in a thread, one after another. Each standby is refreshed when its lane has committed more
+    batches.
 
     An error is reported, and the standby is tried again after a while; nothing else depends on standbys.
 

@@ -49,7 +49,7 @@ class Counts:
 
 @dataclass
 class Attempt:
-    """The state of one attempt. Only the lane's own thread uses it, but other threads read ``query`` and ``report``.
+    """The state of one attempt. It is used by the lane's own thread; other threads only read ``query`` and ``report``.
 
     Args:
         build: makes the query for a folder.

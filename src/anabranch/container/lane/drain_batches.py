@@ -31,8 +31,8 @@ Offsets = Mapping[SSP, int]
 
 @dataclass(frozen=True)
 class Outcome:
-    """``drained`` says whether the lane has drained, and so has ended permanently. Otherwise, it runs as before, or
-    must leave.
+    """How a drain ended. ``drained`` says whether the lane has drained, and so has ended permanently. Otherwise, the
+    lane runs as before, or must leave.
     """
 
     drained: bool

@@ -41,7 +41,7 @@ class Leave:
 
 @dataclass(frozen=True)
 class Drain:
-    """How the lane should drain; None: it runs as before."""
+    """How the lane should drain, or None if the lane should run as before."""
 
     order: DrainOrder | None
 

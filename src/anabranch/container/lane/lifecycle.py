@@ -101,7 +101,8 @@ class LaneState:
         acknowledged: whether the coordinator knows the lane's folder.
         upstream_ended: whether all lanes that write the lane's inputs have ended.
         drain: how the lane must drain; None if it doesn't drain.
-        reads_sources: whether the lane reads streams that the job doesn't write itself. Looked up when it must drain.
+        reads_sources: whether the lane reads streams that the job doesn't write itself. Looked up once the lane must
+            drain.
         drained: whether the lane has drained.
         unwanted: whether the coordinator doesn't want the lane here. If so, the lane gets no other attempt here after a
             failure.

@@ -58,7 +58,7 @@ class Queries:
         self._analyzed: LaneQuery | None = None
 
     def begin_analysis(self) -> None:
-        """Let Spark analyze the query in the background. Its errors are reported when the query starts."""
+        """Let Spark analyze the query in the background. Errors of the analysis are reported when the query starts."""
 
         def analyze() -> None:
             with suppress(Exception):
@@ -127,7 +127,7 @@ class Queries:
         self._monitor.take_progress(started)
 
     def begin_with_nothing(self) -> None:
-        """Run a lane's first batch without reading anything. After it, other batches can be planned."""
+        """Run a lane's first batch without reading anything. After this batch, other batches can be planned."""
         attempt, query = self._attempt, self._attempt.current
         with one_at_a_time:
             attempt.reporter.update(begun=True, halted="")

@@ -1,4 +1,4 @@
-"""Lets a lane whose surroundings have failed (a disk, a broker) wait until they recover."""
+"""Makes a lane wait until its surroundings (such as a disk or a broker) have recovered from a failure."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def with_dead_letters(
         graph: the job's graph.
         group: the lane's group.
         lane: the lane without dead-letter streams.
-        aside: by source, the dead-letter stream for its records that can't be processed.
+        aside: for each source, the dead-letter stream for the source's records that can't be processed.
         reports: the sources whose unreadable records this lane writes to the dead-letter stream. (If several groups
             read a source, only one lane must do so.)
         around: what the plan needs in addition to the graph.

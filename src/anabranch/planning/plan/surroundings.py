@@ -42,7 +42,7 @@ class Surroundings:
     """The outputs with an at-least-once promise."""
 
     real_time: RealTime | None = None
-    """The settings of real-time mode; None: the job runs in micro-batches."""
+    """The settings of real-time mode; None if the job runs in micro-batches."""
 
     lanes: int = 1
     """How many lanes a stateless group has in each container."""

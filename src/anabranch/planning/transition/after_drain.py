@@ -30,7 +30,7 @@ def keeps_state(graph: Graph, group: str) -> bool:
 
 
 def positions(lanes: Iterable[Lane], graph: Graph) -> dict[SSP, int]:
-    """Where the deployment after a drained one begins to read, by whole SSP: all records before this offset have been
+    """Where the deployment after a drained one begins to read, by whole SSP. All records before these offsets have been
     read.
 
     Args:

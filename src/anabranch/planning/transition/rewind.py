@@ -144,8 +144,8 @@ def _beyond(position: Position, lane: Lane, rewound: Lane) -> Position:
 
 
 def _all_at(position: Position, to: Callable[[int], int]) -> Position:
-    """A position in a broadcast partition, with ``to`` applied to its offset and to the positions of its tasks, which
-    are its parts."""
+    """Apply ``to`` to a position in a broadcast partition: to the offset, and to each of the parts, which are the
+    positions of single tasks."""
     least = to(position.offset)
     parts = {name: to(at) for name, at in position.parts.items()}
     return Position(ssp=position.ssp, offset=least, parts={name: at for name, at in parts.items() if at > least})
@@ -185,7 +185,7 @@ def _reached(present: Sequence[Lane], touched: Sequence[Lane], own: Collection[s
 
 
 def _check_clear(present: Sequence[Lane], reached: Sequence[Lane], own: Collection[str], to: Mapping[str, int]) -> None:
-    """Raise UsageError if state would be incomplete after it was cleared, because some of its records aren't read
+    """Raise UsageError if cleared state would stay incomplete, because not all records that belong to it are read
     again."""
     writers = [lane for lane in present if any(not lane.outputs.keys().isdisjoint(_streams(each)) for each in reached)]
     concerned = {lane.id: lane for lane in (*reached, *writers)}
