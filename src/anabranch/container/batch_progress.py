@@ -26,7 +26,7 @@ Partition = tuple[int, int]
 
 @dataclass(frozen=True)
 class PlannedBatch:
-    """A planned batch.
+    """A planned batch, with what is needed to compute its progress.
 
     Attributes:
         ranges: by partition, the first offset that the batch reads and the one after the last.

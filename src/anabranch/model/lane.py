@@ -100,7 +100,7 @@ class Lane(Document, frozen=True, kw_only=True):
             predecessor's, belong to other lanes.
         folder_epoch: the epoch under which the lane's current folder was made; 0 as long as the lane has no folder.
         ran: whether a query has run in that folder.
-        begun: whether a query may have run, so that something may have been written.
+        begun: whether a query may have run, so that output may have been written.
         unfenced: whether the process that had the lane may still write. If so, the lane must be fenced at its outputs
             before another process continues it.
         abandoned: whether that process may also still write to the folder. If so, the lane continues in a copy.

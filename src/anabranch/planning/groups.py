@@ -78,7 +78,7 @@ def cut(graph: Graph, stage: Stage, kinds: Mapping[str, str]) -> tuple[Group, ..
 
     Args:
         graph: the job's graph.
-        stage: the stage.
+        stage: the stage to divide.
         kinds: the kind of each stream that the stage writes. Outputs of different kinds can't be in one group.
 
     Raises:

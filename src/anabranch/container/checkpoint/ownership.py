@@ -48,7 +48,7 @@ class Claim(Document, frozen=True, kw_only=True):
     Attributes:
         process: a random name for the process.
         machine: an identifier that is the same for all processes whose process ids can be compared; '' if unknown.
-        pid: the id of the process that writes.
+        pid: the id of the process that writes to the folder.
         started: when that process was started.
     """
 

@@ -75,8 +75,8 @@ def lane(
 
     Args:
         graph: the job's graph.
-        group: the group.
-        seat: the seat.
+        group: the group whose operators the lane runs.
+        seat: the seat in which the lane runs.
         tasks: the tasks of the seat that the lane runs.
         before: the lanes that have been planned already, some of which may write this lane's inputs.
         written: the outputs of the stage that are streams, by operator.

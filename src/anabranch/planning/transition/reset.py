@@ -36,7 +36,7 @@ def forgotten(lanes: Iterable[Lane], ends: Mapping[SSP, int]) -> list[Lane]:
 
     Args:
         lanes: the lanes before the reset.
-        ends: the ends of the job's intermediate streams.
+        ends: the end offsets of the job's intermediate streams.
     """
     return [
         msgspec.structs.replace(

@@ -28,7 +28,7 @@ class Share:
         tasks: the tasks that the lane runs, all of which have its seat.
         factor: the factor of its SSPs.
         ssps: the SSPs that it owns.
-        virtual: which parts of its tasks it owns, in the form of :func:`owned`.
+        virtual: which parts of its tasks the lane owns, in the form of :func:`owned`.
         of: the lanes that it continues.
     """
 
@@ -131,7 +131,7 @@ def _pieces(
     new partition belongs to the same share as its base; a partition of a new stream belongs to its task's share.
 
     Args:
-        lane: the lane.
+        lane: the lane that is divided.
         fresh: new partition → its base.
         task_of: partition → the number, at factor 1, of the task that reads it.
         owner: the number of a task at factor 1 and a bucket → the seat and the task.
