@@ -14,25 +14,26 @@ __all__ = ["PlannedBatch", "ProgressSample", "Tracker"]
 
 _MOST_BUCKETS = 64
 _WINDOW = 10.0
-"""The seconds over which the speed of a batch is measured; in a long batch, half of its duration."""
+"""The speed of a batch is measured over this time, in seconds, or over half of the time since its first finished record
+if that is longer."""
 _NO_TIME = 0.1
 _SURE_AFTER = 1.0
 """The seconds from the first finished record until the remaining time can be predicted."""
 
 Partition = tuple[int, int]
-"""The number of a source and one of its partitions."""
+"""The number of a source, and the number of one of the source's partitions."""
 
 
 @dataclass(frozen=True)
 class PlannedBatch:
-    """A planned batch.
+    """A planned batch, with what is needed to compute its progress.
 
     Attributes:
         ranges: by partition, the first offset that the batch reads and the one after the last.
-        labels: the operators whose functions process the batch's rows, and for each the sources of its rows.
+        labels: for each operator whose functions process the batch's rows, the sources from which these rows come.
         stateful: whether rows are brought together by key before one of these operators.
-        state_tasks: the number of Spark tasks in which they are brought together.
-        slots: by slot, the partition from which the slot's rows come, for slots that have only one.
+        state_tasks: the number of Spark tasks in which rows are brought together by key.
+        slots: for each slot whose rows come from a single partition, that partition.
         name: returns the text form of a bucket, given source, partition and bucket.
     """
 
@@ -51,8 +52,8 @@ class PlannedBatch:
 
 @dataclass(frozen=True)
 class ProgressSample:
-    """The progress of a batch, and the seconds for which functions have worked on each bucket. ``worked`` has these
-    seconds by Spark task and bucket.
+    """The progress of a batch. ``worked`` gives the seconds for which functions have worked on each bucket, by Spark
+    task and bucket.
     """
 
     progress: BatchProgress
@@ -60,7 +61,7 @@ class ProgressSample:
 
 
 class Tracker:
-    """Follows the progress of one batch. ``before`` has the :attr:`ratios` of the previous batch."""
+    """Follows the progress of one batch. ``before`` are the :attr:`ratios` of the previous batch."""
 
     def __init__(self, planned: PlannedBatch, since: float, before: Mapping[str, float] | None = None) -> None:
         self._planned = planned
@@ -72,8 +73,9 @@ class Tracker:
         self._most = 0.0
         self._together: float | None = None
         self.ratios: dict[str, float] = dict(self._before)
-        """Figures of the last batch that reported them. For each operator: the rows that reached it per planned record.
-        For the state: the share of the batch's time that came after rows were brought together by key.
+        """For each operator, the number of rows that reached the operator per planned record. For the state, the share
+        of the batch's time that came after rows were brought together by key. Figures that this batch hasn't reported
+        are those of an earlier batch.
         """
 
     @property
@@ -218,17 +220,17 @@ class Tracker:
         return longest
 
     def _ratio(self, operator: Operator) -> float | None:
-        """The rows that reach an operator per planned record. This is the previous batch's ratio. If that isn't known,
-        the ratio is 1 for an operator after the state that has received rows and is still working, and None for any
-        other. (Spark tasks without rows end at once, and prove nothing about others.)
+        """The number of rows that reach an operator per planned record, as measured in earlier batches. If it was never
+        measured, the ratio is 1 for an operator that follows the state, has received rows and is still working; None
+        for any other operator. (Spark tasks without rows end at once, and prove nothing about other tasks.)
         """
         known = self._before.get(operator.label)
         under_way = any(not task.told.ended for task in operator.tasks)
         return 1.0 if known is None and operator.late and operator.rows and under_way else known
 
     def _behind(self, operator: Operator) -> float:
-        """The seconds that the remaining rows after the state take, at the speed of the Spark tasks that are running.
-        (Finished tasks may have been much faster.)
+        """The seconds that an operator that follows the state needs for its remaining rows, at the speed of its running
+        Spark tasks. (Finished tasks aren't counted, because they may have been much faster.)
         """
         ratio = self._ratio(operator) if operator.late and operator.label != PUBLISHING else None
         if ratio is None or any(task.told.received for task in operator.tasks):
@@ -244,8 +246,8 @@ class Tracker:
         return 1.0 if end <= first else min(1.0, max(0, received.offset + 1 - first) / (end - first))
 
     def _by_received(self, operator: Operator, received: Sequence[tuple[TaskCounts, Received]]) -> float:
-        """An operator's progress. The number of rows that it will get is estimated from the rows that it has received
-        so far, and from the share of each partition's records from which these rows come.
+        """An operator's progress, from 0 to 1. The total number of its rows is estimated: from the rows that the
+        operator has received so far, and from the share of each partition's records that these rows represent.
         """
         expected: dict[Partition, float] = defaultdict(float)
         seen = covered = 0.0
@@ -296,8 +298,8 @@ class Tracker:
         return part / max(now - self._since, _SURE_AFTER), now - begun >= _WINDOW
 
     def _buckets(self, operators: Mapping[str, Operator]) -> dict[str, int]:
-        """For the operator that has processed the fewest rows: the buckets with the fewest rows so far, and their
-        numbers of rows.
+        """The buckets of which the fewest rows have been processed, with the number of these rows. Only the operator
+        that has processed the fewest rows is considered.
         """
         functions = [each for each in operators.values() if each.label not in (READING, PUBLISHING)]
         if not functions:

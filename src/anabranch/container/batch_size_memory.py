@@ -1,5 +1,5 @@
-"""Stores the largest size of a lane's batches, in files next to the folders of a job's lanes, for later processes and
-lanes.
+"""Stores how large a lane's batches can be, so that later processes and lanes can begin with that size. The files are
+next to the folders of the job's lanes.
 
 The files only save time: a file that is damaged, or can't be written, is treated as missing.
 """
@@ -23,12 +23,12 @@ log = logs.get_logger()
 _FOLDER = "speeds"
 _EVERY = 5.0
 _OTHER = 1.5
-"""A new size is written only if it differs from the last one by this factor."""
+"""A new size is written only if it differs from the last written size by at least this factor."""
 
 
 class Memory:
-    """Stores the batch size of a lane. Lanes of one stage and group that run at the same time overwrite each other's
-    file, and the last one counts.
+    """Stores the batch size of a lane. All lanes of one stage and group share a file, in which the size that was
+    written last counts.
     """
 
     def __init__(self, lane_folders: LaneFolders, lane: Lane) -> None:

@@ -27,8 +27,8 @@ class DrainHook:
         self._lock = threading.Lock()
 
     def drained(self, lane: Lane) -> None:
-        """Record that a lane has drained, and call the function for each task that has drained with it. Exceptions that
-        the function raises are passed on."""
+        """Record that a lane has drained, and call the function for each of its tasks whose other lanes in this
+        container have drained, too. Exceptions that the function raises are passed on."""
         if self._function is None:
             return
         with self._lock:

@@ -40,7 +40,7 @@ class Remedy(enum.Enum):
     NONE = "none"
     """Another attempt would fail in the same way: lanes, streams, settings and files don't change by themselves."""
     ATTEMPT = "another attempt"
-    """The cause is known, and it isn't the Java process but data, a function, another system or a disk."""
+    """The cause is known, and lies outside the Java process: in data, a function, another system or a disk."""
     WAIT = "time"
     """The cause is outside the job (a disk, a broker, a database), and the lane continues once it is available
     again."""
@@ -54,8 +54,8 @@ class Failure:
 
     Attributes:
         what: the root cause in one line.
-        reasons: lines that say what led to it, or where it was noticed.
-        cure: what to do.
+        reasons: lines that say what led to the failure, or where the failure was noticed.
+        cure: what the user can do.
         remedy: what may help without the user.
         awaits: what the lane waits for, if waiting is the remedy.
     """
@@ -75,7 +75,7 @@ class Failure:
 @dataclass(frozen=True)
 class _Kind:
     """A kind of failure with a known remedy. ``of`` is called with each cause of a failure, the deepest first, and
-    returns whether it is the cause of this kind. ``what`` is the root cause in our words, if Spark's words are hard to
+    returns whether the cause is of this kind. ``what`` is the root cause in our words, if Spark's words are hard to
     read.
     """
 
@@ -178,8 +178,8 @@ def _kinds() -> Iterator[_Kind]:
 
 
 def failure(error: BaseException, home: str = "") -> Failure:
-    """The failure to report for an error. ``home`` is the job's folder, to find the line of the job's code that
-    failed.
+    """The failure to report for an error. ``home`` is the job's folder, by which the line of the job's code that failed
+    is recognized.
     """
     failed = _failure(error, home)
     if isinstance(error, DamagedError | FencedError | UsageError):

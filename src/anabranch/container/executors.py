@@ -101,14 +101,14 @@ def wait_for_slots(spark: SparkSession, cores: int, say: Callable[[str], None], 
 
 
 def task_slots(spark: SparkSession) -> int:
-    """How many Spark tasks can run at the same time on the present executors."""
+    """How many Spark tasks can run at the same time on the current executors."""
     context = spark.sparkContext
     return executors.cores(spark) // int(context.getConf().get("spark.task.cpus", "1"))
 
 
 def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) -> None:
-    """Check in a Spark task on every slot that the packages that lanes need can be imported, and that the folders are
-    there."""
+    """Check, with Spark tasks on all task slots, that executors can import the packages that lanes need, and can access
+    the shared folders."""
     with ExitStack() as probing:
         shared = [probing.enter_context(_probed(*each)) for each in _shared(settings, graph)]
         look = partial(_look, [str(each.probe) for each in shared])

@@ -74,11 +74,12 @@ class Heartbeats(Protocol):
 
 
 class DirectHeartbeats:
-    """Sends a heartbeat in every turn of the container's loop. Errors of the coordinator are passed on. But while the
-    store is unavailable, lanes continue with their last orders, and the heartbeat is tried again every second.
+    """Sends a heartbeat in every turn of the container's loop. Errors of the coordinator are passed on, except that an
+    unavailable store counts as temporary. While the store is unavailable, lanes continue with their last orders, and
+    the heartbeat is tried again every second.
 
     Args:
-        say: called when the store becomes unavailable, and when it is available again.
+        say: called with a message when the store becomes unavailable, and when it is available again.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class BackgroundHeartbeats:
     Args:
         period: the longest time in seconds that a poll waits; also the time between two attempts while the coordinator
             can't be reached.
-        say: called when the coordinator can't be reached any more, and when it can be reached again.
+        say: called with a message when the coordinator can't be reached any more, and when it can be reached again.
     """
 
     def __init__(

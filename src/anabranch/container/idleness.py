@@ -14,8 +14,8 @@ class Idleness:
     """Follows the positions of a lane, and says which of its SSPs are idle.
 
     Args:
-        patience: the seconds without a record after which an SSP is idle. They count from the time when the SSP was
-            first seen, because it isn't known when earlier records arrived.
+        patience: the seconds without a record after which an SSP is idle. They are counted from the time when the SSP
+            was first seen, because it isn't known when earlier records arrived.
     """
 
     def __init__(self, patience: float) -> None:

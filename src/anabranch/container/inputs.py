@@ -1,5 +1,5 @@
 """Checks that a lane's inputs are still the streams that the lane has read so far, and still contain the records that
-it has yet to read."""
+are yet to be read."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ class Inputs:
         self.streams = sorted({(ssp.system, ssp.stream) for ssp in self.ssps})
 
     def ids(self) -> dict[str, str]:
-        """The present id of each stream."""
+        """The current id of each stream."""
         return {stream: self._systems.named(name).id(stream) for name, stream in self.streams}
 
     def ends(self) -> dict[SSP, int]:
-        """The present end offset of each input; -1 for a partition that doesn't exist."""
+        """The current end offset of each input; -1 for a partition that doesn't exist."""
         told = {(name, stream): self._systems.named(name).ends(stream) for name, stream in self.streams}
         return {ssp: told[ssp.system, ssp.stream].get(ssp.partition, -1) for ssp in self.ssps}
 
     def tell(self, positions: Mapping[SSP, int]) -> None:
-        """Commit positions to the group ``<job>.<stage>`` of the inputs' systems. Only tools that show lag use them."""
+        """Commit positions to the systems of the inputs, for the group ``<job>.<stage>``. Only tools that show lag use
+        these positions."""
         told: dict[str, dict[str, dict[int, int]]] = {}
         for ssp, offset in positions.items():
             told.setdefault(ssp.system, {}).setdefault(ssp.stream, {})[ssp.partition] = offset
@@ -51,8 +52,9 @@ class Inputs:
                 log.debug("positions could not be committed", lane=self._lane.id, system=name, error=str(error))
 
     def warnings(self, own: Collection[str]) -> tuple[str, ...]:
-        """Warnings about keys that other programs write to partitions where anabranch doesn't expect them. ``own`` has
-        the streams that the job writes. Broadcast inputs aren't checked, because each task gets all of their keys.
+        """Warnings about keys that other programs write to partitions where anabranch doesn't expect them. ``own`` are
+        the streams that the job writes itself. Broadcast inputs aren't checked, because each task gets all of their
+        keys.
         """
         found = []
         for name, stream in self.streams:
@@ -69,8 +71,8 @@ class Inputs:
         return tuple(warning for warning in found if warning)
 
     def take(self, folder: Folder) -> None:
-        """If the lane is new, record in its folder which streams it reads. Make sure that their retention keeps what
-        the lane has still to read. Then check the streams, like :meth:`check`.
+        """If the lane is new, record in its folder which streams it reads. Keep retention from deleting the records
+        that the lane has yet to read. Then check the streams, like :meth:`check`.
 
         Raises the same errors as :meth:`check`, and:
             LogError: the job couldn't be recorded as a reader of a stream.
@@ -84,7 +86,7 @@ class Inputs:
         self.check(folder)
 
     def _begins(self, name: str, stream: str, read: Mapping[int, int]) -> dict[int, int]:
-        """The offset at which the lane continues in each partition of a stream; 0 if it isn't known."""
+        """The offset at which the lane continues in each partition of a stream; 0 if this offset isn't known."""
         mine = [ssp for ssp in self.ssps if (ssp.system, ssp.stream) == (name, stream)]
         return {ssp.partition: read.get(ssp.partition, self._starting.get(ssp, 0)) for ssp in mine}
 

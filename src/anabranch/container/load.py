@@ -26,7 +26,7 @@ class _Sample:
     """The figures at one time.
 
     Attributes:
-        at: the time.
+        at: when the sample was taken.
         seconds: how long batches ran since the previous sample.
         ends: the sum of the inputs' end offsets.
         worked: how long functions worked on each bucket since the previous sample.

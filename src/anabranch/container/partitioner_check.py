@@ -22,7 +22,7 @@ def bases(lane: Lane, stream: str, count: int) -> int:
     planned; then the smallest count that is compatible with the lane's partitions is assumed.
 
     Args:
-        count: the present partition count.
+        count: the current partition count.
     """
     its = {(ssp.partition, lane.base.get(str(ssp), ssp).partition) for ssp in lane.ssps if ssp.stream == stream}
     known = [partition - base for partition, base in its if partition > base]
@@ -34,9 +34,9 @@ def disagreeing(system: System, stream: str, partitions: Iterable[int], base: in
     """Check a sample of the newest keys in some partitions. Returns the problem; empty if there is none.
 
     Args:
-        base: the partition count that the stream had first. The numbers of all partitions in which a key can be are
-            equal modulo this count. A record may be in another of these partitions than new records with its key,
-            because it may be older than an expansion.
+        base: the stream's original partition count. All partitions that can contain a key have the same number modulo
+            this count. Records that are older than an expansion can be in another of these partitions than newer
+            records with the same key.
     """
     count = system.partitions(stream)
     starts, ends = system.starts(stream), system.ends(stream)

@@ -56,7 +56,8 @@ class Preparations(Generic[T]):
         return any(each is not None and each.is_under_way for each in begun)
 
     def taken(self, lane: Lane) -> bool:
-        """Whether a lane's outputs have been taken under the lane's present epoch. Waits while they are being taken."""
+        """Whether a lane's outputs have been taken over under the lane's current epoch. Waits while they are being
+        taken over."""
         preparation = self._begun.get((lane.id, lane.epoch))
         if preparation is None:
             return False
@@ -64,7 +65,7 @@ class Preparations(Generic[T]):
         return preparation.taken
 
     def foreseen(self, lane: Lane) -> T | None:
-        """The analyzed query of a lane under its present epoch; None if it isn't ready. Doesn't wait."""
+        """The analyzed query of a lane under its current epoch; None if the query isn't ready. Doesn't wait."""
         preparation = self._begun.get((lane.id, lane.epoch))
         return None if preparation is None else preparation.foreseen
 

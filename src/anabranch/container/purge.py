@@ -1,4 +1,4 @@
-"""Deletes records from intermediate streams once all lanes that read them have committed them."""
+"""Deletes records from intermediate streams once all lanes that read these streams have committed the records."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def behind(
 ) -> dict[str, dict[int, int]]:
     """For each stream and partition, the offset before which all lanes have read and committed everything.
 
-    A partition is left out if a lane has no position in it yet, or if lanes of other containers may have to read it,
-    because these lanes don't own all of its buckets.
+    A partition is left out if a lane has no position in it yet. It is also left out if lanes of other containers may
+    have to read it, because the given lanes don't own all of its buckets.
 
     Args:
         lanes: the lanes of one container that read any of ``streams``.

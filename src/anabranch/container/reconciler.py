@@ -57,7 +57,7 @@ class Container:
         period: the longest time between two turns of the loop, in seconds.
         replaced: how many times this process was replaced; None if it can't be replaced.
         trace: called with the errors with which lanes fail.
-        purges: whether the container deletes records from intermediate streams once all lanes have read them.
+        purges: whether the container deletes records from intermediate streams once all lanes have read these records.
 
     Attributes:
         standbys: the standbys that the container maintains, with or without a seat.
@@ -148,7 +148,7 @@ class Container:
 
     @property
     def reports(self) -> tuple[LaneReport, ...]:
-        """The present reports of the lanes."""
+        """The current reports of the lanes."""
         return tuple(keeper.report for keeper in self._keepers.values())
 
     def _reconcile(self, answer: HeartbeatResponse) -> None:

@@ -56,7 +56,7 @@ class Standstill:
         self._since: dict[str, tuple[int, float]] = {}
 
     def begin(self) -> None:
-        """Record that the lane is started again."""
+        """Forget all positions that were seen, because the lane starts or isn't expected to make progress."""
         self._since.clear()
 
     def seen(self, report: LaneReport, now: float) -> str:

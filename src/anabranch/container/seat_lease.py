@@ -1,5 +1,5 @@
-"""A container's knowledge about its seat: its heartbeats, its lease, and when it must stop. No threads, no network, no
-Spark.
+"""What a container knows about its seat: its heartbeats, its lease, and when the container must stop. No threads, no
+network, no Spark.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SeatLease:
     """A container's lease of its seat. Not thread-safe.
 
     Args:
-        registered_at: when the seat was requested, on the same clock.
+        registered_at: when the seat was requested, on ``clock``.
         clock: seconds on a clock that keeps running while the machine sleeps.
         survives: whether the container continues without its coordinator, which requires ``on_coordinator_loss =
             "continue"`` and outputs that can all be fenced. Otherwise, the container stops before its lease ends.
@@ -55,8 +55,8 @@ class SeatLease:
 
     @property
     def lease_left(self) -> float:
-        """The seconds until the lease ends; negative once it has ended. The lease lasts from the time when the last
-        heartbeat that was answered was sent.
+        """The seconds until the lease ends; negative once it has ended. The lease is counted from the moment at which
+        the last answered heartbeat was sent.
         """
         return self._lease_until - self._clock()
 

@@ -15,7 +15,7 @@ __all__ = ["COMMITTING", "COMPUTING", "FUNCTIONS", "STATE", "BatchTimes", "Opera
 COMPUTING, COMMITTING = "computing", "committing"
 FUNCTIONS, STATE = "functions", "state"
 _RECENT = 1.5
-"""In seconds. The present phase of a batch is the one in which it spent most of this recent time."""
+"""The length of the recent time, in seconds. The current phase of a batch is the phase that took most of this time."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class BatchTimes:
     def look(
         self, operators: Iterable[Operator], now: float, step: str, stepped: float
     ) -> tuple[dict[str, float], str]:
-        """The seconds of each phase until ``now``, and the present phase.
+        """The seconds of each phase until ``now``, and the current phase.
 
-        The driver's times are known: ``stepped`` is when the driver reached its present ``step``. The time of Spark
-        tasks is divided according to their reports. Time that a Spark task spends in Java counts as state if rows have
-        been brought together by key before it, and otherwise as reading.
+        The driver's times are known: ``stepped`` is when the driver reached its current ``step``. The time of Spark
+        tasks is divided according to their reports. Time that a Spark task spends in Java counts as state if the Spark
+        task gets rows that were brought together by key, and otherwise as reading.
         """
         if step != COMPUTING:
             self._steps.setdefault(step, stepped)
@@ -79,7 +79,7 @@ class BatchTimes:
 
 
 def _weights(operators: Iterable[Operator], now: float) -> tuple[dict[str, float], float]:
-    """The weights by which the time of Spark tasks is divided among phases, and the seconds during which any of them
+    """The weights by which the time of Spark tasks is divided among phases, and the seconds during which any Spark task
     ran."""
     by_task: dict[tuple[int, int], list[tuple[Operator, TaskCounts]]] = defaultdict(list)
     for operator in operators:

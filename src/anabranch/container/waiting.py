@@ -16,8 +16,8 @@ _MOST_DOUBLINGS = 10
 
 @dataclass(frozen=True)
 class Wait:
-    """A wait: what the lane waits for, since when (in seconds on any clock), and how many times it has failed since
-    then."""
+    """A lane's wait: what the lane waits for, since when (in seconds on any clock), and how many times the lane has
+    failed since then."""
 
     awaited: str
     since: float
@@ -35,7 +35,7 @@ def pause(wait: Wait, now: float, longest: float, chance: float) -> float | None
     """The pause in seconds before the next attempt; None if the lane has waited too long, and has failed.
 
     Args:
-        longest: the seconds after which a waiting lane has failed.
+        longest: the seconds after which a waiting lane counts as failed.
         chance: a random number from 0 to 1, so that lanes that wait for the same thing don't all try again at once.
     """
     left = longest - max(0.0, now - wait.since)

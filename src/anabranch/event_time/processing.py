@@ -8,16 +8,17 @@ __all__ = ["closed"]
 
 _TICK = 1_000
 _PART = 10
-"""Sessions can end at any time. This is how many times per gap they are checked, but at most once per tick."""
+"""How many times per gap sessions are checked, because they can end at any time. They are checked at most once per
+tick."""
 
 
 def closed(window: Window, newest: int, now: int) -> int:
-    """The time that serves as the watermark: all windows that end by then can be closed. It rises only as long as there
-    can be open windows; after that, a lane without new records runs no more batches.
+    """The time that serves as the watermark: all windows that end by then can be closed. This time rises only as long
+    as there can be open windows; after that, a lane without new records runs no more batches.
 
     Args:
         newest: when the last record was read.
-        now: the present time, not before ``newest``.
+        now: the current time, not before ``newest``.
     """
     match window:
         case Tumbling(size):

@@ -18,8 +18,8 @@ class Upstream:
 
     Attributes:
         cursor: the place in the log up to which control records were processed, as the system counts it (-1: none).
-        heard: the last watermark of each lane that writes the SSP. None if the lane has no watermark yet, or if it has
-            written no control record and is known only from those of its co-writers.
+        heard: the last watermark of each lane that writes the SSP. None if the lane has no watermark yet, or if the
+            lane has written no control record and is known only from the control records of its co-writers.
         gone: lanes from which successors have continued.
         resting: lanes that are idle, according to their last control records.
     """

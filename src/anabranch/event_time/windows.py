@@ -72,7 +72,7 @@ class Session:
     A session begins with its first row, and ends one gap after its last row, when no further row has come.
 
     Attributes:
-        gap: the gap in milliseconds.
+        gap: the time without rows, in milliseconds, after which a session ends.
     """
 
     gap: int

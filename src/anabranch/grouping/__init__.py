@@ -1,1 +1,1 @@
-"""Groupers determine which SSPs form a task. Only some of them keep a key of several streams in one task."""
+"""Groupers determine which SSPs form a task. Only some groupers keep equal keys of several streams in one task."""

@@ -1,4 +1,4 @@
-"""The grouper ``all``: one task per container, each with every SSP, so n tasks process a record n times."""
+"""The grouper ``all``: one task per container, each with every SSP. So n containers process each record n times."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from anabranch.model.task import Task
 
 
 def group(request: Request) -> tuple[Task, ...]:
-    """Samza's AllSspToSingleTask.
+    """One task per container, as in Samza's AllSspToSingleTask.
 
     Raises:
         ConfigError: the factor is above 1, or there is a broadcast input, although every task has every SSP anyway.

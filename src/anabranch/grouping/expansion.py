@@ -47,7 +47,7 @@ def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: in
 
     Args:
         inputs: the inputs in the job's order.
-        before: the stage's present factor.
+        before: the stage's current factor.
 
     Raises:
         ConflictError: a stream has fewer partitions than before; its partition count isn't a multiple of the count with

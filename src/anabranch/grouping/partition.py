@@ -9,8 +9,8 @@ from anabranch.model.task import Task
 
 
 def group(request: Request) -> tuple[Task, ...]:
-    """As many tasks as there are partitions in the stream with the most. Equal keys of several streams are in one task
-    if all partition counts are equal.
+    """The number of tasks is the largest partition count. Equal keys of several streams are in one task if all
+    partition counts are equal.
     """
     count = max(stream.partitions for stream in request.grouped)
     return virtual.cut(

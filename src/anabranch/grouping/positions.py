@@ -1,4 +1,5 @@
-"""Where an SSP begins after the factor has changed: for each part of its keys, at the position of their former owner.
+"""Where an SSP begins after the factor has changed: for each part of its keys, at the position of the part's former
+owner.
 
 Each bucket of a factor lies within one bucket of every smaller factor. So if two owners have keys in common, they have
 all keys of the smaller bucket in common.
@@ -18,8 +19,7 @@ __all__ = ["FormerPosition", "KeyPart", "after", "begin", "lowered", "parts_of"]
 
 @dataclass(frozen=True)
 class FormerPosition:
-    """Where a lane that has ended stopped reading one of its SSPs, and the factor of the job model to which it
-    belonged."""
+    """Where a lane that has ended stopped reading one of its SSPs, and the lane's factor."""
 
     position: Position
     factor: int

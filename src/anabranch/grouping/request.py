@@ -48,7 +48,7 @@ class Request:
     """A stage to be grouped. ``inputs`` are in the job's order.
 
     Raises:
-        GraphError: all inputs are broadcast, there are none, or a stream is named twice.
+        GraphError: there are no inputs, all inputs are broadcast, or a stream is named twice.
         ConfigError: the factor isn't allowed.
     """
 
@@ -90,4 +90,5 @@ class Request:
 
 
 Grouper = Callable[[Request], tuple[Task, ...]]
-"""A pure function from a request to the tasks of a stage. A job may have its own, named as ``module:function``."""
+"""A pure function from a request to the tasks of a stage. A job can have a grouper of its own, named as
+``module:function``."""

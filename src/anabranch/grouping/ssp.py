@@ -12,7 +12,7 @@ from anabranch.model.task import Task
 
 
 def group(request: Request) -> tuple[Task, ...]:
-    """As many tasks as the streams have partitions in total. A task never has records of more than one stream."""
+    """One task for each partition of each stream. So a task never has records of more than one stream."""
     return virtual.cut(
         request,
         (

@@ -8,7 +8,7 @@ __all__ = ["DeploymentState"]
 
 
 class DeploymentState(enum.StrEnum):
-    """The states. Their texts appear in the store, in status and in events."""
+    """The state of a deployment. The texts appear in the store, in status and in events."""
 
     PLANNED = "planned"
     STARTING = "starting"

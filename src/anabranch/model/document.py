@@ -50,7 +50,7 @@ class Document(
 
     @classmethod
     def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
-        """Parsed JSON, converted to the present form if an older version of anabranch wrote it."""
+        """Parsed JSON, converted to the current form if an older version of anabranch wrote it."""
         return value
 
     def to_builtins(self) -> dict[str, Any]:

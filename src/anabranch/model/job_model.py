@@ -31,7 +31,7 @@ class Matched(Document, frozen=True, kw_only=True):
     streams: tuple[str, ...]
 
     def matches(self, name: str) -> bool:
-        """Whether a stream belongs to this input. ``name``: ``system/stream``."""
+        """Whether a stream belongs to this input. ``name`` has the form ``system/stream``."""
         system, _, stream = name.partition("/")
         return system == self.system and re.fullmatch(self.pattern, stream) is not None
 
@@ -40,7 +40,7 @@ class StageModel(Document, frozen=True, kw_only=True):
     """A stage of a job model.
 
     Attributes:
-        key: the columns of the stage key; none: the raw message key.
+        key: the columns of the stage key; empty for the raw message key.
         inputs: the input streams, in order.
         base: for each partition, the partition under which the state of its keys was first written. Entries stay even
             if their stream is no longer read. Empty in a stateless stage.

@@ -1,4 +1,4 @@
-"""Which buckets of each partition have another seat in another job model. Pure functions."""
+"""Which buckets of each partition have different seats in two job models. Pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A plan in compact form: the lanes that a change closes and starts, and the state of the job for which it was made."""
+"""A plan in compact form: the lanes that a change closes and starts, and the state of the job for which the plan was
+made."""
 
 from __future__ import annotations
 
@@ -28,9 +29,9 @@ class Basis(Document, frozen=True, kw_only=True):
 
 
 class Outline(Document, frozen=True, kw_only=True):
-    """The lanes that a plan closes and starts, as rows of ``columns``, with the numbers of their tasks and SSPs. The
-    ids of new lanes are examples: when the plan is applied, the lanes get other ids. ``kept`` says how many open lanes
-    keep running.
+    """The lanes that a plan closes and starts, as rows of ``columns``. Tasks and SSPs are only counted. The ids of new
+    lanes are examples: when the plan is applied, the lanes get other ids. ``kept`` says how many open lanes keep
+    running.
     """
 
     columns: tuple[str, ...] = COLUMNS

@@ -14,9 +14,9 @@ class Rule:
     """The properties of one kind of operator.
 
     Attributes:
-        sql: whether it is composed of SQL expressions, so several branches can share one pass.
-        sink: whether it ends a branch.
-        function: whether it calls Python functions of the job, row by row or batch by batch.
+        sql: whether the operator consists of SQL expressions. If so, several branches can share one pass.
+        sink: whether the operator ends a branch.
+        function: whether the operator calls Python functions of the job, row by row or batch by batch.
         key: returns, for a node and the key columns before it, the key columns after it, or why they are lost.
         time: the same for the event-time column.
     """
@@ -80,7 +80,7 @@ def on_late(node: Node) -> str:
 
 
 def late_of(node: Node) -> str:
-    """The name under which an operator rejects late rows."""
+    """The name under which an operator's late rows become dead letters."""
     return f"{node.name}-late"
 
 

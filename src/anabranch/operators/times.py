@@ -11,7 +11,8 @@ from anabranch.operators import keys
 
 @dataclass(frozen=True)
 class EventTime:
-    """The column that contains a row's event time. If no column does, ``lost`` says which operator lost it, and how."""
+    """The column that contains a row's event time. If no column does, ``lost`` says which operator lost the event time,
+    and how."""
 
     column: str = ""
     lost: str = ""

@@ -90,8 +90,8 @@ def compared(
     Args:
         before: the running version.
         after: the new version.
-        factor: the current factor of the running job, whatever its settings were.
-        containers: the current number of its containers.
+        factor: the current factor of the running job, which can differ from its settings.
+        containers: the running job's current number of containers.
         drop_state: operators of ``before`` whose state may be dropped.
 
     Raises:
@@ -284,7 +284,7 @@ def _stage_of(graph: Graph, node: Node) -> Stage:
 
 
 def _sources(stage: Stage) -> list[tuple[str, bool, str, object]]:
-    """The sources of a stage, in the order in which the offset log has them: the stream or boundary, whether it is
+    """The sources of a stage, in the order of the offset log. For each source: the stream or boundary, whether it is
     broadcast, its event time, and its watermark delay.
     """
     return [

@@ -1,4 +1,5 @@
-"""Prefixes of the fingerprint's entries for streams and tables, whose names follow the prefix."""
+"""The prefixes of those entries of a fingerprint that concern one stream or table. The name of the stream or table
+follows the prefix."""
 
 from __future__ import annotations
 

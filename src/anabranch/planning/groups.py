@@ -1,5 +1,6 @@
-"""Divides a stage into groups, each of which becomes one lane per container. Stateless outputs share a group; each
-stateful operator has its own.
+"""Divides a stage into groups. The stateless outputs to one system share a group; each stateful operator and each
+stateless ``foreach_batch`` has a group of its own. In each container, a group becomes one lane; a stateless group can
+become several, according to ``[job] lanes``.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ OUTPUTS = "outputs"
 
 @dataclass(frozen=True)
 class Group:
-    """The operators that one lane runs: first sources, then others, then sinks. ``stateful`` is the operator to which
-    the lane's state belongs.
+    """A part of a stage that runs in one lane. ``nodes`` are all of its operators, in the graph's order, including
+    ``sources`` and ``sinks``. ``stateful`` is the operator to which the lane's state belongs.
     """
 
     name: str
@@ -32,7 +33,7 @@ class Group:
     stateful: Node | None
 
     def timed(self, graph: Graph) -> tuple[Node, ...]:
-        """The sources whose event time determines this group's watermark; empty if it has no watermark."""
+        """The sources whose event time determines this group's watermark; empty if the group has no watermark."""
         wanted = stages.timed(graph)
         ends = [n for n in self.nodes if is_timed(n) or (n in self.sinks and n.id in wanted)]
         before = {n.id for end in ends for n in self._before(graph, end)}
@@ -77,12 +78,12 @@ def cut(graph: Graph, stage: Stage, kinds: Mapping[str, str]) -> tuple[Group, ..
 
     Args:
         graph: the job's graph.
-        stage: the stage.
-        kinds: for each stream that the stage writes, its kind: outputs of different kinds can't be in one group.
+        stage: the stage to divide.
+        kinds: the kind of each stream that the stage writes. Outputs of different kinds can't be in one group.
 
     Raises:
-        GraphError: a stateful operator lacks its key, comes after another stateful operator, or its rows are merged
-            with others.
+        GraphError: a stateful operator lacks its key, comes after another stateful operator, or gives rows that are
+            merged with others.
     """
     keys = stages.key_columns(graph, stage)
     for node in stage.stateful:
@@ -160,8 +161,8 @@ def _check_stateful(graph: Graph, stage: Stage, node: Node, keys: dict[int, KeyC
 
 
 def _check_key(graph: Graph, sink: Node, keys: dict[int, KeyColumns]) -> None:
-    """Check that an output has a key that can be computed from columns, if a function before it may change the number
-    of rows."""
+    """Check that an output has a key that can be computed from columns, if a function before the output may change the
+    number of rows."""
     if sink.kind != "write" or "key" in sink.args:
         return
     node = graph[sink.inputs[0]]

@@ -11,9 +11,9 @@ __all__ = ["spread"]
 
 
 def spread(tasks: Sequence[Task], lanes: int, factor: int) -> list[list[Task]]:
-    """The tasks of each lane: they are divided evenly among at most ``lanes`` lanes, with each partition in as few
-    lanes as possible. If the tasks have a broadcast input, all tasks of a partition stay in one lane, because a lane
-    reads a broadcast record only once for all of them.
+    """Divide tasks evenly among at most ``lanes`` lanes, with each partition in as few lanes as possible. Returns the
+    tasks of each lane. If the tasks have a broadcast input, all tasks of a partition stay in one lane, because a lane
+    reads a broadcast record only once for all of its tasks.
     """
     if lanes == 1 or len(tasks) < 2:
         return [list(tasks)] if tasks else []

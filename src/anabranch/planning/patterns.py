@@ -38,8 +38,8 @@ def found(
         patterns: name → pattern, for all names that settings bind to a pattern.
         systems: the systems of the job's streams, by name.
         there: the existing streams of each system.
-        known: the job's current model, whose streams come first, in their order.
-        new: whether to include streams that the job doesn't have yet.
+        known: the job's current model. Its streams come first, in the model's order.
+        new: whether inputs that already have streams also get new ones.
 
     Raises:
         NotFoundError: no stream's name matches; or a stream of the job is gone, or doesn't match any more.

@@ -20,7 +20,8 @@ _CURE = 'set [job] trigger = "micro-batch"'
 
 @dataclass(frozen=True)
 class RealTime:
-    """The settings and the abilities of systems that determine whether a job can run in real-time mode."""
+    """What determines whether a job can run in real-time mode: settings, and which systems deliver records one by
+    one."""
 
     on_error: str
     on_null_key: str
@@ -31,7 +32,7 @@ class RealTime:
 
 
 def check(graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], settings: RealTime) -> None:
-    """Raise an error for everything that real-time mode doesn't support.
+    """Raise an error if the job uses anything that real-time mode doesn't support.
 
     Raises:
         GraphError: an operator isn't supported; the message names it.

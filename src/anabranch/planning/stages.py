@@ -48,7 +48,7 @@ class Stage:
 
 
 def stream_of(graph: Graph, node: Node) -> str:
-    """The stream of a source or an output. The stream of a boundary belongs to the job."""
+    """The stream of a source or an output. For a boundary, this is the job's intermediate stream."""
     if is_boundary(node):
         return f"{graph.job}-{node.name}-{LAYOUT_VERSION}"
     return str(node.args["stream"])
@@ -61,7 +61,7 @@ def dead_letters_of(stream: str) -> str:
 
 def systems(graph: Graph, bound: Mapping[str, str], default: str) -> dict[str, str]:
     """The system of every stream of the job. A stream that the job creates for itself is in the system that its records
-    come from, or in the default system if they come from several.
+    come from, or in the default system if the records come from several systems.
 
     Args:
         graph: the job's graph.

@@ -1,4 +1,4 @@
-"""This process's claims of folders in storage without locks, and the thread that renews its leases."""
+"""This process's claims of folders in storage without locks, and the thread that renews the leases of these folders."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Rewrites the folder of a stopped lane, leaving out foreign state, that is, state of tasks that belong to other lanes.
-The new folder is next to the old one.
+"""Copies the folder of a stopped lane without foreign state, which is the state of tasks that belong to other lanes.
+The copy is next to the original.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class StoredState:
 
 
 def look(spark: SparkSession, lane: Lane, uri: str, keys: int) -> StoredState:
-    """Read the folder of a stopped lane, and prevent all other processes on this machine from taking it.
+    """Read the folder of a stopped lane. Unless the lane will continue in a copy anyway, the folder is taken first, so
+    that no other process uses it meanwhile.
 
     Raises:
         ConflictError: another process has the folder.

@@ -1,4 +1,4 @@
-"""Copies of a checkpoint folder, for a successor of the lane and as standbys."""
+"""Copies checkpoint folders: for the successor of a lane, and as standbys."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def clone(
     new: Iterable[NewStream] = (),
 ) -> Folder:
     """A copy of a folder, with another query id. If the folder has a standby, the standby becomes the copy, and only
-    what is missing in it is copied.
+    files that are missing or outdated in it are copied.
 
     Args:
         keeping: the partitions of each stream that the copy keeps; None for all.
@@ -59,8 +59,8 @@ def bare(folder: Folder, target: str) -> Folder:
 
 
 def standby(folder: Folder, number: int) -> Folder:
-    """The place of a standby: a copy next to the folder, which is kept up to date while the lane runs. A standby only
-    saves time: it can disappear or be out of date at any time.
+    """The folder of a standby, which needn't exist. A standby is a copy next to the lane's folder that is kept up to
+    date while the lane runs. It only saves time: it can disappear or be out of date at any moment.
     """
     return folder.other(f"{_beside(folder)}{number}")
 
@@ -110,7 +110,7 @@ def _copied(folder: Folder, target: str, names: Iterable[str], standbys: Iterabl
 
 
 def _becomes(folder: Folder, copy: Folder) -> bool:
-    """Turn a standby into another folder. Returns whether that was possible."""
+    """Move a standby to the place of the copy. Returns whether that was possible."""
     try:
         return folder.tree.move(copy.tree)
     except Exception as error:

@@ -1,5 +1,6 @@
-"""Checks and repairs a lane's folder before Spark reads it. An incomplete batch is forgotten if nothing is lost by
-that. Otherwise, the lane fails permanently, with a message that says which file is damaged and what each remedy costs.
+"""Checks and repairs a lane's folder before Spark reads it. An incomplete batch is forgotten if this neither loses nor
+repeats records. Otherwise, the lane fails permanently, with a message that says which file is damaged and what each
+remedy costs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ log = logs.get_logger()
 
 
 def checkpoint(folder: Folder, lane: Lane, *, thorough: bool = False) -> Checkpoint:
-    """The present files of a lane's folder."""
+    """The files that a lane's folder contains now, for :mod:`soundness`."""
     return folder.checkpoint(lane.state_partitions if lane.stateful else 0, thorough=thorough)
 
 

@@ -1,4 +1,4 @@
-"""Edits of the plans in a checkpoint folder, which determine where the next batch begins.
+"""Edits the plans of batches in a checkpoint folder, which determine where the next batch begins.
 
 Unless a function says otherwise, the folder is a new copy, in which no query has run.
 """
@@ -23,8 +23,8 @@ class NewStream:
     """A stream that a lane begins to read.
 
     Attributes:
-        id: the stream's present id.
-        after: the stream whose source comes before this one's in the query.
+        id: the stream's current id.
+        after: the stream whose source directly precedes this stream's source in the query.
         offset: an offset in Spark's form, without partitions.
     """
 
@@ -35,7 +35,7 @@ class NewStream:
 
 
 def reset_time(folder: Folder, now: Progress) -> None:
-    """Let the lane continue as a new lane whose event time is ``now``, without the former watermark."""
+    """Make the lane continue like a new lane whose event time is ``now``, without the former watermark."""
     last = folder.planned()
     entry, (version, told, rest) = folder.entry(last), folder.commit(last)
     time = entry.metadata["batchTimestampMs"]
@@ -63,7 +63,7 @@ def keep(folder: Folder, partitions: Mapping[str, Iterable[int]]) -> None:
 def rewind(folder: Folder, positions: Mapping[str, Mapping[int, int]]) -> None:
     """Make the next batch begin at these positions, which are offsets by stream and partition.
 
-    Afterwards, the last batch, which belonged to another lane, seems to have ended at these positions.
+    Afterwards, the folder's last batch, which another lane has run, seems to have ended at these positions.
     """
     last = folder.planned()
     entry = folder.entry(last)
@@ -78,7 +78,7 @@ def add_stream(folder: Folder, stream: NewStream) -> None:
     if last < 0 or stream.name in folder.sources(last):
         return
     number = folder.sources(last)[stream.after] + 1
-    # No batch before the last one is read again. Spark only requires that their entries have as many sources.
+    # Batches before the last one aren't run again, but Spark requires the same number of sources in their entries.
     for batch in folder.tree.numbers("offsets"):
         entry = folder.entry(batch).with_source(number, stream.offset if batch == last else None)
         folder.tree.write(f"offsets/{batch}", offset_log.format(entry))

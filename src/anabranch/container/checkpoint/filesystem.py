@@ -1,4 +1,5 @@
-"""The files below a folder, on a local disk or through Hadoop's FileSystem, and updates of copies of such a folder."""
+"""Access to the files below a folder, on a local disk or through Hadoop's FileSystem, and updates of copies of such a
+folder."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ class File:
     def is_copy_of(self, other: File) -> bool:
         """Whether this file has the same content as another file of the same name in the same storage. Files of a
         checkpoint are written once, or replaced as a whole. So a copy that was made after the last change has the
-        present content.
+        current content.
         """
         return self.size == other.size and self.changed > other.changed
 
@@ -58,8 +59,8 @@ class Tree:
 
     @functools.cached_property
     def local(self) -> Path | None:
-        """The tree's path if it is on a local disk. Such files aren't accessed through Hadoop, which would start two
-        processes for each file that it creates."""
+        """The tree's path if the tree is on a local disk; otherwise None. Local files aren't accessed through Hadoop,
+        which would start two processes for each file that it creates."""
         return Path(self.path.toUri().getPath()) if str(self.fs.getUri()) == _LOCAL else None
 
     @functools.cached_property
@@ -75,7 +76,7 @@ class Tree:
         return str(self.fs.makeQualified(self.path).toString())
 
     def other(self, uri: str) -> Tree:
-        """The tree below another path in any storage."""
+        """The tree at another URI, which can be in another storage."""
         return Tree(self._spark, uri)
 
     def at(self, name: str) -> Any:
@@ -104,7 +105,8 @@ class Tree:
         return self.local.joinpath(name).exists() if self.local is not None else bool(self.fs.exists(self.at(name)))
 
     def numbers(self, name: str) -> list[int]:
-        """The numbers that are names of files in a folder, in order; none if the folder doesn't exist."""
+        """The names of a folder's files that are numbers, as integers in ascending order; empty if the folder doesn't
+        exist."""
         if self.local is not None:
             with contextlib.suppress(FileNotFoundError):
                 return sorted(int(each) for each in os.listdir(self.local / name) if each.isdecimal())
@@ -214,8 +216,8 @@ class Tree:
 
     @contextlib.contextmanager
     def _put(self, name: str) -> Iterator[str]:
-        """A temporary name under which to write a file. At the end of the block, the file gets its own name. So it
-        appears completely or not at all, and the file that it replaces stays until then.
+        """Yields a temporary name under which to write the file ``name``, which is renamed at the end of the block. So
+        the file appears completely or not at all, and a file that it replaces stays until then.
         """
         if self.local is None and self.far.is_object_store:
             yield name  # on an object store, a file appears only when it is complete
@@ -260,8 +262,8 @@ class Tree:
 
 
 def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> int:
-    """Make the target equal to the source below each of the names, in this order, and return how many files were
-    copied. ``lives`` says whether other processes use both trees meanwhile.
+    """For each name in this order, make the target's file or folder of that name equal to the source's. Returns how
+    many files were copied. ``lives`` says whether other processes use both trees meanwhile.
 
     Raises:
         Exception: the storage's own error, if a file couldn't be read or written. Another call continues from there.

@@ -37,7 +37,7 @@ log = logs.get_logger()
 # The folders from which this process has removed leftovers. Queries of this process may have run in them since.
 cleared: set[str] = set()
 
-# Lock files by path. The JVM closes a file, and so gives up its lock, once Python has no reference to it any more.
+# Lock files by path. If Python kept no reference to a file, the JVM would close the file and so give up the lock.
 _locked: dict[str, Any] = {}
 
 
@@ -45,7 +45,7 @@ class Folder:
     """A lane's checkpoint folder. Edit it only while the lane's query is stopped or held."""
 
     def __init__(self, spark: SparkSession, uri: str, streams: Mapping[str, str] | None = None) -> None:
-        """``streams`` has the streams by topic, for topics in Kafka that have another name than their streams."""
+        """``streams`` maps Kafka topics to their streams, for topics whose name differs from the stream's."""
         checkpoint_layout.SURFACE.insist(spark)
         self.tree = Tree(spark, uri)
         self.uri = self.tree.uri if self.tree.local is None and urlsplit(uri).scheme else uri
@@ -187,8 +187,8 @@ class Folder:
 
     def note_starting(self, offsets: Mapping[str, int]) -> dict[str, int]:
         """Store the lane's start offsets, by whole SSP in text form, unless offsets are stored already or a batch is
-        planned. Returns the stored offsets. (Without them, a lane that starts at the end offsets of its inputs would
-        start elsewhere when it is started again.)
+        planned. Returns the stored offsets. (Otherwise, a lane that starts at the end offsets of its inputs would start
+        elsewhere when it is started again.)
         """
         if not self.exists(STARTING):
             if self.planned() >= 0:
@@ -197,20 +197,20 @@ class Folder:
         return self._document(STARTING)
 
     def begin_at(self, offset: Mapping[str, Any]) -> None:
-        """Make the query's only source begin at this offset, whatever its options say. This works for sources that read
-        their first offset from this folder, such as Spark's Kafka connector.
+        """Make the query's only source begin at this offset, regardless of the source's options. This works for sources
+        that read their first offset from this folder, such as Spark's Kafka connector.
         """
         if not self.exists(_BEGIN):
             self.tree.fs.mkdirs(self.tree.at(_BEGIN.rpartition("/")[0]))
             self.tree.write(_BEGIN, f"\0v1\n{json.dumps(offset)}", new=True)
 
     def note_broken(self, batch: int) -> None:
-        """Record that a batch was broken off. It may have left state in the folder, and threads may still write
-        more."""
+        """Record that a batch was broken off. The batch may have left state in the folder, and its threads may still
+        write more."""
         self.tree.write(_BROKEN, json.dumps({"batch": batch}))
 
     def take_back(self) -> None:
-        """Forget the pending batch. Call this only if no part of the batch was published, or can still be published.
+        """Forget the pending batch. Call this only if no part of the batch was published or can still be published.
         State of the batch may stay in the folder; :meth:`clear_broken` removes it from the copy of a successor.
         """
         if self.pending:
@@ -219,8 +219,8 @@ class Folder:
             self.tree.remove(name.replace("/", "/.") + ".crc")
 
     def clear_broken(self, former: Folder) -> None:
-        """Remove from this folder, a copy of ``former``, what a batch that was broken off in ``former`` has left. Call
-        this only if no query has run in the copy.
+        """Remove the leftovers of a batch that was broken off in ``former`` from this folder, which is a copy of
+        ``former``. Call this only if no query has run in the copy.
         """
         if self.planned() < 0:
             self.begin_anew()
@@ -234,12 +234,12 @@ class Folder:
             self.tree.fs.delete(self.tree.at(name), True)
 
     def checkpoint(self, partitions: int, *, thorough: bool = False) -> Checkpoint:
-        """The present files, with which to check whether the lane can continue from this folder."""
+        """The folder's current files, for checking whether the lane can continue from this folder."""
         return Checkpoint(self.tree.sizes(), self.tree.read_bytes, partitions, thorough)
 
     def resume(self, at: Resumption) -> None:
-        """Forget all batches after ``at``, and the commit of ``at`` if it must run again. Call this only if nothing of
-        the later batches has been published.
+        """Forget all batches after the batch of ``at``, and the commit of this batch if it must run again. Call this
+        only if nothing of the later batches has been published.
         """
         if at.batch < 0:
             self.begin_anew()
@@ -283,7 +283,7 @@ class Folder:
         for name in found:
             self.tree.remove(name)
         if anew and self.planned() < 0 and self.committed() < 0:
-            for name in leftovers.OF_BATCHES:  # for Spark, even empty subfolders mean that these aren't empty
+            for name in leftovers.OF_BATCHES:  # Spark takes them for non-empty even if they only have empty subfolders
                 self.tree.fs.delete(self.tree.at(name), True)
         if found:
             kinds = Counter(kind.value for kind in found.values())
@@ -325,7 +325,7 @@ class Folder:
         return {self._streams.get(name, name): number for name, number in self.entry(batch).streams().items()}
 
     def plan_again(self, entry: Entry) -> None:
-        """Write another entry for the pending batch, of which nothing was published.
+        """Replace the entry of the pending batch. Call this only if nothing of the batch was published.
 
         Raises:
             StateError: no batch is pending.
@@ -345,7 +345,8 @@ class Folder:
             unless: whether to stop waiting for an owner that may or may not be alive.
 
         Raises:
-            ConflictError: another process has the folder; a FencedError if that process certainly continues.
+            ConflictError: another process has the folder. If the error is a FencedError, the other process is certainly
+                alive.
         """
         if self.tree.local is None:
             claims.take(self._spark, self.tree.uri, unless)
@@ -359,7 +360,7 @@ class Folder:
         _locked[path] = holder
 
     def check_owner(self) -> None:
-        """Check that this process still owns the folder. A local folder can't be lost.
+        """Check that this process still owns the folder. A local folder isn't checked, because it can't be lost.
 
         Raises:
             FencedError: another process has taken it.

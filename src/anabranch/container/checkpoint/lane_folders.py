@@ -1,4 +1,4 @@
-"""Lanes' folders below the storage root, and how a lane gets its own."""
+"""Lanes' folders below the storage root, and how a lane gets its folder."""
 
 from __future__ import annotations
 
@@ -43,9 +43,10 @@ class LaneFolders:
     ) -> Folder:
         """Take a lane's folder.
 
-        A new lane gets a new folder, or a copy of the folder of the lane whose state it takes over. Any other lane gets
-        its existing folder, which must exist and be consistent, or a copy of this folder if its owner was lost.
-        Leftovers of killed processes are removed, so that Spark accepts the folder.
+        A new lane gets a new folder; if the lane takes over a predecessor's state, it gets a copy of the predecessor's
+        folder. Any other lane gets its existing folder, or a copy of this folder if the owner was lost. The existing
+        folder must be consistent. Leftovers of killed processes are removed, because Spark would refuse the folder
+        otherwise.
 
         Args:
             unless: whether to stop waiting for a process that has the folder.
@@ -95,8 +96,8 @@ class LaneFolders:
         return folder
 
     def explained(self, failed: Failure) -> Failure:
-        """If the failure is a full disk, the failure with the names of the full disks added, because most such errors
-        name no file. Otherwise, the failure unchanged."""
+        """The failure; if a full disk is the cause, with the names of the full disks, because most such errors name no
+        file."""
         if failed.awaits != surroundings.DISK.name:
             return failed
         folders = (str(folder.path) for system in self.systems.all for folder in system.folders())
@@ -112,7 +113,7 @@ class LaneFolders:
             )
 
     def _split(self, lane: Lane, folder: Folder) -> Folder:
-        """A copy of the folder of the lane's predecessor, as the lane's own."""
+        """A copy of the predecessor's folder, adapted to the lane."""
         parent, epoch = _parent(lane)
         kept: dict[str, list[int]] = {}
         for ssp in (*lane.ssps, *lane.broadcast):
@@ -184,7 +185,7 @@ class LaneFolders:
         return Folder(self.spark, f"{self.root}/{job}/{lane}/{epoch}", self.systems.streams_by_topic)
 
     def withdrawn(self, lane: Lane, epoch: int, *, began: bool) -> int:
-        """Make the outputs refuse everything from a lane whose query has ended, until the lane takes them again.
+        """Make the outputs refuse everything from a lane whose query has ended, until the lane takes the outputs again.
         Returns the last batch that is in an output, at least in part, -1 if none. ``began`` says whether the lane has
         committed a batch of its own.
         """

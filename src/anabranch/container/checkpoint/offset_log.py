@@ -49,7 +49,7 @@ class Entry:
         return {name: number for number, name in names if name is not None}
 
     def progress(self) -> Progress | None:
-        """The event time with which the batch was planned; None if the lane has none."""
+        """The event time with which the batch was planned; None if the lane has no event time."""
         found = (each for each in self.sources if each is not None and _is_progress(each))
         return next((progress.from_builtins(each) for each in found), None)
 
@@ -103,7 +103,7 @@ class Entry:
         return replace(self, metadata={**self.metadata, "batchTimestampMs": unix_ms})
 
     def with_progress(self, now: Progress) -> Entry:
-        """The same batch with another event time, if the lane has one."""
+        """The same batch with another event time, if the lane has event time."""
         told = now.to_builtins()
         return replace(self, sources=tuple(told if _is_progress(each) else each for each in self.sources))
 
@@ -113,8 +113,8 @@ def _is_progress(offset: Mapping[str, Any] | None) -> bool:
 
 
 def _has_stream(offset: Mapping[str, Any]) -> bool:
-    """Whether the offset names its stream. An offset from Spark's Kafka connector doesn't: it is by topic. (A topic can
-    have the name "stream", too.)
+    """Whether the offset names its stream. An offset from Spark's Kafka connector doesn't: its keys are topics. (One of
+    these topics can be named "stream", too.)
     """
     return isinstance(offset.get("stream"), str)
 

@@ -1,7 +1,7 @@
 """Checks that the outputs of a lane exist, and contain everything that the lane has written to them.
 
-Without this, a query would try for minutes to write to a stream that is gone. And if a stream was set back, records
-would be missing from it permanently, because the lane has committed their batches and never writes them again.
+Without these checks, a query would try for minutes to write to a stream that is gone. And if a stream was set back,
+records would be missing from it permanently, because the lane has committed their batches and never writes them again.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Outputs:
         self._gone = gone
 
     def note(self, folder: Folder, *, last: bool = False) -> None:
-        """Store in the lane's folder where its outputs end, after a batch was committed. ``last`` says whether no other
-        batch follows for now.
+        """After a batch was committed, store in the lane's folder where the lane's outputs end. With ``last``, no other
+        batch follows for now, so outputs that are reached over a network are always included.
         """
         far = last or self._clock() >= self._asked + _FAR_EVERY
         streams = [stream for stream in self._streams if far or not self._of(stream).remote]

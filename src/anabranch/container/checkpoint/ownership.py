@@ -1,12 +1,12 @@
 """Which process owns a lane's folder in storage without locks: this is decided by claims and leases.
 
 A claim of a folder is a numbered file next to it, created exclusively: if two processes try to create it at the same
-time, one succeeds. The claim with the highest number counts. The process that made it shows that it is alive by
+time, one succeeds. The claim with the highest number counts. The process that made this claim shows that it is alive by
 rewriting a file of its own every few seconds, with one call for all its lanes.
 
 Another process makes the next claim only if the former owner has released the folder, has ended (which is visible only
 on the same machine), or hasn't rewritten its file for ``EXPIRES`` seconds. An owner that hasn't rewritten its file for
-``LEASE`` seconds, which is less, writes nothing before it has checked that its claims still count. So a process that
+``LEASE`` seconds (a shorter time) writes nothing before it has checked that its claims still count. So a process that
 was frozen learns of a newer claim when it continues. No clocks are compared: each process measures with its own.
 """
 
@@ -48,7 +48,7 @@ class Claim(Document, frozen=True, kw_only=True):
     Attributes:
         process: a random name for the process.
         machine: an identifier that is the same for all processes whose process ids can be compared; '' if unknown.
-        pid: the id of the process that writes.
+        pid: the id of the process that writes to the folder.
         started: when that process was started.
     """
 
@@ -96,7 +96,7 @@ class Ownership:
         folder: the folder of the job.
         me: the claim that this process makes.
         clock: seconds on a clock that keeps running while the process is frozen.
-        has_ended: whether the process of a claim is known to have ended, so that nothing of it is writing any more.
+        has_ended: whether the process of a claim is known to have ended, so that it can't be writing any more.
     """
 
     def __init__(
@@ -122,8 +122,8 @@ class Ownership:
         self._count = 0
 
     def take(self, folder: str, unless: Callable[[], bool] = lambda: False) -> None:
-        """Take a folder, or check that this process still has it. If the owner is silent, this takes up to ``EXPIRES``
-        seconds.
+        """Take a folder, or check that this process still has it. If the owner is silent, this takes ``EXPIRES``
+        seconds, and ``LEASE`` seconds more if the owner shows a last sign of life at the end of this time.
 
         Raises:
             FencedError: another process has the folder, and is alive.
@@ -146,7 +146,7 @@ class Ownership:
                 number = 0 if last is None else last + 1
                 created = self._files.create(_claim_path(folder, number), encode(self._me).decode())
             if silent is not None and self._sign(claim) != silent:
-                # Before the former owner could see the new claim, it may have extended its lease: wait for its end.
+                # The former owner may have extended its lease before it could see the new claim: wait for its end.
                 self._pause(LEASE)
             self._have(folder, number)
 
@@ -253,8 +253,8 @@ class Ownership:
             return None
 
     def _await_end(self, folder: str, last: int, claim: Claim | None, unless: Callable[[], bool]) -> str | None:
-        """Wait until the owner of a folder no longer has it. If the owner has only been silent for too long, returns
-        its last sign of life; if it has certainly ended, None.
+        """Wait until the owner of a folder no longer has it. Returns None if the owner has released the folder or has
+        certainly ended. If the owner has only been silent for too long, returns the owner's last sign of life.
         """
         if f"{last}{_RELEASED}" in self._files.names(_claims(folder)):
             return None

@@ -18,8 +18,8 @@ needed."""
 
 
 def planned_batches(folder: Folder) -> Callable[[int], Batch]:
-    """A function that returns the plan of a batch. Make a new one for each query: the function assumes that entries
-    that it has read don't change."""
+    """A function that returns the plan of a batch. Each query needs a new function, because the function assumes that
+    entries that it has read don't change."""
     known: dict[int, tuple[Batch, Entry]] = {}
 
     def planned(number: int) -> Batch:

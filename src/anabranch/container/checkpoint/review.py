@@ -30,14 +30,14 @@ _METADATA = "metadata"
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem.
+    """A problem that the check has found.
 
     Attributes:
         part: the lane, stream or table.
         path: the file or folder, if there is one.
         problem: the problem in one sentence.
         lost: what can't be recovered without a backup.
-        mends: what ``--repair`` does about it; empty if nothing.
+        mends: what ``--repair`` does about the problem; empty if nothing.
     """
 
     part: str
@@ -89,8 +89,8 @@ def local_files(root: str, lane: Lane) -> LaneFiles | None:
 def of_lane(
     found: LaneFiles, systems: Systems, published: Callable[[Lane], int]
 ) -> tuple[list[Finding], Resumption | None]:
-    """The problems of a stopped lane, and the batch from which the lane can continue once its folder is repaired; None
-    if the folder needs no repair, or can't be repaired.
+    """The problems of a stopped lane, and where the lane can continue once its folder is repaired. The latter is None
+    if the folder needs no repair or can't be repaired.
     """
     lane, part = found.lane, f"lane {found.lane.id}"
     if found.files is None:
@@ -121,8 +121,8 @@ def of_lane(
 
 
 def of_streams(systems: Systems, streams: Iterable[tuple[str, str]]) -> list[Finding]:
-    """The problems of the files of streams. ``streams`` are pairs of system and stream. (Missing streams are reported
-    for the lanes that use them.)
+    """The problems with the files of these streams, which are given as pairs of system and stream. (Missing streams are
+    reported for the lanes that use them.)
     """
     findings = []
     for system, stream in sorted(streams):

@@ -26,7 +26,8 @@ _VERSIONED = re.compile(
 _SCHEMA = re.compile(r"state/(?:\d+/_metadata/metadata|\d+/\d+/(?:[^/_][^/]*/)?_metadata/schema)")
 _SNAPSHOTS = ("zip", "snapshot")
 _MOST_READ = 4 << 20
-"""In bytes. The contents of larger files are compared with their checksums only if the check is thorough."""
+"""The size in bytes up to which files are always compared with their checksums. Larger files are compared only if the
+check is thorough."""
 _FARTHEST = 1000
 """How many batches to go back in search of an intact one. Spark keeps the last hundred batches."""
 
@@ -38,7 +39,7 @@ class Fault:
     Attributes:
         name: the file's name in the lane's folder.
         role: what the file contains.
-        problem: the rest of a sentence that begins with the file's path.
+        problem: what is wrong, as the rest of a sentence that begins with the file's path.
     """
 
     name: str
@@ -48,8 +49,8 @@ class Fault:
 
 @dataclass(frozen=True)
 class Resumption:
-    """The last batch that counts, after which a lane continues; -1 if the lane starts over. ``pending`` says whether
-    this batch must be run again.
+    """Where a lane continues. ``batch`` is the last batch that counts, or -1 if the lane starts over. ``pending`` says
+    whether this batch must be run again.
     """
 
     batch: int
@@ -195,7 +196,7 @@ class Checkpoint:
 
 
 def faults(checkpoint: Checkpoint) -> list[Fault]:
-    """The files that a restart from the present folder needs but can't use; empty if it has everything."""
+    """The files that a restart from this folder needs but can't use; empty if there is no such file."""
     planned, committed = checkpoint.planned, checkpoint.committed
     if planned < 0 and committed < 0:
         return []

@@ -27,7 +27,8 @@ _Key = tuple[str, int, int]
 
 
 class Standbys:
-    """Maintains standbys in a thread, one after another. Each is refreshed when its lane has committed more batches.
+    """Maintains standbys in a thread, one after another. Each standby is refreshed when its lane has committed more
+    batches.
 
     An error is reported, and the standby is tried again after a while; nothing else depends on standbys.
 
@@ -83,7 +84,7 @@ class Standbys:
         self._news.set()
 
     def turn(self) -> None:
-        """Refresh or remove all standbys for which that is due, once."""
+        """Go through all standbys once, and refresh or remove those for which this is due."""
         with self._lock:
             due = [copy for key, copy in self._wanted.items() if key in self._kept]
         for copy in due:

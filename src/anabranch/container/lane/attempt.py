@@ -38,7 +38,7 @@ one_at_a_time = threading.Lock()
 
 @dataclass
 class Counts:
-    """Counters over all queries of an attempt. ``late`` counts late rows by SSP, without those of the present query."""
+    """Counters over all queries of an attempt. ``late`` counts late rows by SSP, without those of the current query."""
 
     dropped: int = 0
     late: Counter[str] = field(default_factory=Counter)
@@ -49,7 +49,7 @@ class Counts:
 
 @dataclass
 class Attempt:
-    """The state of one attempt. Only the lane's own thread uses it, but other threads read ``query`` and ``report``.
+    """The state of one attempt. It is used by the lane's own thread; other threads only read ``query`` and ``report``.
 
     Args:
         build: makes the query for a folder.
@@ -99,7 +99,7 @@ class Attempt:
         return self.reporter.shown(self.query, self.life.state)
 
     def take_folder(self, folder: Folder) -> None:
-        """Use a folder. If the folder has start offsets from an earlier attempt, they replace the present ones."""
+        """Use a folder. If the folder contains start offsets from an earlier attempt, they replace the current ones."""
         noted = parsed(folder.note_starting(texts(self.starting)))
         own = {ssp: offset for ssp, offset in noted.items() if ssp in self.starting}
         self.starting = {**self.starting, **own, **self.lane.begins}
@@ -107,7 +107,7 @@ class Attempt:
         self.folder_taken = folder
 
     def build_query(self) -> LaneQuery:
-        """A query for the present content of the folder. It becomes the lane's query with :meth:`use`."""
+        """A new query for the current content of the folder. :meth:`use` makes it the lane's query."""
         return self.build(self.folder, str(self.clock), self.starting, self.counts.drop)
 
     def use(self, query: LaneQuery) -> LaneQuery:

@@ -52,7 +52,7 @@ class BatchSizes:
 
     def break_off(self, started: StreamingQuery, progress: BatchProgress) -> bool:
         """Stop the query in a batch that will take too long, unless part of the batch is already visible. Returns
-        whether it was stopped; if so, the query must be started again.
+        whether the query was stopped; if so, it must be started again.
         """
         query = self._attempt.current
         if query.gate.shut():

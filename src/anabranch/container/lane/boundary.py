@@ -107,8 +107,8 @@ class Boundary:
         return breaking_off.taken_back(attempt.lane_folders, attempt.lane, attempt.epoch, folder)
 
     def _breaking(self, may: bool) -> BreakOff:
-        """The object that decides whether the running batch is broken off. ``may`` is False if the batch must not be
-        broken off, unless everything must end at once.
+        """The object that decides whether the running batch is broken off. If ``may`` is False, the batch is broken off
+        only if everything must end at once.
         """
         query, life, reporter = self._attempt.current, self._life, self._attempt.reporter
         return BreakOff(

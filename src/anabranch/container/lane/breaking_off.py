@@ -1,4 +1,4 @@
-"""Decides whether a closing lane breaks off its batch: it doesn't wait for a long batch that no reader can see yet."""
+"""Decides whether a closing lane breaks off its batch, rather than wait for a long batch that no reader can see yet."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def estimated(
 ) -> float | None:
     """The expected seconds until the end of a batch; None if they aren't known, or if the expected time has passed.
 
-    The time is predicted from the batch's progress; if that isn't known, from the number of its records and the
-    ``cost`` of batches; and if that isn't known either, from the usual duration of a batch.
+    If possible, the prediction is based on the batch's progress. Otherwise, it is based on the number of the batch's
+    records and the ``cost`` of batches or, if these aren't known, on the usual duration of a batch.
     """
     if at is not None and at.number == number:
         if at.left is not None:
@@ -155,7 +155,7 @@ class BreakOff:
         return self.broken
 
     def decided(self) -> None:
-        """Record that no other batch will begin. If none is being written, the query can end."""
+        """Record that no other batch will begin. If no batch is being written, the query can end."""
         if not self.due() and not self.writing():
             self._stay()
 
@@ -182,7 +182,7 @@ def runs(folder: Folder, writing: threading.Event) -> None:
 
 def is_quiet(folder: Folder, within: float = 0.0) -> bool:
     """Whether no thread of this process is still writing a batch in this folder for a query that has ended. Waits up to
-    ``within`` seconds for such a thread, for which Spark doesn't wait.
+    ``within`` seconds for such a thread, because Spark doesn't wait for it.
     """
     writing, deadline = _writers.get(folder.uri), monotonic() + within
     while writing is not None and writing.is_set():

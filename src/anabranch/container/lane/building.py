@@ -89,8 +89,8 @@ class QueryBuilder:
 
     def starting(self, lane: Lane, begins: Offsets) -> Offsets:
         """A lane's start offsets, by whole SSP: those in ``begins`` and, for all other SSPs, the offsets that their
-        ``read`` declares. Streams whose offsets are chosen here keep their present records, beyond their retention,
-        until the lane has read them.
+        ``read`` declares. Streams whose offsets are chosen here keep their current records until the lane has read
+        them, even beyond their retention.
 
         Raises:
             LogError: the job couldn't be recorded as a reader of a stream.
@@ -112,7 +112,8 @@ class QueryBuilder:
         return given
 
     def _hold(self, lane: Lane, chosen: Iterable[SSP]) -> None:
-        """Make streams keep their present records, because a lane is about to choose its start offsets in them."""
+        """Make streams keep their current records, because a lane is about to choose its start offsets in these
+        streams."""
         for name, stream in sorted({(ssp.system, ssp.stream) for ssp in chosen}):
             readers = self.lane_folders.systems.named(name).readers()
             if readers is not None:

@@ -1,4 +1,5 @@
-"""Whether a lane has reached the ends that its inputs had when the job was started, and so must end."""
+"""Whether a lane has read its inputs up to the end offsets that they had when the job was started, so that it must
+end."""
 
 from __future__ import annotations
 

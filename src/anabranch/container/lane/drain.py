@@ -133,8 +133,8 @@ class LaneDrain:
         return HeldQuery(self._attempt.lane_folders.spark, started, turn, self._attempt.current.pacer.limits(started))
 
     def _drain(self, **ways: Any) -> Drain:
-        """The drain. ``ways`` are the functions that run and plan batches, which depend on whether the query is
-        running.
+        """Make the :class:`Drain`. ``ways`` are its functions ``run``, ``begin``, ``end`` and ``pause``, which depend
+        on whether the lane drains with the running query.
         """
         attempt, life = self._attempt, self._life
         return Drain(

@@ -31,15 +31,15 @@ Offsets = Mapping[SSP, int]
 
 @dataclass(frozen=True)
 class Outcome:
-    """``drained`` says whether the lane has drained, and so has ended permanently. Otherwise, it runs as before, or
-    must leave.
+    """How a drain ended. ``drained`` says whether the lane has drained, and so has ended permanently. Otherwise, the
+    lane runs as before, or must leave.
     """
 
     drained: bool
 
 
 def planned(entry: Entry, watermark: int, reached: Progress | None, now: int) -> Entry:
-    """The entry of the batch after ``entry``, which reads nothing yet. All times are Unix ms.
+    """The entry of the batch that follows ``entry``. As yet, this batch reads nothing. All times are Unix ms.
 
     Args:
         watermark: Spark's watermark after the last batch.
@@ -57,15 +57,15 @@ class Drain:
 
     Args:
         starting: the start offsets of inputs that the lane has never read.
-        wanted: how the lane should drain at present; None if it shouldn't drain any more.
+        wanted: returns how the lane should drain; None if it shouldn't drain any more.
         upstream_ended: whether all lanes that write the lane's inputs have ended.
-        leaving: whether the lane must end in its present condition.
+        leaving: whether the lane must end as it is, without having drained.
         run: runs the planned batch.
         begin: runs a first batch, which reads nothing.
-        end: runs the planned batch, and lets none follow.
+        end: runs the planned batch, after which no other batch begins.
         tell: reports that the lane has read everything that it must read so far.
         pause: waits for at most this many seconds.
-        now: the present time in Unix ms.
+        now: returns the current time in Unix ms.
     """
 
     folder: Folder
@@ -182,7 +182,7 @@ class Drain:
 
     def _ends(self, until: Mapping[str, int]) -> dict[SSP, int]:
         """The offsets up to which to read now. For a stream that the job doesn't write itself, this is where the lane
-        should stop; for an intermediate stream, it is the end offset. None of them exceeds the present end offset.
+        should stop; for an intermediate stream, it is the end offset. No offset exceeds the current end offset.
         """
         held, stop = self._held(), parsed(dict(until))
         wanted = {ssp: stop.get(ssp, held[ssp]) for ssp in self.ssps if ssp.stream not in self.query.plan.own}

@@ -41,7 +41,7 @@ class Leave:
 
 @dataclass(frozen=True)
 class Drain:
-    """How the lane should drain; None: it runs as before."""
+    """How the lane should drain, or None if the lane should run as before."""
 
     order: DrainOrder | None
 
@@ -88,7 +88,7 @@ class FailureJudged:
 
 @dataclass(frozen=True)
 class AttemptStarted:
-    """The thread of an attempt starts."""
+    """The thread of an attempt has started."""
 
 
 @dataclass(frozen=True)

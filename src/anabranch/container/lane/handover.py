@@ -115,7 +115,7 @@ class Handover:
 
     Attributes:
         prestarted: returns the lane's prestarted query, once; None if there is none.
-        is_awaited: whether the query of a successor can be prestarted when it is known where the lane ends.
+        is_awaited: whether the query of a successor can be prestarted as soon as it is known where the lane ends.
         ends_at: must be called with the offsets at which the lane ends, by whole SSP, as soon as they are planned.
     """
 
@@ -125,7 +125,7 @@ class Handover:
 
 
 class Prestarter:
-    """Starts the queries of lanes that will start soon, once it is known where all predecessors of the lane end.
+    """Starts the query of each lane that will start soon, once it is known where all predecessors of this lane end.
     Thread-safe.
 
     Args:
@@ -173,7 +173,7 @@ class Prestarter:
                     self._prestarts[key].start()
 
     def take(self, lane: Lane) -> PrestartedQuery | None:
-        """The prestarted query of a lane under its present epoch; None if there is none. The query then belongs to the
+        """The prestarted query of a lane under its current epoch; None if there is none. The query then belongs to the
         caller, and isn't returned again."""
         with self._lock:
             beginning = self._prestarts.pop((lane.id, lane.epoch), None)

@@ -79,7 +79,7 @@ class Phase(enum.Enum):
 
 
 class Leaving(enum.IntEnum):
-    """Whether the lane must end here in its present condition, so that another process can continue it."""
+    """Whether the lane must end here as it is, so that another process can continue it."""
 
     NO = 0
     AT_BATCH_END = 1
@@ -97,13 +97,15 @@ class LaneState:
 
     Attributes:
         folder_epoch: the epoch of the lane's folder; 0 as long as the lane has none.
-        attempt: the number of the present attempt, from 1 on.
+        attempt: the number of the current attempt, from 1 on.
         acknowledged: whether the coordinator knows the lane's folder.
         upstream_ended: whether all lanes that write the lane's inputs have ended.
         drain: how the lane must drain; None if it doesn't drain.
-        reads_sources: whether the lane reads streams that the job doesn't write itself. Looked up when it must drain.
+        reads_sources: whether the lane reads streams that the job doesn't write itself. Looked up once the lane must
+            drain.
         drained: whether the lane has drained.
-        unwanted: whether the coordinator doesn't want the lane here. If so, it gets no other attempt after a failure.
+        unwanted: whether the coordinator doesn't want the lane here. If so, the lane gets no other attempt here after a
+            failure.
         container_ends: whether the container is ending, so that another one gives the lane its next attempt.
     """
 
@@ -158,7 +160,7 @@ Stepped = tuple[LaneState, tuple[Action, ...]]
 
 
 class ImpossibleEventError(AssertionError):
-    """A result that can't occur in the present state, because none of the lane's actions leads to it."""
+    """A result that can't occur in the current state, because none of the lane's actions leads to it."""
 
 
 def initial(lane: Lane) -> LaneState:

@@ -32,7 +32,7 @@ _RATE_AFTER = 1.0
 class Live:
     """Follows the batches of a lane. Thread-safe.
 
-    An error in this class doesn't let the lane fail. It is logged, and the report lacks the batch's progress.
+    An error in this class doesn't make the lane fail: it is logged, and the report then lacks the batch's progress.
     """
 
     def __init__(self, lane: Lane) -> None:
@@ -113,7 +113,7 @@ class Live:
         return {phase: round(seconds * report.load.seconds / total, 3) for phase, seconds in progress.spent.items()}
 
     def _times(self, report: LaneReport, spent: Mapping[str, float]) -> BatchTimes | None:
-        """The time that a batch takes in any case and the time per record, from recent batches; None if not known. Also
+        """The fixed time of a batch and the time per record, estimated from recent batches; None if unknown. Also
         records the batch that has just ended."""
         rows, self._rows = report.progress.rows - self._rows, report.progress.rows
         self._recent.ran(report.load.seconds, rows, spent.get(BatchPhase.FUNCTIONS, 0.0) if spent else None)

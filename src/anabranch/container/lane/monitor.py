@@ -1,5 +1,5 @@
-"""Reads the progress of a lane's query from Spark. With it, updates the lane's report and the sizes of the next
-batches, and notes which SSPs are idle, so that they don't hold back the watermark.
+"""Reads the progress of a lane's query from Spark, and updates the lane's report and the sizes of the next batches
+accordingly. Also notes which SSPs are idle, so that these SSPs don't hold back the watermark.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Queries:
         self.prestarted: PrestartedQuery | None = None
         """The lane's prestarted query, as long as it may be needed."""
         self.pending_at_start = -1
-        """The batch that was pending when the present query was started; -1 for none."""
+        """The batch that was pending when the current query was started; -1 for none."""
         self._attempt = attempt
         self._monitor = monitor
         self._upkeep = upkeep
@@ -58,7 +58,7 @@ class Queries:
         self._analyzed: LaneQuery | None = None
 
     def begin_analysis(self) -> None:
-        """Let Spark analyze the query in the background. Its errors are reported when the query starts."""
+        """Let Spark analyze the query in the background. Errors of the analysis are reported when the query starts."""
 
         def analyze() -> None:
             with suppress(Exception):
@@ -81,7 +81,8 @@ class Queries:
             prestarted.abandon()
 
     def make(self) -> LaneQuery:
-        """The query for the present content of the folder. Before that, a pending batch is corrected if necessary."""
+        """Make the query for the current content of the folder. If necessary, a pending batch is corrected in the
+        folder."""
         query = self._made()
         self.mend_time(query)
         self._sizes.shrink(query)
@@ -126,7 +127,7 @@ class Queries:
         self._monitor.take_progress(started)
 
     def begin_with_nothing(self) -> None:
-        """Run a lane's first batch without reading anything. After it, other batches can be planned."""
+        """Run a lane's first batch without reading anything. After this batch, other batches can be planned."""
         attempt, query = self._attempt, self._attempt.current
         with one_at_a_time:
             attempt.reporter.update(begun=True, halted="")

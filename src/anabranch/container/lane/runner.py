@@ -133,7 +133,7 @@ class LaneRunner:
         self.life.tell(events.Close(now))
 
     def drain(self, order: DrainOrder | None) -> None:
-        """Drain as ordered; None: continue as before."""
+        """Drain as ordered, or continue as before if ``order`` is None."""
         self.life.tell(events.Drain(order))
 
     def acknowledge(self, upstream_ended: bool) -> None:

@@ -87,7 +87,7 @@ class LaneSupervisor:
 
     @property
     def report(self) -> LaneReport:
-        """The lane's report. If the lane waits for its next attempt, the report says that it is starting."""
+        """The lane's report. If the lane waits for its next attempt, the report says that the lane is starting."""
         state, report = self._state, self._runner.report
         report = report.changed(
             begun=self._query_has_begun or report.attempt.begun, stalls=self._stalls + self._runner.stalled
@@ -141,8 +141,8 @@ class LaneSupervisor:
         self._runner = self._started_runner(wanted.lane)
 
     def stop(self, at_once: bool = False) -> None:
-        """End the lane at the next batch boundary, or at once, because it isn't wanted here any more. If it has failed,
-        it stays failed."""
+        """End the lane at the next batch boundary, or at once, because it isn't wanted here any more. A failed lane
+        stays failed."""
         self._life.tell(Leave(unwanted=True, at_once=at_once))
 
     def leave(self) -> None:

@@ -1,4 +1,4 @@
-"""Lets a lane whose surroundings have failed (a disk, a broker) wait until they recover."""
+"""Makes a lane wait until its surroundings (such as a disk or a broker) have recovered from a failure."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class SurroundingsWait:
 
     @property
     def since(self) -> float:
-        """When the wait began, in seconds since 1970; the present time if there is no wait yet."""
+        """When the wait began, in seconds since 1970; the current time if there is no wait yet."""
         return self._patience.now() if self._wait is None else self._since
 
     def pause(self, awaits: str, report: LaneReport) -> float | None:

@@ -19,7 +19,7 @@ __all__ = ["Upkeep"]
 _CHECK_OUTPUTS_EVERY = 5.0
 _SAMPLE_EVERY = 30.0
 _REFRESH_EVERY = 12 * 3600.0
-"""The seconds after which markers are renewed. They identify the owner of the slots, and expire after some days."""
+"""The seconds after which markers are renewed. Markers identify the owner of the slots, and expire after some days."""
 
 log = logs.get_logger()
 

@@ -75,12 +75,12 @@ def lane(
 
     Args:
         graph: the job's graph.
-        group: the group.
-        seat: the seat.
+        group: the group whose operators the lane runs.
+        seat: the seat in which the lane runs.
         tasks: the tasks of the seat that the lane runs.
         before: the lanes that have been planned already, some of which may write this lane's inputs.
         written: the outputs of the stage that are streams, by operator.
-        around: the plan's input.
+        around: what the plan needs in addition to the graph.
     """
     factor = around.factor
     streams = {stream for source in group.sources for stream in around.read(graph, source)}
@@ -130,10 +130,10 @@ def with_dead_letters(
         graph: the job's graph.
         group: the lane's group.
         lane: the lane without dead-letter streams.
-        aside: by source, the dead-letter stream for its records that can't be processed.
+        aside: for each source, the dead-letter stream for the source's records that can't be processed.
         reports: the sources whose unreadable records this lane writes to the dead-letter stream. (If several groups
             read a source, only one lane must do so.)
-        around: the plan's input.
+        around: what the plan needs in addition to the graph.
     """
     rejecting = [n.name for n in group.nodes if _rejects(group, n)]
     rejecting += [late_of(n) for n in group.nodes if on_late(n) == "dead-letter"]

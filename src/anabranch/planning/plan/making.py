@@ -103,7 +103,7 @@ def _lanes(
     aside: Mapping[str, Output],
     around: Surroundings,
 ) -> list[PlannedLane]:
-    """The lanes of one stage. ``before`` has the lanes of earlier stages. The other arguments are those of
+    """The lanes of one stage. ``before`` are the lanes of earlier stages. For the other arguments, see
     :mod:`anabranch.planning.plan.lanes`.
     """
     found: list[PlannedLane] = []

@@ -1,4 +1,4 @@
-"""The numbers of tasks at factor 1, and which of their buckets the virtual tasks have."""
+"""The numbers of tasks at factor 1, and which buckets of these tasks belong to given virtual tasks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def numbers_of(tasks: Iterable[Task], ssps: Iterable[SSP], factor: int) -> dict[
 
 
 def virtual_of(tasks: Iterable[Task], factor: int) -> dict[int, tuple[int, ...]]:
-    """For each task, by its number at factor 1, which of its buckets these virtual tasks have."""
+    """For each task, by its number at factor 1, which of its buckets belong to these virtual tasks."""
     found: dict[int, list[int]] = {}
     for task in sorted(tasks, key=lambda task: task.index):
         found.setdefault(task.index // factor, []).append(task.index % factor)

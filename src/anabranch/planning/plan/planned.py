@@ -15,7 +15,7 @@ class PlannedLane(Document, frozen=True, kw_only=True):
 
     Attributes:
         operators: the names of the operators that the lane runs.
-        streams: the streams that it reads.
+        streams: the streams that the lane reads.
         upstream: the indexes of the lanes that write this lane's inputs.
         rejecting: the operators that may write dead letters.
     """

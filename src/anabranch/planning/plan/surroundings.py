@@ -39,10 +39,10 @@ class Surroundings:
     """The inputs that stand for several streams; see :func:`anabranch.planning.patterns.found`."""
 
     at_least_once: Collection[str] = ()
-    """The outputs that are delivered at least once."""
+    """The outputs with an at-least-once promise."""
 
     real_time: RealTime | None = None
-    """The settings of real-time mode; None: the job runs in micro-batches."""
+    """The settings of real-time mode; None if the job runs in micro-batches."""
 
     lanes: int = 1
     """How many lanes a stateless group has in each container."""
@@ -56,7 +56,7 @@ class Surroundings:
     """The rules by which tasks are assigned to seats."""
 
     racks: Sequence[str] = ()
-    """The racks of the seats. If there are more seats, they are reused in turn."""
+    """The racks of the seats. If there are more seats than racks, the racks are reused in turn."""
 
     replicas: Mapping[str, Mapping[int, Sequence[str | None]]] = field(default_factory=dict)
     """The racks of partitions; see :class:`anabranch.assignment.assignor.Where`."""

@@ -103,8 +103,8 @@ def _apart(request: Request, tasks: tuple[Task, ...], around: Surroundings) -> g
 
 
 def check_shuffled(stage: Stage, factor: int, containers: int) -> None:
-    """Raise GraphError if a stage has a shuffle inside the query, which doesn't allow this factor or number of
-    containers."""
+    """Raise GraphError if a stage has a shuffle inside the query, and the factor or the number of containers is above
+    1."""
     shuffle = stage.shuffled
     if shuffle is not None and (factor > 1 or containers > 1):
         raise GraphError(

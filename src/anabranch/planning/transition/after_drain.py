@@ -30,7 +30,7 @@ def keeps_state(graph: Graph, group: str) -> bool:
 
 
 def positions(lanes: Iterable[Lane], graph: Graph) -> dict[SSP, int]:
-    """Where the deployment after a drained one begins to read, by whole SSP: all records before this offset have been
+    """Where the deployment after a drained one begins to read, by whole SSP. All records before these offsets have been
     read.
 
     Args:
@@ -72,8 +72,8 @@ def begun(
 ) -> tuple[Lane, ...]:
     """The first lanes of the deployment after a drained one: the planned lanes, with their start offsets.
 
-    These lanes have no predecessors, and may start at once. An operator that keeps state has a lane for each drained
-    lane with its state; this lane has the same tasks as the drained one.
+    These lanes have no predecessors, and can start at once. If an operator keeps its state, each drained lane with a
+    part of this state is followed by one new lane with the same tasks.
 
     Args:
         planned: from :func:`anabranch.planning.plan.lanes_of`, made for the factor and the containers of the drained
@@ -111,7 +111,7 @@ def begun(
 
 
 def again(lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> tuple[Lane, ...]:
-    """Lanes like the last ones of the previous deployment, in the form in which lanes are planned."""
+    """New lanes like the last lanes of the previous deployment, in the form in which lanes are planned."""
     last = max((lane.deployment for lane in lanes.values()), default=0)
     heads = _last(lanes.values(), last)
     ids = {lane.id: f"{lane.stage}-{new_id()}" for lane in heads}
@@ -138,7 +138,7 @@ def _last(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
 
 
 def _ends(lanes: Iterable[Lane]) -> dict[SSP, int]:
-    """Where streams ended after the last of their writers had ended."""
+    """The end offsets of streams after the last of their writers had ended."""
     found: dict[SSP, int] = {}
     for lane in lanes:
         for text, end in lane.wrote.items():

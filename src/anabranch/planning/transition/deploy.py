@@ -49,7 +49,7 @@ def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_
         after: the next version.
         present: the current generation. Its factor and containers stay. If a stage reads the same streams as a stage of
             the current generation, it gets that stage's tasks.
-        former: the lanes from which the new ones continue. Those that are open are closed by the change.
+        former: the lanes from which the new lanes continue. The change closes those that are open.
         new_id: returns 8 random hex digits per call.
 
     Raises:
@@ -100,7 +100,7 @@ def left_behind(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
 
 @dataclass(frozen=True)
 class _Stage:
-    """A stage of the next deployment. ``home`` has the tasks that each seat already has."""
+    """A stage of the next deployment. ``home`` gives the tasks that each seat already has."""
 
     model: StageModel
     home: Mapping[str, tuple[str, ...]]

@@ -1,4 +1,5 @@
-"""The next generation of a job whose input streams have got more partitions, or which reads additional streams."""
+"""The next generation of a job after its input streams have gained partitions, or after new streams match its
+patterns."""
 
 from __future__ import annotations
 

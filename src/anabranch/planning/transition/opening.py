@@ -1,4 +1,4 @@
-"""Where a lane begins whose predecessors are all closed."""
+"""Determines where a lane begins once all of its predecessors are closed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOWHERE = -1
 
 
 def never_begun(lane: Lane, why: str) -> Lane:
-    """A lane that has never run, closed. Its successors begin where it would have begun.
+    """Close a lane that has never run. Its successors begin where the lane itself would have begun.
 
     Raises:
         StateError: the lane may have run.
@@ -49,10 +49,11 @@ def spoken_for(names: Iterable[str], lanes: Mapping[str, Lane]) -> tuple[str, ..
 
 
 def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
-    """A lane whose predecessors are all closed, with its start offsets and what it takes over from them.
+    """A lane whose predecessors are all closed, completed with its start offsets and with what it takes over from the
+    predecessors.
 
     Raises:
-        StateError: the final positions of its predecessors don't fit together: the store was damaged.
+        StateError: the final positions of the predecessors don't fit together, because the store was damaged.
     """
     before = [lanes[name] for name in lane.predecessors]
     beside = {name: spoken_for(names, lanes) for name, names in lane.beside.items()}

@@ -38,7 +38,7 @@ def rescaled(
         factor: the new factor.
         containers: the new number of containers.
         new_id: returns 8 random hex digits per call.
-        placing: assigns tasks to seats, of which there must be ``containers``. Default: ignore racks.
+        placing: assigns tasks to exactly ``containers`` seats. By default, racks are ignored.
 
     Raises:
         ConfigError: the factor or the number of containers isn't allowed.
@@ -72,8 +72,8 @@ def check_grouper(model: JobModel, containers: int) -> None:
 
 
 def inputs_of(stage: StageModel, counts: Mapping[str, int] | None = None) -> tuple[Input, ...]:
-    """The inputs of a stage. ``counts`` has the partition counts, by ``system/stream``, of streams whose count isn't
-    the one that the stage's tasks have.
+    """The inputs of a stage. ``counts`` are partition counts by ``system/stream``, for streams whose count differs from
+    what the stage's tasks read.
     """
     known = {**expansion.partitions(stage), **(counts or {})}
     broadcast = {f"{ssp.system}/{ssp.stream}" for task in stage.tasks for ssp in task.broadcast}

@@ -1,8 +1,8 @@
-"""What is kept of a job that is reset, so that exactly-once output still holds after the reset. Pure functions.
+"""What is kept of a job that is reset, so that its outputs are still exactly once after the reset. Pure functions.
 
-Outputs have markers by the names of lanes, and intermediate streams contain the event times that lanes reported. So the
-store keeps an entry for every lane, without its positions and state: names of lanes are never reused, epochs only rise,
-and the records in intermediate streams count as read.
+Outputs contain markers under the names of lanes, and intermediate streams contain the event times that lanes reported.
+So the store keeps an entry for every lane, without its positions and state. Names of lanes are then never reused,
+epochs only rise, and the records in intermediate streams count as read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def may_write(lane: Lane) -> bool:
 
 
 def between_stages(lanes: Iterable[Lane], graphs: Iterable[Graph]) -> dict[str, str]:
-    """The intermediate streams that lanes of a job, in any of its versions, write, each with its system."""
+    """The intermediate streams that the lanes of a job write, in any version of the job, each with its system."""
     own = {stages.stream_of(graph, node) for graph in graphs for node in graph.nodes if is_boundary(node)}
     return {stream: lane.system(stream) for lane in lanes for stream in lane.outputs if stream in own}
 
@@ -36,7 +36,7 @@ def forgotten(lanes: Iterable[Lane], ends: Mapping[SSP, int]) -> list[Lane]:
 
     Args:
         lanes: the lanes before the reset.
-        ends: the ends of the job's intermediate streams.
+        ends: the end offsets of the job's intermediate streams.
     """
     return [
         msgspec.structs.replace(

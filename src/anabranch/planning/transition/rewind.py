@@ -81,8 +81,8 @@ def rewound(
 
 
 def undone(model: JobModel, lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> Change:
-    """The generation after a rewind that undoes the rewind: all lanes continue where they were before it. ``model`` is
-    the generation of the rewind.
+    """The generation that undoes a rewind: all lanes continue where they were before the rewind. ``model`` is the
+    generation of the rewind.
     """
     present = follow.heads(lanes.values())
     closing = [lane for lane in present if lane.id in model.rewound]
@@ -97,7 +97,7 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
     """A lane with its start offsets. Its predecessors, and all other lanes for which it waits, must be closed.
 
     Raises:
-        StateError: the final positions of its predecessors don't fit together: the store was damaged.
+        StateError: the final positions of the predecessors don't fit together, because the store was damaged.
     """
     how = lane.rewind
     if how is None:
@@ -133,7 +133,8 @@ def _lowered(position: Position, lane: Lane, how: Rewind, ends: Mapping[str, int
 
 
 def _beyond(position: Position, lane: Lane, rewound: Lane) -> Position:
-    """The end of the lane before the rewound one or, if that is further, the end of the rewound one."""
+    """The position at which the lane before ``rewound`` ended, or the position at which ``rewound`` ended if that is
+    further."""
     read = next((each.offset for each in rewound.final if each.ssp == position.ssp.whole), None)
     if lane.stateful or read is None:
         return position
@@ -143,8 +144,8 @@ def _beyond(position: Position, lane: Lane, rewound: Lane) -> Position:
 
 
 def _all_at(position: Position, to: Callable[[int], int]) -> Position:
-    """A position in a broadcast partition, with ``to`` applied to its offset and to the positions of its tasks, which
-    are its parts."""
+    """Apply ``to`` to a position in a broadcast partition: to the offset, and to each of the parts, which are the
+    positions of single tasks."""
     least = to(position.offset)
     parts = {name: to(at) for name, at in position.parts.items()}
     return Position(ssp=position.ssp, offset=least, parts={name: at for name, at in parts.items() if at > least})
@@ -184,7 +185,7 @@ def _reached(present: Sequence[Lane], touched: Sequence[Lane], own: Collection[s
 
 
 def _check_clear(present: Sequence[Lane], reached: Sequence[Lane], own: Collection[str], to: Mapping[str, int]) -> None:
-    """Raise UsageError if state would be incomplete after it was cleared, because some of its records aren't read
+    """Raise UsageError if cleared state would stay incomplete, because not all records that belong to it are read
     again."""
     writers = [lane for lane in present if any(not lane.outputs.keys().isdisjoint(_streams(each)) for each in reached)]
     concerned = {lane.id: lane for lane in (*reached, *writers)}
@@ -199,7 +200,7 @@ def _check_clear(present: Sequence[Lane], reached: Sequence[Lane], own: Collecti
 
 
 def _followers(present: Sequence[Lane], closing: Sequence[Lane], how: Rewind, new_id: Callable[[], str]) -> list[Lane]:
-    """For each lane that closes, a lane with the same work."""
+    """For each lane that closes, a new lane that continues the same work."""
     ids = {lane.id: f"{lane.stage}-{new_id()}" for lane in closing}
     beside: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {}
     for lane in present:

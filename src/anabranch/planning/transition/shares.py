@@ -25,10 +25,10 @@ class Share:
 
     Attributes:
         seat: the lane's seat.
-        tasks: the tasks that it runs, all of which have that seat.
+        tasks: the tasks that the lane runs, all of which have its seat.
         factor: the factor of its SSPs.
         ssps: the SSPs that it owns.
-        virtual: which parts of its tasks it owns, in the form of :func:`owned`.
+        virtual: which parts of its tasks the lane owns, in the form of :func:`owned`.
         of: the lanes that it continues.
     """
 
@@ -79,7 +79,7 @@ def shares_of(
     lanes: int,
     stage: StageModel,
 ) -> list[Share]:
-    """The shares of one group's lanes. State is divided only where parts of it move to other seats."""
+    """The shares of one group's lanes. A lane's state is divided only if parts of the state move to different seats."""
     if present[0].stateful:
         task_of = task_numbers(stage, factor)
         owner = {divmod(task.index, factor): (seat, task) for seat, tasks in by_seat.items() for task in tasks}
@@ -131,10 +131,10 @@ def _pieces(
     new partition belongs to the same share as its base; a partition of a new stream belongs to its task's share.
 
     Args:
-        lane: the lane.
+        lane: the lane that is divided.
         fresh: new partition → its base.
         task_of: partition → the number, at factor 1, of the task that reads it.
-        owner: that number and a bucket → the seat and the task.
+        owner: the number of a task at factor 1 and a bucket → the seat and the task.
         factor: the new factor.
         stage: the lane's stage in the next generation.
     """
