@@ -49,7 +49,7 @@ class Names:
 
     @classmethod
     def of(cls, given: Iterable[str]) -> Names:
-        """Names from ``HOST``, ``HOST:PORT`` or URLs. Whatever has another form is left out."""
+        """Names from ``HOST``, ``HOST:PORT`` or URLs. Values of any other form are ignored."""
         found = [_split(each if "://" in each else f"//{each}") for each in given]
         known = [(host, None if port in _PORTS.values() else port) for _, host, port in filter(None, found)]
         return cls(frozenset(host for host, _ in known), frozenset(_netloc(*each) for each in known))

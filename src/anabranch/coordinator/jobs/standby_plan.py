@@ -44,7 +44,7 @@ def told(
 
     Args:
         lanes: all lanes, by id.
-        runners: the process (its execution) of each stateful lane that runs and has a folder.
+        runners: for each stateful lane that runs and has a folder, the execution of its process.
         members: the processes, by execution.
         count: how many standbys each lane should have.
         moving: for each lane that should close, the processes in which its successors will run. Each of them maintains
