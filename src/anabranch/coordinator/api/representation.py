@@ -1,4 +1,4 @@
-"""HTTP responses with ETags, which are compressed if the client accepts compression, and reused while they are valid."""
+"""HTTP responses with ETags. They are compressed if the client accepts compression, and reused while they are valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maintenance of a stopped job, which may replace the folders of the job's lanes. The job can't be started before the
+"""Maintenance of a stopped job, which may replace the folders of the job's lanes. The job can't be started until the
 maintenance is done.
 """
 
@@ -81,7 +81,7 @@ def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> lis
 
     Args:
         known: all lanes that the job has ever had. None of them may be in the middle of a change: see :func:`lanes`.
-        there: the existing folders, as pairs of the lane's id and the name of the folder within the lane's.
+        there: the existing folders, as pairs: the lane's id, and the folder's name within the folder of the lane.
     """
     needed = {(lane, str(epoch)) for lane, epoch in needed_folders(known)}
     of_lanes = {(lane, name) for lane, name in there if lane in known and name.isdecimal()}

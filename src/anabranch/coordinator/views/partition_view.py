@@ -1,5 +1,5 @@
-"""The partitions that a job reads, sorted and limited: which ones are behind, and which ones hold the watermark back?
-These are pure functions.
+"""The partitions that a job reads, sorted and limited, with their lags and those that hold the watermark back. These
+are pure functions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def partitions(
     job: str, at: float, lanes: Iterable[Lane], reports: Mapping[str, LaneReport] | None, wanted: PartitionFilter
 ) -> Partitions:
     """The partitions that lanes read. ``reports`` are the reports about lanes, by lane; None if the job isn't served
-    here, so that no positions are known. Raises UsageError if there is no such column.
+    here, and positions are therefore unknown. Raises UsageError if there is no column such as ``wanted.sort``.
     """
     column, falling = wanted.sort.removeprefix("-"), wanted.sort.startswith("-")
     if column not in COLUMNS:
