@@ -120,7 +120,7 @@ class Coordinator(Operations):
             return self.registry.adopt(job)
 
     def release(self, job: str) -> bool:
-        """Stop serving a job if it has ended and no process has a seat. Returns whether it isn't served any more."""
+        """Stop serving a job if it has ended and no process has a seat. Returns whether the job is no longer served."""
         with self.registry.locked_as_seen():
             running_job = self.registry.jobs.get(job)
             if running_job is not None and (running_job.state.active or running_job.seats.processes):

@@ -128,7 +128,7 @@ class ProgressReport(Document, frozen=True, kw_only=True):
     last known ones.
     """
     wrote: dict[str, int] = {}
-    """For a lane that has ended: the end offsets that the intermediate streams that it writes had at that time."""
+    """The end offsets of the intermediate streams that the lane writes, at the time when the lane ended."""
     rows: int = 0
     """How many records the lane has read since it started."""
     first_output: float = 0.0

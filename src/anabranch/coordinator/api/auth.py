@@ -168,8 +168,8 @@ class Access:
         return next((each for pattern, each in self._reads if pattern.match(path)), None)
 
     def _is_noted(self, method: str, path: str) -> bool:
-        """Whether a request is recorded. Requests for seats and heartbeats aren't, because containers send them all the
-        time; their effects are recorded as events.
+        """Whether a request is recorded. Heartbeats and requests for seats aren't recorded, because containers send
+        them all the time. Their effects are recorded as events.
         """
         if method in _READING:
             asked = self._asked(path)

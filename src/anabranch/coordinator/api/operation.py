@@ -64,7 +64,7 @@ class Parameter:
 
 
 class Caller(ABC):
-    """Has the operations as methods. A client sends them to a coordinator over HTTP; a coordinator carries them out."""
+    """An object whose methods are the operations: a client, which sends them to a coordinator, or the coordinator."""
 
     @abstractmethod
     def call(self, operation: Operation[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -154,9 +154,9 @@ def operation(
     by_generation: bool = False,
     fresh_for: float = 0.0,
 ) -> Callable[[Callable[Concatenate[Any, P], R]], Operation[P, R]]:
-    """Makes an operation from a method: its name, parameters, request and result come from the method's signature, its
-    summary from the docstring. Parameters that the path names are path parameters, a document or bytes is the body, and
-    all other parameters are in the query.
+    """Makes an operation from a method. The operation's name, parameters, request and result come from the method's
+    signature, and its summary comes from the docstring. A parameter that the path names is in the path, a document or
+    bytes is the body, and all other parameters are in the query.
 
     Args:
         private: if False, users with the role ``read`` get the answer, too, so the answer must not contain settings,

@@ -89,7 +89,9 @@ class Operations(Caller):
         start: Annotated[int, Query("from")] = 0,
         limit: int = 100,
     ) -> Partitions:
-        """The partitions that the job reads, sorted and limited, with their lags and those that hold event time back"""
+        """The partitions that the job reads, sorted and limited: for each one, the lag, and whether it holds event time
+        back
+        """
 
     @operation("GET", "/jobs/{job}/placement", by_generation=True, private=False)
     def placement(

@@ -279,11 +279,11 @@ class _News:
             self._loop.call_soon_threadsafe(self._come.set)
 
     def forget(self) -> None:
-        """Ignore the news that have come, and wait for later ones."""
+        """Ignore the news so far, and wait for later news."""
         self._come.clear()
 
     async def within(self, seconds: float) -> bool:
-        """Wait for news for at most ``seconds``. Returns whether there were any."""
+        """Wait for news for at most ``seconds``. Returns whether there was any."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._come.wait()

@@ -70,8 +70,8 @@ def plan(running_job: RunningJob, request: DrainNotification) -> DrainAccepted:
 
 
 def _ends(running_job: RunningJob, request: DrainNotification) -> dict[str, int] | None:
-    """The end offsets of the inputs in the lanes' last reports, if the inputs should be read up to their ends;
-    otherwise None.
+    """The end offsets of the inputs according to the lanes' last reports, if the inputs should be read up to these
+    offsets; otherwise None.
     """
     if request.mode == "planned":
         return None

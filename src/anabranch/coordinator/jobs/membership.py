@@ -226,8 +226,8 @@ class Membership:
             return process.doomed
 
     def is_over(self, job: str) -> bool:
-        """Whether a job has ended, and therefore isn't served. Raises NotLeadingError if it should be served, but isn't
-        served here.
+        """Whether a job has ended, and therefore isn't served. Raises NotLeadingError if the job should be served, but
+        isn't served here.
         """
         if job in self._registry.jobs:
             return False

@@ -219,7 +219,7 @@ def without_output(report: LaneReport, now: float) -> float:
 
 def _present_batch(report: LaneReport, cost: BatchCost | None) -> tuple[float, float]:
     """How old the running batch was at the time of the report, and how long the whole batch takes, both in seconds. If
-    no batch was running, these are the figures of the next one.
+    no batch was running, the result is for the next batch.
     """
     at = report.progress.batch_progress
     if at is None:

@@ -121,7 +121,7 @@ class Crew:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What to do now.
+    """What the launcher should do now.
 
     Args:
         crew: the crew after this step.

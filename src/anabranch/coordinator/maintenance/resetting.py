@@ -82,7 +82,7 @@ def forget(
 ) -> None:
     """Reset a job that no process serves. The caller ensures that no process starts the job before this returns.
 
-    Raises the same errors as :func:`losses`, ``fence`` and ``remove``. After an error, it can be called again.
+    Raises the same errors as :func:`losses`, ``fence`` and ``remove``. After an error, this can be called again.
 
     Args:
         at: the current time, in seconds since 1970.

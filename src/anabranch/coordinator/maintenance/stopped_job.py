@@ -105,8 +105,8 @@ def _rests(lane: Lane) -> bool:
 
 
 def begun(store: Store, of: Sequence[Lane], at: float) -> list[Lane]:
-    """Give lanes the job's next epoch, and store that. Returns the lanes, whose new folders should be made under this
-    epoch.
+    """Give lanes the job's next epoch, in the store, too. Returns the lanes. Their new folders should be made under
+    this epoch.
     """
     what = f"new folders are made for {', '.join(lane.id for lane in of)}"
     return store.reseat(of, Event(job=of[0].job, at=at, who=_WHO, what=what, why="the user compacts the job"))

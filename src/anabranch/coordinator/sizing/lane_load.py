@@ -15,7 +15,9 @@ from anabranch.protocol.status import LaneStatus
 __all__ = ["LaneLoad", "capacity", "catch_up", "load_of", "scale", "utilisation"]
 
 _OVERHEAD = 0.5
-"""The seconds of a batch that don't depend on its records: planning, starting Spark tasks, committing."""
+"""The part of a batch's duration, in seconds, that doesn't depend on its records: planning, starting Spark tasks,
+committing.
+"""
 _OVERHEAD_PART = 0.15
 """The share of the time that this overhead takes while records wait, and batches therefore have their full length."""
 _KNOWN_AFTER = 1.0
@@ -37,7 +39,9 @@ because the two figures are never measured at exactly the same time.
 _SLOWEST = 1e-6
 """The number of records per second below which a rate counts as zero."""
 _USUAL_WAIT = 3.0
-"""Waiting records aren't a backlog if they are less work than ``_USUAL_WAIT`` seconds, or than ``_BATCHES`` batches."""
+"""Waiting records count as a backlog only if they take longer than ``_USUAL_WAIT`` seconds and than ``_BATCHES`` usual
+batches.
+"""
 _BATCHES = 2
 _HOT_SKEW = 2.0
 """If a bucket takes more than this multiple of the average time, it contains a hot key, which a larger factor can't
@@ -78,7 +82,7 @@ class LaneLoad:
         rest: how many seconds per record everything else takes.
         skew: as in :class:`anabranch.protocol.lane_report.LoadReport`.
         hottest: ``slowest`` of :class:`anabranch.protocol.lane_report.LoadReport`.
-        sequential: whether functions work on one bucket after another.
+        sequential: as in :class:`anabranch.protocol.lane_report.LoadReport`.
     """
 
     lane: str
@@ -128,7 +132,7 @@ class LaneLoad:
 
 
 def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int) -> LaneLoad:
-    """The load of a lane, from its reports. ``factor`` and ``threads`` are those of the job."""
+    """The load of a lane, from its reports. ``factor`` is the job's factor, ``threads`` the job's setting."""
     report, progress = history.report, history.report.progress.batch_progress
     done = 0 if progress is None else progress.done
     backlog, throughput = max(0, lane.lag - done), history.throughput(report.load.span)
@@ -186,8 +190,8 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
 def scale(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
     """The time that functions need per record with another factor, as a multiple of their current time.
 
-    A smaller factor is assumed to slow functions down in proportion. A larger one is assumed to speed them up as much
-    as former increases did, but doesn't divide a hot key.
+    A smaller factor is assumed to slow functions down in proportion. A larger factor is assumed to speed functions up
+    as much as former increases did, but it doesn't divide a hot key.
     """
     if load.sequential:
         return 1.0
@@ -206,8 +210,8 @@ def capacity(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
 
 
 def utilisation(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
-    """The share of the time that a lane would spend on arriving records with a factor. If it is above 1, the lane can't
-    keep up.
+    """The share of the time that a lane would spend on arriving records with a factor. If the share is above 1, the
+    lane can't keep up.
     """
     if load.behind:
         return load.arriving / capacity(load, factor, seen)

@@ -13,9 +13,9 @@ from anabranch.coordinator.sizing.scalability import Scalability
 __all__ = ["FactorNeed", "FactorTarget", "need_of"]
 
 _LESS = 0.8
-"""A margin. With a smaller factor, functions may work only for this share of the target; otherwise the factor would
-soon rise again. A larger factor should work off a backlog within this share of the target lag, because predictions
-aren't exact.
+"""The safety margin. A smaller factor is chosen only if functions would work for this share of the target or less;
+otherwise the factor would soon rise again. A larger factor should work off a backlog within this share of the target
+lag, because predictions aren't exact.
 """
 _GAIN = 0.8
 """A larger factor that misses the target is worth its pause only if it reduces the time, or the work, to this share or

@@ -1,4 +1,4 @@
-"""The store, as a class. Each of its methods that writes is one transaction."""
+"""The store as a class. Each method that writes does so in one transaction."""
 
 from __future__ import annotations
 

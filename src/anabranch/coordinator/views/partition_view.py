@@ -1,5 +1,5 @@
-"""The partitions that a job reads, sorted and limited, with their lags and those that hold the watermark back. These
-are pure functions.
+"""The partitions that a job reads, sorted and limited: for each one, the lag, and whether it holds the watermark back.
+These are pure functions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def partitions(
     job: str, at: float, lanes: Iterable[Lane], reports: Mapping[str, LaneReport] | None, wanted: PartitionFilter
 ) -> Partitions:
     """The partitions that lanes read. ``reports`` are the reports about lanes, by lane; None if the job isn't served
-    here, and positions are therefore unknown. Raises UsageError if there is no column such as ``wanted.sort``.
+    here, and positions are therefore unknown. Raises UsageError if ``wanted.sort`` names no column.
     """
     column, falling = wanted.sort.removeprefix("-"), wanted.sort.startswith("-")
     if column not in COLUMNS:
