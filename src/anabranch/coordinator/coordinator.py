@@ -74,7 +74,7 @@ class Coordinator(Operations):
             takes it.
         first: returns the first revision of a job that this coordinator takes over, a number that can't be confused
             with the revisions of another coordinator.
-        systems: the systems of the only job, which runs in this process; None for those that jobs' settings name.
+        systems: the systems of the only job, which runs in this process; None for the systems that jobs' settings name.
         counting: looks up how many partitions streams have; see :func:`input_monitor.counted`.
         locating: looks up the racks of partitions; see :func:`input_monitor.located`.
         retain: how much history the store keeps.
@@ -106,7 +106,7 @@ class Coordinator(Operations):
         self.reader_positions = reader_positions.ReaderPositions(self.registry, self._context.systems_of, clock)
 
     def call(self, operation: Operation[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Carry out an operation that isn't a method of this class, with the command of its name."""
+        """Carry out an operation that isn't a method of this class, with the command of the same name."""
         return cast(R, commands.named(operation.name).run(self._context, *args, **kwargs))
 
     # Who serves which job
@@ -120,7 +120,7 @@ class Coordinator(Operations):
             return self.registry.adopt(job)
 
     def release(self, job: str) -> bool:
-        """Stop serving a job if it has ended and no process has a seat. Returns whether it isn't served any more."""
+        """Stop serving a job if it has ended and no process has a seat. Returns whether the job is no longer served."""
         with self.registry.locked_as_seen():
             running_job = self.registry.jobs.get(job)
             if running_job is not None and (running_job.state.active or running_job.seats.processes):
@@ -332,7 +332,7 @@ class Coordinator(Operations):
             return found
 
     def fenced(self, lane: Lane) -> None:
-        """Record that a lane was fenced at all of its outputs under its epoch: other processes may now continue it."""
+        """Record that a lane was fenced at all of its outputs under its epoch. Other processes can now continue it."""
         with self.registry.locked_all():
             running_job = self.registry.jobs.get(lane.job)
             held = None if running_job is None else running_job.known.get(lane.id)
@@ -352,7 +352,7 @@ class Coordinator(Operations):
     # Requests of a launcher
 
     def demands(self, jobs: Collection[str]) -> list[Demand]:
-        """What the served jobs need from a launcher. Also covers those of ``jobs`` that have ended."""
+        """What the served jobs need from a launcher, and also those of ``jobs`` that have ended."""
         with self.registry.locked_all():
             clock, lease = self.registry.clock, self.registry.lease
             found = [seats.demand(running_job, clock(), lease) for running_job in self.registry.jobs.values()]

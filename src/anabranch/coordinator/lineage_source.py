@@ -40,7 +40,7 @@ class ServedJobs:
         return found
 
     def datasets(self, status: JobStatus) -> Datasets:
-        """The inputs and outputs of a served job. Raises NotFoundError if it isn't served any more."""
+        """The inputs and outputs of a served job. Raises NotFoundError if the job isn't served any more."""
         registry = self._coordinator.registry
         with registry.locked_as_seen():
             running_job = registry.jobs.get(status.job)

@@ -41,13 +41,15 @@ class ChangeRequest(Document, frozen=True, kw_only=True):
     dry: bool = False
     """Only determine what would change."""
     now: bool = False
-    """Don't wait for batches that write at least once. They are broken off and repeated, so part of their output is
-    written twice.
+    """Break off running batches with at-least-once output, rather than wait for them. Such a batch is repeated, so part
+    of its output is written twice.
     """
     brief: bool = False
     """Return the lanes only in outline (:attr:`ChangeResult.outline`)."""
     expect: Basis | None = None
-    """The state of the job for which the change was planned. If the job has changed since, nothing is changed."""
+    """The state of the job for which the change was planned. If the job is in another state by now, the request is
+    refused.
+    """
 
 
 class ChangeResult(Document, frozen=True, kw_only=True):
@@ -98,7 +100,7 @@ class ScaleResult(ChangeResult, frozen=True, kw_only=True):
     partitions: dict[str, int] = {}
     """The new partition counts of the streams to which partitions were added, by ``system/stream``."""
     free: tuple[str, ...] = ()
-    """The seats that new lanes need and no container has. Those lanes wait until a container takes the seat."""
+    """The seats of new lanes that no container holds. These lanes wait until containers have taken the seats."""
     before: Traffic | None = None
     """The current traffic between racks, if racks are known."""
     after: Traffic | None = None
@@ -115,11 +117,11 @@ class RewindRequest(ChangeRequest, frozen=True, kw_only=True):
     """Read a job's source streams again from earlier offsets."""
 
     to: str | dict[str, int]
-    """Where to read from: ``earliest``, a time (ISO 8601 with its offset from UTC), or offsets by whole SSP in text
-    form.
+    """Where to read from: ``earliest``, a time (ISO 8601 with an offset from UTC), or offsets, keyed by whole SSPs such
+    as ``kafka/flights/3``.
     """
     state: StateHandling | None = None
-    """What happens to state. None is allowed only if no operator downstream of the streams has state."""
+    """What happens to state. None is allowed only if no operator downstream of the rewound streams has state."""
 
 
 class RewindResult(ChangeResult, frozen=True, kw_only=True):
@@ -127,4 +129,4 @@ class RewindResult(ChangeResult, frozen=True, kw_only=True):
 
     generation: int
     to: dict[str, int] = {}
-    """The offsets from which the streams are read again, by whole SSP in text form."""
+    """The offsets from which the streams are read again, keyed by whole SSPs such as ``kafka/flights/3``."""

@@ -39,7 +39,7 @@ class Registration(Document, frozen=True, kw_only=True):
 
 
 class RegistrationResponse(Document, frozen=True, kw_only=True):
-    """The seat that a process gets, or what to do without one."""
+    """The seat that a process gets, or what the process should do without a seat."""
 
     lease: float
     """The seconds for which each heartbeat renews the lease."""
@@ -50,14 +50,14 @@ class RegistrationResponse(Document, frozen=True, kw_only=True):
     epoch: int = 0
     """The container's epoch."""
     done: bool = False
-    """Whether no seat will become free for the process, because the job doesn't run, or because another deployment of
-    the job runs.
+    """Whether the process should end, because no seat will become free for it: the job doesn't run, or runs in another
+    deployment than the process's.
     """
     copies: tuple[StandbyOrder, ...] = ()
     """The standbys that the process should maintain while it has no seat."""
     reads_parts: bool = False
-    """Whether the coordinator understands the parts of :class:`LaneReport`. An older coordinator doesn't: it expects
-    the fields of all parts side by side.
+    """Whether the coordinator understands the parts of :class:`LaneReport`. An older coordinator expects the fields of
+    all parts directly in the report.
     """
 
 
@@ -67,8 +67,8 @@ class Heartbeat(Document, frozen=True, kw_only=True):
     container: str
     epoch: int
     number: int
-    """Rises with each heartbeat. If a later heartbeat has overtaken this one, the coordinator ignores this one's
-    ``lanes``.
+    """A number that rises with each heartbeat. If a heartbeat arrives after a later one, it renews the lease, but the
+    coordinator ignores its reports.
     """
     seen: int = -1
     """The ``revision`` of the last response that the container has received. The coordinator answers at once if it has
@@ -78,7 +78,7 @@ class Heartbeat(Document, frozen=True, kw_only=True):
     leaving: bool = False
     """Whether the container gives up its seat, because all of its lanes have ended."""
     returns: bool = False
-    """Whether a container that gives up its seat replaces itself by a new process, which will ask for a seat."""
+    """Whether the container, when it gives up its seat, replaces itself by a new process that will ask for a seat."""
     copies: tuple[StandbyReport, ...] = ()
     """The standbys that the container maintains."""
 
@@ -88,12 +88,11 @@ class WantedLane(Document, frozen=True, kw_only=True):
 
     lane: Lane
     upstream_ended: bool = False
-    """Whether all lanes that write the lane's inputs have ended. The lane may then end when it has read these inputs to
-    their ends.
+    """Whether all lanes that write the lane's inputs have ended. If so, the lane can end as soon as it has read these
+    inputs up to their end offsets.
     """
     closing: bool = False
-    """Whether the lane must end at a batch boundary. It first finishes, or breaks off, the batch that it has
-    started."""
+    """Whether the lane must end at a batch boundary, after it has finished or broken off its running batch."""
     now: bool = False
     """Whether the closing lane breaks off its batch even if part of the batch's output is then written twice."""
     draining: DrainOrder | None = None
@@ -106,18 +105,20 @@ class HeartbeatResponse(Document, frozen=True, kw_only=True):
     alive: bool
     """Whether the container still has its seat. If not, it stops everything and exits non-zero."""
     revision: int
-    """Rises when the container's orders change."""
+    """A number that rises whenever the container's orders change."""
     wanted: tuple[WantedLane, ...] = ()
     coming: tuple[Lane, ...] = ()
-    """Lanes that the container will run once their predecessors are closed. The container may prepare them, but doesn't
-    report them.
+    """Lanes that the container will run once their predecessors are closed. The container can prepare these lanes
+    before that, but doesn't report them yet.
     """
     copies: tuple[StandbyOrder, ...] = ()
     """The standbys to maintain, or to remove."""
     until_caught_up: bool = False
     """Whether lanes end when they reach the end offsets that their inputs had when the lanes were started."""
     at_once: bool = False
-    """Whether lanes that aren't wanted break off the running batch, which is finished when the lane runs again."""
+    """Whether lanes that are no longer wanted break off their running batches. A lane finishes such a batch when it
+    runs again.
+    """
     done: bool = False
     """Whether nothing is left to run. If so, the container exits."""
     same: bool = False

@@ -15,17 +15,17 @@ __all__ = ["DeployRequest", "DeployResult", "Program", "RollbackRequest", "Runni
 
 
 class Program(Document, frozen=True, kw_only=True):
-    """What a container in another process needs to run a deployment, in addition to the deployment's model and
-    lanes."""
+    """What a container outside the coordinator's process needs to run a deployment, in addition to the deployment's
+    model and lanes."""
 
     artifact: str
     """The SHA-256 of the job's code."""
     file: str
     """The job file within the code."""
     settings: dict[str, Any]
-    """The settings of the user who started the job, with absolute paths and with references instead of secrets."""
+    """The settings of the user who started the job. Paths are absolute, and secrets are replaced by references."""
     schemas: dict[str, str]
-    """The schema of each operator's result, by the operator's node, as Spark's JSON."""
+    """The schema of each operator's result in Spark's JSON format, by the id of the operator's node."""
     cores: int = 0
     """How many Spark tasks a container must be able to run at once; 0 for any number."""
 
@@ -35,7 +35,7 @@ class StartRequest(Document, frozen=True, kw_only=True):
 
     graph: Graph
     model: JobModel
-    """The job model. Its run id is 0, because the coordinator assigns the number."""
+    """The job model. Its run id is 0, because the coordinator assigns the deployment's number."""
     lanes: tuple[Lane, ...]
     """The lanes, all of them new."""
     fingerprint: dict[str, str]
@@ -43,7 +43,7 @@ class StartRequest(Document, frozen=True, kw_only=True):
     hash.
     """
     formats: dict[str, Format] = {}
-    """The formats of the streams that aren't JSON. They don't change during the deployment."""
+    """The formats of the streams that don't contain JSON, by stream. A deployment never changes its formats."""
     promises: dict[str, str] = {}
     """The promise of each output, by operator."""
     until_caught_up: bool = False

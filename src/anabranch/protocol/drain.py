@@ -1,4 +1,6 @@
-"""A drain: the request, its progress, and the order to each lane. Offsets are by whole SSP in text form."""
+"""A drain: the request, its progress, and the order to each lane. Offsets are keyed by whole SSPs such as
+``kafka/flights/3``.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ class DrainMode(enum.StrEnum):
     """Which records a job still reads when it drains."""
 
     PLANNED = "planned"
-    """Only the records in batches that the job's lanes have already planned when the drain is accepted."""
+    """Only the records in batches that the job's lanes have planned by the time the drain is accepted."""
     LATEST = "latest"
     """All records that the job's inputs contain when the drain is accepted."""
 
@@ -47,7 +49,9 @@ class DrainAccepted(Document, frozen=True, kw_only=True):
 
     deployment: int
     uuid: str
-    """The id of the drain that runs, which may be that of an earlier request."""
+    """The id of the running drain: the id of this request or, if an earlier request has started the drain, of that
+    request.
+    """
     mode: DrainMode = DrainMode.PLANNED
     ignored: str = ""
     """Why the request was ignored, and no drain runs; empty if a drain runs."""
@@ -63,10 +67,10 @@ class DrainOrder(Document, frozen=True, kw_only=True):
     uuid: str = ""
     """The request's id."""
     until: dict[str, int] | None = None
-    """The offsets at which the lane stops reading the streams that the job doesn't write itself. None if these aren't
-    known yet: the lane then reads only what it has already planned, and reports where that ends.
+    """The offsets at which the lane stops reading the streams that the job doesn't write itself. None if these offsets
+    aren't known yet; the lane then finishes only the batches that it has already planned, and reports its positions.
     """
     last: bool = False
-    """Whether all lanes have read up to ``until``. If so, the lane reads its other inputs to their ends, emits all
-    windows, fires all timers, and ends.
+    """Whether all lanes have read up to ``until``. If so, the lane reads its other inputs up to their end offsets,
+    emits all windows, fires all timers, and ends.
     """

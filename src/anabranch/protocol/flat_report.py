@@ -1,4 +1,4 @@
-"""Heartbeats for older coordinators, which expect a lane's report without parts."""
+"""Heartbeats for older coordinators, which expect lane reports in a flat form: without parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TOP = [name for name in LaneReport.__struct_fields__ if name not in PARTS]
 _FlatReport = msgspec.defstruct(
     "FlatReport", [*((name, Any) for name in _TOP), *((FLAT_NAMES[name], Any) for name in PART_OF)], bases=(Document,)
 )
-"""A report with the fields of all parts side by side."""
+"""A report in the flat form: the fields of all parts are fields of the report itself."""
 
 
 def flattened(beat: Heartbeat) -> Heartbeat:

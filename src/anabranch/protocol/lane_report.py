@@ -1,6 +1,6 @@
 """What a container reports about each of its lanes.
 
-Offsets are by whole SSP in text form. No two parts of a report have a field of the same name, so
+Offsets are keyed by whole SSPs such as ``kafka/flights/3``. No two parts of a report have a field of the same name, so
 :meth:`LaneReport.changed` and :mod:`anabranch.protocol.flat_report` find a field by its name alone.
 """
 
@@ -51,8 +51,9 @@ class BatchPhase(enum.StrEnum):
     PUBLISHING = "publishing"
     COMMITTING = "committing"
     OTHER = "other"
-    """A phase that only newer containers have. Because the phase is merely displayed, an unknown one isn't an error,
-    unlike an unknown :class:`LanePhase`, for which a heartbeat is refused.
+    """A phase that only newer containers know. An unknown phase of a batch isn't an error, because it affects only what
+    is displayed and what the autosizer estimates. By contrast, a heartbeat with an unknown :class:`LanePhase` is
+    refused.
     """
 
     @classmethod
@@ -79,8 +80,8 @@ class BatchProgress(Document, frozen=True, kw_only=True):
     spent: dict[str, float] = {}
     """The seconds since the batch was planned, by phase."""
     buckets: dict[str, int] = {}
-    """How many records are finished in each of the buckets that are furthest behind, by SSP (with the bucket) in text
-    form.
+    """How many records are finished in each of the buckets that are furthest behind. The keys are SSPs in text form,
+    including the bucket.
     """
 
 
@@ -90,7 +91,7 @@ class AttemptReport(Document, frozen=True, kw_only=True):
     begun: bool = False
     """Whether the lane's query has started in this container."""
     run: str = ""
-    """Spark's id of the query's run, a new one each time the query is started."""
+    """Spark's run id of the lane's query. Each start of the query gets a new id."""
     folder_epoch: int = 0
     """The epoch under which the lane's folder was made."""
     number: int = 1
@@ -106,9 +107,9 @@ class AttemptReport(Document, frozen=True, kw_only=True):
     waits: str = ""
     """What keeps a closing lane from ending."""
     stopped: bool = False
-    """Whether the lane ended only because its container stops, so it may have more to do."""
+    """Whether the lane ended only because its container is stopping. The lane may then have more to do."""
     pending: bool = False
-    """Whether the lane ended with its work unfinished: with a pending batch, or before it began."""
+    """Whether the lane left work unfinished: it ended with a pending batch, or before its query had ever started."""
 
 
 class ProgressReport(Document, frozen=True, kw_only=True):
@@ -123,11 +124,11 @@ class ProgressReport(Document, frozen=True, kw_only=True):
     ends: dict[str, int] = {}
     """The end offsets of the inputs, from which the lag follows."""
     ends_known: bool = True
-    """Whether ``ends`` are current. If not, the end offsets can't be looked up at the moment, and these are the last
-    known ones.
+    """Whether ``ends`` is current. If not, the end offsets can't be looked up at the moment, and ``ends`` contains the
+    last known ones.
     """
     wrote: dict[str, int] = {}
-    """The end offsets, when the lane ended, of the intermediate streams that it writes."""
+    """The end offsets of the intermediate streams that the lane writes, at the time when the lane ended."""
     rows: int = 0
     """How many records the lane has read since it started."""
     first_output: float = 0.0
@@ -164,7 +165,7 @@ class LoadReport(Document, frozen=True, kw_only=True):
     usual_seconds: float = 0.0
     """The median duration of batches."""
     limit: int = 0
-    """The largest number of records that the next batch may have; 0 if unknown."""
+    """The maximum number of records in the next batch; 0 if unknown."""
     sequential: bool = False
     """Whether the lane's functions process one key after another (``process``), so a higher factor doesn't speed them
     up.
@@ -186,7 +187,7 @@ class LoadReport(Document, frozen=True, kw_only=True):
     slowest: str = ""
     """The SSP on which Python functions spent the most time in the last batches."""
     slowest_seconds: float = 0.0
-    """The seconds that they spent on ``slowest``."""
+    """The seconds that Python functions spent on ``slowest`` in the last batches."""
     skew: float = 0.0
     """``slowest_seconds`` divided by the mean time over all SSPs."""
 
@@ -208,7 +209,9 @@ class EventTimeReport(Document, frozen=True, kw_only=True):
     dropped: int = 0
     """How many rejected rows were dropped, not written as dead letters, since the lane started."""
     late_groups: int = 0
-    """How many groups of late rows there were since the lane started."""
+    """How many groups of late rows Spark has dropped since the lane started. (Spark groups rows before it drops late
+    ones.)
+    """
     late: dict[str, int] = {}
     """How many late rows became dead letters since the lane started, by SSP."""
 
@@ -217,8 +220,8 @@ class DrainReport(Document, frozen=True, kw_only=True):
     """The progress of a lane's drain."""
 
     halted: str = ""
-    """The ``uuid`` of the drain for which the lane has read everything that it should read so far; its ``positions``
-    are then final. Empty if the lane hasn't done so.
+    """The ``uuid`` of the drain, once the lane has read everything that it should read so far for this drain; the
+    report's ``positions`` are then where the lane has stopped. Empty until then.
     """
     drained: bool = False
     """Whether the lane has ended permanently."""
@@ -251,8 +254,8 @@ class LaneReport(Document, frozen=True, kw_only=True):
 
     @classmethod
     def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
-        """A parsed report in the current form. Older containers and coordinators send the fields of all parts side by
-        side.
+        """Convert a parsed report to the current form. Older containers and coordinators send the fields of all parts
+        directly in the report.
         """
         flat = value.keys() & _FLAT.keys()
         if isinstance(value.get("attempt"), dict):  # the part; in the flat form, a number
@@ -290,10 +293,10 @@ PARTS: Mapping[str, type[Document]] = {
 PART_OF: Mapping[str, str] = {
     field: part for part, kind in PARTS.items() for field in kind.__struct_fields__ if field != "extra"
 }
-"""The part in which a field is."""
+"""The part of a report that contains a field, by the field's name."""
 
 FLAT_NAMES: Mapping[str, str] = {**{field: field for field in PART_OF}, "number": "attempt"}
-"""The name of each part's field in the flat form, in which the fields of all parts are side by side."""
+"""The name of each part's field in the flat form of a report, which has no parts."""
 
 _FLAT: Mapping[str, tuple[str, str]] = {
     "attempt" if name == "number" else name: (LaneReport.__struct_encode_fields__[index], name)
@@ -302,4 +305,6 @@ _FLAT: Mapping[str, tuple[str, str]] = {
     for name in PARTS[part].__struct_encode_fields__
     if name != "extra"
 }
-"""For each field name of the flat form, the part and the field's name there; all names as in JSON."""
+"""For each field name of the flat form: the part that contains the field, and the field's name in this part. All names
+are as in JSON.
+"""

@@ -25,9 +25,9 @@ class StandbyReport(Document, frozen=True, kw_only=True):
 
     lane: str
     epoch: int
-    """The epoch of the lane's folder of which this is a copy."""
+    """The epoch of the lane's folder that the standby is a copy of."""
     number: int
-    """Which of the folder's standbys this is."""
+    """The number of this standby among the standbys of the folder."""
     batch: int = -1
     """The last batch in the standby; -1 if the standby isn't complete yet."""
     error: str = ""
@@ -41,7 +41,7 @@ class StandbyOrder(Document, frozen=True, kw_only=True):
 
     lane: str
     epoch: int
-    """As in :class:`StandbyReport`, like ``number``."""
+    """For ``epoch`` and ``number``, see :class:`StandbyReport`."""
     number: int
     to: StandbyAction = StandbyAction.REFRESH
 
@@ -51,7 +51,7 @@ class StandbyStatus(Document, frozen=True, kw_only=True):
 
     lane: str
     number: int
-    """Which of the standbys of the lane's folder this is."""
+    """The number of this standby among the standbys of the lane's folder."""
     container: str
     """The container that maintains the standby; empty if a process without a seat maintains it."""
     rack: str | None = None

@@ -37,7 +37,7 @@ class ContainerStatus(Document, frozen=True, kw_only=True):
     lease: float | None = None
     """The seconds until the lease runs out; None if this is unknown, because no coordinator serves the job."""
     gone: str | None = None
-    """Why the container has lost its seat; None if it still has it."""
+    """Why the container has lost its seat; None if the container still holds the seat."""
     deployment: int = 0
     """The deployment whose lanes the container runs."""
 
@@ -67,7 +67,7 @@ class LaunchStatus(Document, frozen=True, kw_only=True):
     running: int
     """How many containers are running."""
     failures: int = 0
-    """How many containers have failed in a row, since the last one that worked."""
+    """How many containers have failed in a row."""
     reason: str = ""
     """Why the last container failed."""
     gave_up: bool = False
@@ -97,7 +97,7 @@ class JobStatus(Document, frozen=True, kw_only=True):
     tasks: dict[str, int] = {}
     """The number of tasks, by stage."""
     consumption: dict[str, float] = {}
-    """The average number of containers that read an SSP, by stage."""
+    """By stage, how many containers read the same SSP, on average."""
     rescale_seconds: float | None = None
     """How many seconds the last change took; None if there was none since this coordinator began to serve the job."""
     standing_by: int = 0
@@ -126,7 +126,7 @@ class LaneSizing(Document, frozen=True, kw_only=True):
     seat: str
     tasks: tuple[str, ...]
     lag: int
-    """How many offsets the lane is behind the ends of its inputs."""
+    """How many offsets the lane is behind its inputs' end offsets."""
     lags: dict[str, int]
     """The lag by SSP."""
     arriving: float
@@ -157,7 +157,7 @@ class AutoscaleLimits(Document, frozen=True, kw_only=True):
     min: int
     max: int
     target_busy: float
-    """The share of the time that functions may work on any bucket."""
+    """The largest share of the time for which functions should work on a bucket."""
     target_lag_seconds: float
     cooldown_seconds: float
 
@@ -169,10 +169,10 @@ class AutoscaleVerdict(Document, frozen=True, kw_only=True):
     """The factor that the autosizer gives the job now; None if the job keeps its factor."""
     why: str
     lane: str = ""
-    """The lane that needs the largest factor; empty: not known yet."""
+    """The lane that needs the largest factor; empty if this isn't known yet."""
     load: float = 0.0
-    """The records that this lane must process to work off its backlog within the target lag, as a multiple of what it
-    can process with the current factor; 0 if unknown.
+    """The rate at which this lane must process records to work off its backlog within the target lag, as a multiple of
+    its rate with the current factor; 0 if unknown.
     """
 
 
@@ -185,7 +185,7 @@ class Sizing(Document, frozen=True, kw_only=True):
     factor: int
     containers: int
     allowed: tuple[int, ...]
-    """The possible factors."""
+    """The factors that the job can have."""
     lanes: tuple[LaneSizing, ...] = ()
     autoscale: str = ""
     """The conclusion of the coordinator's autosizer in words; empty if the autosizer is off."""
@@ -206,9 +206,9 @@ class TaskAssignment(Document, frozen=True, kw_only=True):
 
     seat: str
     should: str
-    """The seat that it should have."""
+    """The seat that the task should have."""
     why: str
-    """Why it should have that seat."""
+    """Why the task should have that seat."""
 
 
 class Assignment(Document, frozen=True, kw_only=True):

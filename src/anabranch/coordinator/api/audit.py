@@ -100,8 +100,8 @@ class Audit:
         self._thread.join(10)
 
     def _counted(self, requested: AuditedRequest) -> AuditedRequest | None:
-        """The refused request as it should be recorded. None if the address has reached its limit per minute, so that
-        the request is only counted.
+        """The refused request as it should be recorded. None if the request is only counted, because its address has
+        reached the limit per minute.
         """
         times = self._refused.setdefault(requested.address, [requested.at, 0, 0])
         self._refused.move_to_end(requested.address)

@@ -45,8 +45,8 @@ class Role(StrEnum):
     """What a token allows its bearer."""
 
     READ = "read"
-    """Allows reading the state of jobs, but neither their settings, nor their code, nor the records that they process:
-    the answers of operations with ``private=False``.
+    """Allows only operations with ``private=False``. Their answers show the state of jobs, but no settings, no code and
+    no records that the jobs process.
     """
 
     OPERATE = "operate"
@@ -71,13 +71,13 @@ class Tokens:
 
 
 class Access:
-    """Passes on only the requests that a coordinator should answer. Requests of other sites' pages are refused, and so
-    are requests without a token whose role allows them. Only the health check and the files of the dashboard, which
-    contain no data, need no token.
+    """Passes on only the requests that a coordinator should answer. It refuses requests from other sites' pages, and
+    requests without a token whose role allows them. Only the health check and the files of the dashboard, which contain
+    no data, need no token.
 
     Args:
-        operations: all operations of the coordinator. Users who may only read get the answers of those that aren't
-            private, and can't request any other path.
+        operations: all operations of the coordinator. With the role ``read``, a user can request only the operations
+            that aren't private.
         trail: records requests that change something, return something private, or are refused.
     """
 
@@ -168,8 +168,8 @@ class Access:
         return next((each for pattern, each in self._reads if pattern.match(path)), None)
 
     def _is_noted(self, method: str, path: str) -> bool:
-        """Whether a request is recorded. Requests for seats and heartbeats aren't, because containers send them all the
-        time; their effects are recorded as events.
+        """Whether a request is recorded. Heartbeats and requests for seats aren't recorded, because containers send
+        them all the time. Their effects are recorded as events.
         """
         if method in _READING:
             asked = self._asked(path)
@@ -178,8 +178,8 @@ class Access:
 
 
 def _saying(role: Role | None, send: Send) -> Send:
-    """Adds a response header with the role of the client's token. From it, the dashboard knows which actions would be
-    refused, and doesn't offer them.
+    """Adds a response header with the role of the client's token. From this header, the dashboard knows which actions
+    would be refused, and doesn't offer them.
     """
 
     async def saying(message: Message) -> None:

@@ -1,10 +1,12 @@
-"""Decides which requests of browsers a coordinator answers: only those of its own page.
+"""Decides which requests from browsers a coordinator answers: only those from the coordinator's own page.
 
-A page from anywhere can make a visitor's browser send requests to addresses that only this browser can reach. The page
-can't read the answers, but a request that changes something is carried out all the same. By rebinding its own host name
-to the coordinator's address, the page could even read the answers. So a request for any path is refused, before its
-body is read, if its ``Host`` isn't a name of this coordinator, if its ``Origin`` or ``Sec-Fetch-Site`` belongs to
-another page, or if its ``Content-Type`` is one that a page may send without a preflight request.
+Any web page can make a visitor's browser send requests to addresses that only this browser can reach. The page can't
+read the answers, but a request that changes something is carried out all the same. By rebinding its own host name to
+the coordinator's address, the page could even read the answers.
+
+So a request for any path is refused, before its body is read, if its ``Host`` isn't a name of this coordinator, if its
+``Origin`` or ``Sec-Fetch-Site`` belongs to another page, or if its ``Content-Type`` is one that a page can send without
+a preflight request.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ class Names:
 
     @classmethod
     def of(cls, given: Iterable[str]) -> Names:
-        """Names from ``HOST``, ``HOST:PORT`` or URLs. Whatever has another form is left out."""
+        """Names from ``HOST``, ``HOST:PORT`` or URLs. Values of any other form are ignored."""
         found = [_split(each if "://" in each else f"//{each}") for each in given]
         known = [(host, None if port in _PORTS.values() else port) for _, host, port in filter(None, found)]
         return cls(frozenset(host for host, _ in known), frozenset(_netloc(*each) for each in known))
@@ -101,8 +103,8 @@ def _is_own(origin: str, host: tuple[str, str, int | None], scheme: str, names: 
 
 
 def _is_link(method: str, path: str, headers: Headers) -> bool:
-    """Whether a user has followed a link on another site to the coordinator's page, so that the page opens in a tab and
-    not in a frame.
+    """Whether a user has followed a link on another site to the coordinator's page. The page must open in a tab, not in
+    a frame.
     """
     opened = _texts(headers, b"sec-fetch-mode"), _texts(headers, b"sec-fetch-dest")
     is_page = path == "/" or path.startswith("/ui/") or path == "/ui"

@@ -53,9 +53,9 @@ class Client(Operations):
             client finds the one that leads.
         timeout: seconds to wait for an answer, in addition to the time that a call asks the coordinator to wait.
         token: the coordinator's token, or a function that looks it up. The function is called again if the token is
-            refused, because the token may have been made or replaced meanwhile.
-        trust: which certificates to accept and present, from :func:`anabranch.coordinator.api.tls.of_client` (default:
-            accept those that this machine trusts).
+            refused, because the token may have been created or replaced meanwhile.
+        trust: which certificates to accept and present, from :func:`anabranch.coordinator.api.tls.of_client`. By
+            default, the certificates that this machine trusts are accepted, and none is presented.
 
     Raises:
         UsageError: ``url`` isn't a coordinator URL, or its port is above 65535.

@@ -1,6 +1,6 @@
-"""Limits for clients: how slowly they may send requests, and how many of their requests may be refused. They keep a
-client from occupying connections or memory needlessly. How large a request may be is declared with its operation, in
-:mod:`anabranch.coordinator.api.operations`.
+"""Limits for clients: how slowly they may send requests, and how many of their requests may be refused. These limits
+keep a client from occupying connections or memory needlessly. The largest size of a request is declared with its
+operation, in :mod:`anabranch.coordinator.api.operations`.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class Server:
         ending.start()
 
     def close(self) -> None:
-        """Refuse new requests, and wait until running requests have finished, or their time is over."""
+        """Refuse new requests, and wait until running requests have finished or their time is up."""
         self._refuse()
         self._thread.join(_STARTED_WITHIN)
         self._listener.close()

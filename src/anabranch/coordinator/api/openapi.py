@@ -69,7 +69,7 @@ def _operation(each: Operation[..., Any]) -> dict[str, Any]:
 
 
 def _security(each: Operation[..., Any]) -> list[dict[str, list[str]]]:
-    """The token that an operation needs: that of the lowest role that may get the answer."""
+    """The token that an operation needs: the token of the lowest role that gets the answer."""
     if each.path == "/healthz":
         return []
     return [{"token": ["operate" if each.private else "read"]}]

@@ -64,7 +64,7 @@ class Parameter:
 
 
 class Caller(ABC):
-    """Has the operations as methods. A client sends them to a coordinator over HTTP; a coordinator carries them out."""
+    """An object whose methods are the operations: a client, which sends them to a coordinator, or the coordinator."""
 
     @abstractmethod
     def call(self, operation: Operation[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -73,7 +73,7 @@ class Caller(ABC):
 
 @dataclass(frozen=True)
 class Operation(Generic[P, R]):
-    """An HTTP method on a path. As an attribute of a :class:`Caller` it is a method with the operation's signature.
+    """An HTTP method on a path. As an attribute of a :class:`Caller`, an operation is a method with ``signature``.
 
     Attributes:
         name: the name of the method, and of the command's module, if there is a command.
@@ -85,7 +85,7 @@ class Operation(Generic[P, R]):
         result: the type of the result: a document, bytes, a number, or several documents.
         field: the field of the response that contains the result; empty if the response is the result itself.
         changes: whether the operation changes anything.
-        private: whether only operators get the answer, and not users who may only read.
+        private: whether the operation requires the role ``operate``. If not, the role ``read`` suffices.
         by_leader: whether only the coordinator that leads may carry out the operation.
         asks_systems: whether the operation may wait for answers from the systems that a job reads.
         max_bytes: the largest body that is read.
@@ -154,13 +154,13 @@ def operation(
     by_generation: bool = False,
     fresh_for: float = 0.0,
 ) -> Callable[[Callable[Concatenate[Any, P], R]], Operation[P, R]]:
-    """Makes an operation from a method: its name, parameters, request and result come from the method's signature, its
-    summary from the docstring. Parameters that the path names are path parameters, a document or bytes is the body, and
-    all other parameters are in the query.
+    """Makes an operation from a method. The operation's name, parameters, request and result come from the method's
+    signature, and its summary comes from the docstring. A parameter that the path names is in the path, a document or
+    bytes is the body, and all other parameters are in the query.
 
     Args:
-        private: if False, users who may only read get the answer, too, so it must not contain settings, code or records
-            of users. True is the default, and required for every method but GET.
+        private: if False, users with the role ``read`` get the answer, too, so the answer must not contain settings,
+            code or records of users. Only a GET can have False.
         by_leader: whether only the coordinator that leads may carry out the operation. By default, this is so if the
             operation changes anything.
 

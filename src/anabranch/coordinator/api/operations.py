@@ -2,8 +2,8 @@
 description are derived from it.
 
 To add an operation, add a method with type annotations here. If the operation changes a job, also add a command of the
-same name in :mod:`anabranch.coordinator.commands`, which carries it out. Only operators get an operation's answer,
-unless the operation has ``private=False``.
+same name in :mod:`anabranch.coordinator.commands`, which carries it out. An operation requires the role ``operate``,
+unless it has ``private=False``.
 """
 
 # mypy: disable-error-code="empty-body"
@@ -65,7 +65,7 @@ class Operations(Caller):
 
     @operation("GET", "/overview", fresh_for=1.0, private=False)
     def overview(self) -> Overview:
-        """All jobs, with their most important figures: which of them need attention?"""
+        """All jobs, with their most important figures and the most severe finding about each"""
 
     @operation("GET", "/coordinator", private=False)
     def info(self) -> CoordinatorInfo:
@@ -89,7 +89,9 @@ class Operations(Caller):
         start: Annotated[int, Query("from")] = 0,
         limit: int = 100,
     ) -> Partitions:
-        """The partitions that the job reads, sorted and limited: which are behind, and which hold event time back?"""
+        """The partitions that the job reads, sorted and limited: for each one, the lag, and whether it holds event time
+        back
+        """
 
     @operation("GET", "/jobs/{job}/placement", by_generation=True, private=False)
     def placement(
@@ -107,7 +109,7 @@ class Operations(Caller):
 
     @operation("GET", "/jobs/{job}/moves", private=False)
     def moves(self, job: str, deployment: int = 0, generation: int = 0) -> Moves:
-        """Which buckets moved to another container when a generation began; by default the last generation"""
+        """Which buckets moved to another container when a generation (by default, the last one) began"""
 
     @operation("GET", "/jobs/{job}/history", fresh_for=1.0, private=False)
     def history(
@@ -118,7 +120,7 @@ class Operations(Caller):
         since: Annotated[float, Query("from")] = 0.0,
         until: Annotated[float, Query("to")] = 0.0,
     ) -> History:
-        """The job's figures over the last hours that the leading coordinator has recorded"""
+        """The job's figures over the last hours, as recorded by the leading coordinator"""
 
     @operation("GET", "/jobs/{job}/graph", private=False)
     def graph(self, job: str, deployment: int = 0) -> GraphView:
@@ -162,8 +164,8 @@ class Operations(Caller):
         until: Annotated[float, Query("to")] = 0.0,
         wait: float = 0.0,
     ) -> list[LoggedEvent]:
-        """What happened to the job, oldest first: the latest events, or those before or after an id. wait=20: if there
-        are no such events, wait up to 20 seconds for one
+        """The latest events of the job, or those before or after an id; oldest first. wait=20: if there are no such
+        events, wait up to 20 seconds for one
         """
 
     @operation("GET", "/jobs/{job}/dead-letters", asks_systems=True)
@@ -181,8 +183,8 @@ class Operations(Caller):
 
     @operation("GET", "/jobs/{job}/early-output", asks_systems=True)
     def early_output(self, job: str, stream: Annotated[str, Query(longest=300)] = "", limit: int = 100) -> EarlyOutput:
-        """The rows of windows that a drain emitted before they were complete, newest first, among the newest records of
-        one of the job's output streams
+        """The rows that a drain emitted before their windows were complete, newest first; only the newest records of
+        one of the job's output streams are searched
         """
 
     @operation("POST", "/jobs/{job}/start", field="deployment", changes=True)
@@ -225,8 +227,8 @@ class Operations(Caller):
 
     @operation("POST", "/jobs/{job}/drain", changes=True, asks_systems=True)
     def drain(self, job: str, request: DrainNotification) -> DrainAccepted:
-        """Let the job finish everything that it has read, emit all windows, and end; 409 while the job is being
-        changed
+        """Let the job finish everything that it has read, emit all windows, fire all timers, and end; 409 while the job
+        is being changed
         """
 
     @operation("GET", "/jobs/{job}/sizing", by_leader=True, private=False)

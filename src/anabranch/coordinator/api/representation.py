@@ -1,4 +1,4 @@
-"""HTTP responses that have an ETag, are compressed if the client accepts that, and are reused while they stay valid."""
+"""HTTP responses with ETags. They are compressed if the client accepts compression, and reused while they are valid."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Representation:
 
 
 def tagged(content: bytes, media_type: str, etag: str = "") -> Representation:
-    """A representation of some content. ``etag`` is the ETag, if it is known without hashing the content."""
+    """The representation of ``content``. If no ``etag`` is given, the ETag is a hash of the content."""
     if not etag:
         # The time at which the content was made, which is near its beginning, isn't part of the hash.
         head = _CLOCK.sub(b"", content[:_HEAD], count=1)
@@ -84,7 +84,7 @@ class _Entry:
 
 class ResponseCache:
     """The last answers, by request. While an answer is valid, all clients get the same bytes, which are made only once.
-    Use it only on one event loop.
+    All uses of a cache must be on the same event loop.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -53,7 +53,7 @@ _CLOSE = {"Connection": "close"}  # if a route raises an error, uvicorn closes t
 
 
 class Leader(Protocol):
-    """Knows whether a coordinator leads, and starts jobs if it does."""
+    """Knows whether a coordinator leads, and starts jobs for the coordinator while it leads."""
 
     @property
     def leads(self) -> bool:
@@ -243,7 +243,7 @@ class _Endpoints:
         with self._coordinator.reads.listening(news.come):
             found = await run_in_threadpool(lambda: self._coordinator.events(**arguments))
             while not found and (left := end - clock()) > 0:
-                await news.within(min(left, _LOOK_AGAIN))  # events of other coordinators' processes bring no news
+                await news.within(min(left, _LOOK_AGAIN))  # events that other processes store bring no news
                 news.forget()
                 found = await run_in_threadpool(lambda: self._coordinator.events(**arguments))
         return await respond(request, tagged(_content(operation, found), "application/json"))
@@ -268,7 +268,7 @@ class _Endpoints:
 
 
 class _News:
-    """Lets a request on the event loop wait for news, which any thread may announce with :meth:`come`."""
+    """Lets a request on the event loop wait for news. Any thread can announce news with :meth:`come`."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -279,11 +279,11 @@ class _News:
             self._loop.call_soon_threadsafe(self._come.set)
 
     def forget(self) -> None:
-        """Ignore the news that have come, and wait for later ones."""
+        """Ignore the news so far, and wait for later news."""
         self._come.clear()
 
     async def within(self, seconds: float) -> bool:
-        """Wait for news for at most ``seconds``. Returns whether there were any."""
+        """Wait for news for at most ``seconds``. Returns whether there was any."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._come.wait()

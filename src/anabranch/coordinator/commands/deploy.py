@@ -29,9 +29,9 @@ def run(context: Context, job: str, request: DeployRequest) -> DeployResult:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job is being started, changed or stopped; or the version can't follow, for the reason in the
-            message.
-        UsageError: the version belongs to another job; or the state to be dropped doesn't exist.
+        ConflictError: the job is being started, changed or stopped, or the version can't continue from the current
+            state. The message names the reason.
+        UsageError: the version belongs to another job, or the state to be dropped doesn't exist.
     """
     if request.start.graph.job != job:
         raise UsageError(
@@ -69,7 +69,7 @@ def change(
 
 
 def present(registry: JobRegistry, job: str) -> CurrentDeployment:
-    """The current deployment, which another one should follow. If the job runs, a snapshot of it is included."""
+    """The current deployment, which another one should follow, with a snapshot of the job if the job runs."""
     store, snapshot = registry.store, None
     with registry.locked_all() as jobs:
         running_job = jobs.get(check_name("job", job))

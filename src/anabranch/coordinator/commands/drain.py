@@ -70,8 +70,8 @@ def plan(running_job: RunningJob, request: DrainNotification) -> DrainAccepted:
 
 
 def _ends(running_job: RunningJob, request: DrainNotification) -> dict[str, int] | None:
-    """The end offsets of the inputs in the lanes' last reports, if the inputs should be read up to their ends;
-    otherwise None.
+    """The end offsets of the inputs according to the lanes' last reports, if the inputs should be read up to these
+    offsets; otherwise None.
     """
     if request.mode == "planned":
         return None
@@ -85,7 +85,7 @@ def apply(
     request: DrainNotification,
     ends: Mapping[str, int],
 ) -> DrainAccepted:
-    """Begin the drain. ``ends`` are the end offsets of the partitions, if they should be read up to their ends."""
+    """Begin the drain. ``ends`` are the end offsets up to which the job reads in the mode "latest"; otherwise empty."""
     what, why = f"drain, up to {request.mode}", f"{planned.seconds:.1f} s is foretold"
     registry.put_drain(running_job, DrainProgress(notification=request, ends=dict(ends)), "user", what, why)
     running_job.progress.drains_since, running_job.progress.drains_for = registry.clock(), planned.seconds

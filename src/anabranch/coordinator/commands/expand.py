@@ -1,5 +1,5 @@
-"""Adapts a running job to partitions added to its inputs, at a user's request or whenever the coordinator finds
-some.
+"""Adapts a running job to partitions added to its inputs, at a user's request or whenever the coordinator finds new
+partitions.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def run(context: Context, job: str, request: ExpandRequest) -> ScaleResult:
 
 
 def check(running_job: RunningJob) -> None:
-    """Raises ConflictError if a job can't get more partitions now."""
+    """Raises ConflictError if a job can't be adapted to more partitions now."""
     transitions.check_changeable(running_job)
     if running_job.settings.runs_in_real_time:  # without a Spark task slot, a partition would silently never be read
         raise ConflictError(

@@ -18,7 +18,7 @@ def run(context: Context, container: str, why: str = "") -> None:
 
     Raises:
         NotFoundError: there is no such container.
-        ConflictError: the container has no seat, or this coordinator never expels processes.
+        ConflictError: the container has no seat, or this coordinator never expels containers.
     """
     check_container(container)
     registry = context.registry

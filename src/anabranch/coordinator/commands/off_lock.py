@@ -1,5 +1,5 @@
-"""Makes plans for a snapshot of a job, without locking the job. If the plan isn't valid for the job any more when it is
-ready, a new plan is made.
+"""Plans changes for a snapshot of a job, without locking the job. If the job has changed by the time a plan is ready,
+and the plan isn't valid any more, a new plan is made.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ __all__ = [
 ]
 
 TRIES = 10
-"""How many times a change is planned. Each attempt but the last is repeated if the job has changed meanwhile."""
+"""How many times a change is planned at most. It is planned again each time that the job has changed meanwhile."""
 
 
 class Planned(Protocol):
-    """What all plans have."""
+    """The part that the plans of all changes have in common."""
 
     @property
     def result(self) -> ScaleResult | RewindResult | DeployResult: ...
@@ -62,7 +62,7 @@ class JobSnapshot:
 
 
 def take(registry: JobRegistry, running_job: RunningJob) -> JobSnapshot:
-    """A snapshot of a job whose lock the caller holds. Taking one is cheap even if the job has many tasks."""
+    """A snapshot of a job whose lock the caller holds. A snapshot is cheap even if the job has many tasks."""
     return JobSnapshot(running_job.snapshot(), registry.present(running_job))
 
 
@@ -79,10 +79,10 @@ def change(
     Args:
         plan: makes the plan. It may take long, and must only read its arguments. None means that nothing needs to be
             done.
-        apply: applies the plan. It is called with the job, which is then locked, or for a dry run with the snapshot.
+        apply: applies the plan. It is called with the locked job or, for a dry run, with the snapshot.
 
     Raises:
-        ConflictError: each time that a plan was ready, the job had changed. Also raises the errors of
+        ConflictError: the job had changed each time that a plan was ready. Also raises the errors of
             :meth:`JobRegistry.locked`, ``plan``, ``apply`` and :func:`check_expected`.
     """
     for _ in range(TRIES):
@@ -144,7 +144,7 @@ def check_expected(
 
 
 def response(result: R, basis: Basis, request: ChangeRequest, heads: int) -> R:
-    """The answer with a plan's result. It includes the basis and, if the request is ``brief``, an outline instead of
+    """The answer to a request: the result of the plan with its basis. If the request is ``brief``, an outline replaces
     the lanes.
 
     Args:

@@ -42,7 +42,7 @@ def run(context: Context, job: str, request: ScaleRequest) -> ScaleResult:
 
 
 def check(running_job: RunningJob, present: Generation, factor: int, containers: int, alone: bool) -> None:
-    """Raises ConfigError or ConflictError if a job can't have this factor, or this number of containers, now.
+    """Raises ConfigError or ConflictError if a job can't be given this factor or this number of containers now.
 
     Args:
         alone: whether the coordinator and the only container are in one process.

@@ -1,4 +1,4 @@
-"""Starts a planned job, or continues its last deployment if the plan is the same."""
+"""Starts a planned job, or continues its last deployment if the plan is the same as the deployment's."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ def run(context: Context, job: str, at_once: bool = False) -> None:
     If the job is already stopping, nothing more happens, except that ``at_once`` takes effect.
 
     Args:
-        at_once: whether lanes break off a running batch, which is then finished at the next start, instead of ending at
-            a batch boundary. This isn't stored, so another coordinator that takes over doesn't know about it.
+        at_once: whether lanes break off their running batches, rather than end at a batch boundary. The next start
+            finishes these batches. ``at_once`` isn't stored, so another coordinator that takes over doesn't know it.
 
     Raises:
         NotFoundError: there is no such job.

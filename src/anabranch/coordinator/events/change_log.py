@@ -1,6 +1,7 @@
 """The changes of a job, reconstructed from its events, with predictions and measurements. These are pure functions.
 
-Because the changes are in the events, they are known for older stores, too, and no matter which coordinator led.
+Because the changes are derived from events, they are known even for older stores, and for times when another
+coordinator led.
 """
 
 from __future__ import annotations

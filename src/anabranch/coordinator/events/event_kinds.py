@@ -50,8 +50,8 @@ _RULES: Sequence[tuple[EventKind, re.Pattern[str]]] = [
 
 
 def kind_of(event: Event) -> EventKind:
-    """The kind of an event. It is usually derived from the event's text; for some events, it depends on who caused
-    them.
+    """The kind of an event. Events of the launcher and of the autosizer have kinds of their own. For all other events,
+    the kind follows from the text.
     """
     if event.who == "launcher":
         return "launcher"

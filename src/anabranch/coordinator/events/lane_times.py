@@ -1,6 +1,7 @@
 """When lanes ran, reconstructed from a job's events. These are pure functions.
 
-Because the times are in the events, they are known for older stores, too, and no matter which coordinator led.
+Because the times are derived from events, they are known even for older stores, and for times when another coordinator
+led.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def lane_times(
     Args:
         lanes: all lanes that the job has ever had, by id, in the order in which they were planned.
         events: the events about lanes up to now, oldest first.
-        most_closed: the largest number of closed lanes that are shown. The latest ones are shown.
+        most_closed: how many closed lanes are shown at most. If there are more, the latest ones are shown.
     """
     known_since: float | None = None
     runs: dict[str, _Runs] = {}

@@ -81,8 +81,8 @@ def following(drain: DrainProgress, lanes: Iterable[Lane], reports: Mapping[str,
     """The progress of a drain after its next step; None while lanes have yet to report.
 
     First, all lanes that read streams from outside the job report where they stopped. Each partition is then read up to
-    the most advanced lane's position and, in the mode "latest", at least up to its end offset when the drain was
-    accepted. When all lanes have read up to these offsets, event time ends.
+    the position of the most advanced lane. In the mode "latest", the partition is read at least up to the end offset
+    that it had when the drain was accepted. When all lanes have read up to these offsets, event time ends.
     """
     known = list(lanes)
     mine = {str(ssp) for ssp in sources(known)}

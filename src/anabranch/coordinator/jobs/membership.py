@@ -27,8 +27,8 @@ class Membership:
     whose caller must hold the job's lock.
 
     Args:
-        autoscale: gives a job the factor that its autosizer chooses. If processes are never expelled, it is called
-            after each heartbeat of the job; otherwise the coordinator calls it periodically.
+        autoscale: gives a job the factor that its autosizer chooses. If processes are never expelled, this function is
+            called after each heartbeat of the job; otherwise the coordinator calls it periodically.
     """
 
     def __init__(self, registry: JobRegistry, autoscale: Callable[[str], object]) -> None:
@@ -44,8 +44,8 @@ class Membership:
     def register(self, registration: Registration) -> RegistrationResponse:
         """Give a process a seat, under an epoch above all others of the job.
 
-        If processes are never expelled, the process replaces the one that has the seat; otherwise it can only take a
-        free seat.
+        If processes are never expelled, the new process replaces the one that holds the seat. Otherwise, it can only
+        take a free seat.
 
         Raises:
             NotFoundError: there is no such job, or it has no such seat.
@@ -62,8 +62,8 @@ class Membership:
                 return self._register(running_job, registration)
 
     def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> HeartbeatResponse:
-        """Process a heartbeat like :meth:`hear`. If there are no new orders for the container, wait for some. Raises
-        the same errors as :meth:`hear`.
+        """Process a heartbeat like :meth:`hear`, but if there are no new orders for the container, wait for new ones.
+        Raises the same errors as :meth:`hear`.
 
         Args:
             wait: the seconds to wait, at most half a lease.
@@ -88,7 +88,7 @@ class Membership:
         check_container(beat.container)
         with self._registry.locked_all():
             answer = self._routine(beat) or self._heard(beat)
-        if self._grace is None:  # then nothing else calls it
+        if self._grace is None:  # then heartbeats are the only occasion for autoscaling
             self._autoscale(beat.container.partition(":")[0])
         return answer
 
@@ -116,7 +116,7 @@ class Membership:
         return self._registry.polls.waiting(beat.container, beat.seen, wake)
 
     def patience(self, wait: float) -> float:
-        """The seconds for which a client really waits if it asks for ``wait`` seconds: at most half a lease."""
+        """How many seconds the coordinator lets a client wait that asks for ``wait`` seconds: at most half a lease."""
         return max(0.0, min(wait, self._lease / 2))
 
     def holds_seat(self, execution: str) -> bool:
@@ -226,8 +226,8 @@ class Membership:
             return process.doomed
 
     def is_over(self, job: str) -> bool:
-        """Whether a job has ended, and therefore isn't served. Raises NotLeadingError if it should be served, but isn't
-        served here.
+        """Whether a job has ended, and therefore isn't served. Raises NotLeadingError if the job should be served, but
+        isn't served here.
         """
         if job in self._registry.jobs:
             return False

@@ -1,4 +1,6 @@
-"""Offers: what the process in each seat of a job should run. Also keeps track of what the process already has."""
+"""Determines the offer for each seat of a job, which is what the process in the seat should run, and keeps track of the
+lanes that the process has.
+"""
 
 from __future__ import annotations
 
@@ -90,8 +92,8 @@ def of(job: RunningJob, process: Process) -> Offer:
 
 
 def hear_figures(job: RunningJob, process: Process, beat: Heartbeat) -> bool:
-    """Keep the reports of a heartbeat if they contain nothing but new figures. Otherwise do nothing. Returns whether
-    they were kept.
+    """Keep the reports of a heartbeat if they contain nothing but new figures. Otherwise, do nothing. Returns whether
+    the reports were kept.
     """
     news = []
     if standbys.is_news(job, process, beat.copies):

@@ -156,14 +156,11 @@ class Seats:
         processes: the processes that hold seats, by container id.
         asked: when each process that stands by last asked for a seat, by execution.
         resting: the last registration of each process that stands by, by execution.
-        returning: when each process that is replacing itself by a new one returned its seat, by execution, until the
-            new process asks for a seat.
-        returning: for each process that is replacing itself by a new one, by execution: when it returned its seat. Kept
-            until the new process asks for a seat.
+        returning: when each process that is replacing itself by a new one returned its seat, by execution. An entry is
+            kept until the new process asks for a seat.
         revision: the latest revision of any offer.
         begun: when the job was started, or when its launcher was told to try again.
-        sure_from: the time until which live processes may not have reported yet.
-        sure_from: the time before which it isn't sure that all live processes have reported.
+        sure_from: the time from which on all live processes must have reported.
     """
 
     expels: bool = False
@@ -186,8 +183,8 @@ class Seats:
         return {process.record.seat for process in self.processes.values()}
 
     def leave(self, process: Process, returns_from: float | None) -> None:
-        """Record that a process has returned its seat. ``returns_from`` says when the process began to replace itself
-        by a new one; None if it doesn't.
+        """Record that a process has returned its seat. ``returns_from`` is the time at which the process began to
+        replace itself by a new one; None if no new process follows.
         """
         del self.processes[process.record.id]
         if returns_from is not None:
@@ -200,15 +197,15 @@ class Seats:
         self.resting[registration.execution] = registration
 
     def returning_since(self, since: float) -> dict[str, float]:
-        """The processes that returned their seats after ``since`` to replace themselves, by execution, with the time.
-        All others are forgotten.
+        """When each process that is replacing itself by a new one returned its seat, by execution, if that was after
+        ``since``. All other processes are forgotten.
         """
         self.returning = {execution: at for execution, at in self.returning.items() if at > since}
         return dict(self.returning)
 
     def standing_by(self, since: float) -> frozenset[str]:
-        """The executions of the processes without a seat that have asked for a seat since ``since``. All others are
-        forgotten.
+        """The executions of the processes without a seat that asked for one at the time ``since`` or later. All other
+        processes are forgotten.
         """
         self.asked = {execution: at for execution, at in self.asked.items() if at >= since}
         self.resting = {execution: its for execution, its in self.resting.items() if execution in self.asked}
@@ -253,14 +250,14 @@ class Progress:
     """The progress of a job's change, stop or drain.
 
     Attributes:
-        changed_at: when the job's state was last stored, in seconds since 1970. Use it only for display, because that
-            clock may be set.
+        changed_at: when the job's state was last stored, in seconds since 1970. Use this time only for display, because
+            the clock that it comes from can be set to another time.
         unchanged_since: the same moment on this coordinator's clock.
         changing_since: when the last change began, on this coordinator's clock.
         rescale_seconds: how many seconds the last change took; None if there was none.
         pause: the change whose pause is being measured.
         shown: what has been measured of the job's changes so far.
-        hasty: whether the change that is under way doesn't wait for batches that write at least once.
+        hasty: whether the change that is under way doesn't wait for batches with at-least-once output.
         at_once: whether the job is stopped without waiting for batch boundaries.
         drain: the requested drain.
         drains_since: when the drain was requested, on this coordinator's clock; None if it was requested from another

@@ -20,8 +20,9 @@ from anabranch.protocol.lane_report import LaneReport
 __all__ = ["Experience", "Kind", "MeasuredChange", "expected", "kind_of", "without_output"]
 
 _SHORT, _LONG = 1.0, 10.0
-"""In seconds. A batch that takes less than ``_SHORT`` is never broken off. If batches take less than ``_LONG``, another
-batch may be running by the time a plan is carried out, so the current batch's progress isn't used for the prediction.
+"""Durations of batches, in seconds. A batch that takes less than ``_SHORT`` is never broken off. If batches take less
+than ``_LONG``, another batch may be running by the time a plan is carried out, so the current batch's progress isn't
+used for the prediction.
 """
 _NOTICED = 0.2
 """The seconds from a change until lanes notice it."""
@@ -40,7 +41,7 @@ _IN_STEP = 1.0
 _PATIENCE = 60.0
 """The seconds after a change for which the first output of all lanes is awaited."""
 _NEW = 0.5
-"""The weight of the newest measurement; earlier ones together have the rest."""
+"""The weight of the newest measurement. All earlier measurements together have the rest of the weight."""
 _AT_MOST = 2.0
 """The largest factor by which a single change can lengthen or shorten the prediction for the next one."""
 
@@ -218,7 +219,7 @@ def without_output(report: LaneReport, now: float) -> float:
 
 def _present_batch(report: LaneReport, cost: BatchCost | None) -> tuple[float, float]:
     """How old the running batch was at the time of the report, and how long the whole batch takes, both in seconds. If
-    no batch was running, these are the figures of the next one.
+    no batch was running, the result is for the next batch.
     """
     at = report.progress.batch_progress
     if at is None:
@@ -312,10 +313,8 @@ class MeasuredChange:
     def measured(self, lanes: Iterable[Lane], since: float, whole: float = math.inf) -> float | None:
         """The longest pause of any lane, in seconds; 0.0 if no lane paused, and None if the pause isn't known yet.
 
-        since: the seconds for which all lanes have been running.
-
         Args:
-            since: the seconds since all lanes have been running.
+            since: the seconds for which all lanes have been running.
             whole: the seconds since the change was accepted.
         """
         followers = [lane for lane in lanes if not self.closing.isdisjoint(lane.predecessors)]

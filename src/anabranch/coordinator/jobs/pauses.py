@@ -1,5 +1,5 @@
-"""How long output pauses for a change: predicted when the change is made, and measured once the job runs again. An
-event shows prediction and measurement together.
+"""How long output pauses for a change: predicted when the change is made, and measured once the job runs again. The
+measurement is recorded as an event, together with the prediction.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ R = TypeVar("R", bound=ChangeResult)
 
 
 def foretold(job: RunningJob, change: R, at: float) -> R:
-    """A planned change that is now carried out, with a new prediction of its pause, based on the batches that are
-    running. ``at`` is the current time in seconds since 1970.
+    """A planned change with a new prediction of its pause, based on the batches that are running now. To be called when
+    the change is carried out. ``at`` is the current time in seconds since 1970.
     """
     free = change.free if isinstance(change, ScaleResult) else ()
     pause = pause_estimate.expected(

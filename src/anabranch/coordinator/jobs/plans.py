@@ -1,6 +1,4 @@
-"""Makes deployments from plans, and checks whether a plan is valid, and whether it is the same as the stored
-deployment.
-"""
+"""Makes deployments from plans, and checks whether a plan is valid, or agrees with the stored deployment."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ def numbered(start: StartRequest, deployment: int) -> StartRequest:
 
 
 def check_whole(start: StartRequest, known: Collection[str]) -> None:
-    """Raises StateError if the parts of a plan don't fit together. ``known`` has the ids of existing lanes."""
+    """Raises StateError if the parts of a plan don't fit together. ``known`` contains the ids of existing lanes."""
     job, seats = start.graph.job, {container.seat for container in start.model.containers}
     ids = [lane.id for lane in start.lanes]
     for seat in seats:
@@ -62,8 +60,8 @@ def check_whole(start: StartRequest, known: Collection[str]) -> None:
 
 
 def after_drain(start: StartRequest, deployment: int, known: Mapping[str, Lane]) -> StartRequest:
-    """The deployment with the number ``deployment``, made from a plan. It begins where the previous deployment was
-    drained.
+    """The deployment with the number ``deployment``, made from a plan. It begins where the drain of the previous
+    deployment ended.
 
     Args:
         known: all lanes that the job has ever had, by id.

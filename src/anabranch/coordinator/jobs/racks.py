@@ -14,9 +14,9 @@ __all__ = ["misplaced", "nearest", "placing", "where"]
 
 
 def where(job: RunningJob, containers: int) -> Where:
-    """The racks of ``containers`` seats, and the racks of partitions. The rack of a seat is that of its container. If
-    the seat has no container, it is the rack for which the seat's tasks were placed or, failing that, the one in the
-    settings.
+    """The racks of the first ``containers`` seats, and the racks of partitions. A seat is in the rack of its container.
+    A seat without a container counts as being in the rack for which its tasks were placed or, failing that, in the rack
+    that the settings name for the seat.
     """
     placed, named = {each.seat: each.rack for each in job.model.containers}, job.settings.assignment.racks
     racks: dict[str, str | None] = {}

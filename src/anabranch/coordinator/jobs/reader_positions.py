@@ -1,5 +1,5 @@
-"""Stores, next to each stream that a job reads, the offsets from which the job has still to read. The retention of the
-stream keeps the records from there on.
+"""Stores, next to each stream that a job reads, the offsets from which on the job has still to read. The retention of
+the stream keeps the records at and after these offsets.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class _Place:
 
 @dataclass
 class ReaderPositions:
-    """Every minute, stores what the lanes of the served jobs had read a minute before. Thread-safe.
+    """Every minute, stores the positions that the lanes of the served jobs had a minute before. Thread-safe.
 
     A power cut can destroy the last batches in a lane's folder, and the lane then reads their records once more. The
     delay keeps these records. It also keeps the records that a job should read again after a rewind, until the job's
@@ -159,7 +159,7 @@ class ReaderPositions:
 
     def _turn(self, job: str) -> bool:
         """Look up and store the positions of a job. Returns whether the job has entries at any streams. If this fails,
-        a warning is logged, and the job's inputs keep more records than they must.
+        a warning is logged, and the job's inputs keep more records than necessary.
         """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)

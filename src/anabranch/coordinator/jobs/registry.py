@@ -54,8 +54,8 @@ class JobRegistry:
     Args: see :class:`anabranch.coordinator.coordinator.Coordinator`.
 
     Attributes:
-        leases: the lock for data that heartbeats with only figures change. Because these heartbeats take no other lock,
-            never hold ``leases`` for long.
+        leases: the lock for the data that even heartbeats with nothing but figures change. Because such heartbeats take
+            no other lock, never hold ``leases`` for long.
         polls: the clients that wait for new orders.
     """
 
@@ -144,7 +144,7 @@ class JobRegistry:
         return True
 
     def serve(self, stored: DeploymentRecord, settings: Mapping[str, Any] | None = None) -> None:
-        """Serve a stored deployment. From any state, it goes to starting, and its lanes run again.
+        """Serve a stored deployment. Whatever its state was, the deployment is now starting, and its lanes run again.
 
         ``settings`` are the job's settings, if the deployment has no program that contains them.
         """
@@ -208,7 +208,7 @@ class JobRegistry:
         return Generation(known[1], running_job.model)
 
     def status(self, running_job: RunningJob, lost: Sequence[ContainerRecord] = ()) -> JobStatus:
-        """The current status of a job. ``lost`` has the processes that most recently lost their seats."""
+        """The current status of a job. ``lost`` contains the processes that most recently lost their seats."""
         return status_view.status(running_job, self.clock(), self.lease, lost)
 
     def advance(self, running_job: RunningJob, *, stop_wanted: bool = False) -> None:
@@ -262,8 +262,8 @@ class JobRegistry:
         return True
 
     def _give_up(self, running_job: RunningJob) -> bool:
-        """Close lanes that already have successors, and that can't start or of which no process knows. Returns whether
-        there were any.
+        """Close the lanes that already have successors but can't start, and the closing lanes that no process was ever
+        told to run. Returns whether there were any.
         """
         if not running_job.state.runs:
             return False
@@ -343,7 +343,7 @@ class JobRegistry:
         self.change(running_job, transitions.undone(running_job, present, before, who, why))
 
     def hasten(self, running_job: RunningJob) -> None:
-        """Make the change that is under way stop waiting for batches that write at least once."""
+        """Make the change that is under way stop waiting for batches with at-least-once output."""
         if running_job.state is DeploymentState.CHANGING and not running_job.progress.hasty:
             self.store.note([self.event(running_job.job, "user", "the change is hastened", HASTE)])
             running_job.progress.hasty = True
@@ -373,7 +373,7 @@ class JobRegistry:
             for lane in seats.may_write(running_job, process)
         ]
         with self.leases:
-            # The write may be stored even if it raises an error. So heartbeats must not renew the lease any more.
+            # Even if the write below raises an error, it may be stored. Heartbeats must not renew the lease any more.
             process.doomed = True
         seats.expel(running_job, process, self.write(self.store.expel, process.record, left, why, self.now(), who))
         self.announce()

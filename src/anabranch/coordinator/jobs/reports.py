@@ -37,7 +37,9 @@ _FIGURES = frozenset(
         "windows",
     }
 )
-"""Fields and parts of a report that are merely displayed. No decision depends on them while the lane runs."""
+"""Fields and parts of a report that are mere figures. The next step of a job never depends on them while the lane
+runs.
+"""
 _rest = attrgetter(
     *(name for name in LaneReport.__struct_fields__ if name not in PARTS.keys() | _FIGURES),
     *(f"{part}.{name}" for name, part in PART_OF.items() if _FIGURES.isdisjoint((part, name))),
@@ -51,7 +53,7 @@ def applied(lane: Lane, report: LaneReport) -> Lane:
     has drained is closed permanently, provided that it left nothing pending.
 
     Raises:
-        UsageError: a position isn't that of an SSP.
+        UsageError: the key of a position isn't an SSP.
     """
     if lane.state is LaneState.CLOSED:
         return lane

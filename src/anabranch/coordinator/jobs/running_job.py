@@ -49,7 +49,7 @@ class RunningJob:
     Attributes:
         model: the job model of the current generation.
         known: the lanes of all deployments, by id.
-        reports: the latest report about each lane since its process got it, by lane id.
+        reports: the latest report about each lane since a process last took the lane's seat, by lane id.
         figures: by stage, the number of tasks, and the average number of containers that read an SSP.
     """
 
@@ -162,7 +162,7 @@ class RunningJob:
         self.figures = figures(model)
 
     def replace(self, start: StartRequest, terms: DeploymentTerms, ended: Iterable[Lane], now: float) -> None:
-        """Enter another deployment. ``ended`` has the lanes of the former deployment that have changed."""
+        """Enter another deployment. ``ended`` contains the lanes of the former deployment that have changed."""
         self.deployment = start.model.run_id
         self.terms, self.error = terms, None
         self.scaling.refused = self.scaling.advised = 0
@@ -231,8 +231,8 @@ class RunningJob:
         ]
 
     def needless(self) -> list[Lane]:
-        """The closing lanes of former deployments of which no process ever knew. The first lanes of a job are excluded,
-        because only a process can determine where they begin.
+        """The closing lanes of former deployments, provided that no process was ever told to run them. The first lanes
+        of a job are excluded, because only a process can determine where they begin.
         """
         told = {lane for process in self.seats.processes.values() for lane in process.offered}
         followed = {name for lane in self.lanes for name in lane.predecessors}
@@ -264,8 +264,8 @@ class RunningJob:
         return its
 
     def is_news(self, report: LaneReport) -> bool:
-        """Whether a report must be processed. Reports that arrive after a lane's last report are late, and are ignored,
-        unless the lane had caught up and has started again to drain.
+        """Whether a report must be processed. Reports that arrive after the report of a lane's end are ignored, unless
+        the lane had caught up and has started again to drain.
         """
         before = self.reports.get(report.lane)
         if before is None or before.phase not in LAST_PHASES:

@@ -63,7 +63,7 @@ def demand(job: RunningJob, now: float, lease: float) -> Demand:
 
 
 def try_again(job: RunningJob, now: float) -> bool:
-    """Let the job's launcher try again if it has given up although the job should run. Returns whether that was so."""
+    """If the job's launcher has given up although the job should run, let it try again. Returns whether it had."""
     gave_up = job.seats.launching is not None and job.seats.launching.gave_up and demand(job, now, 0.0).wanted > 0
     if gave_up:
         job.seats.begun, job.seats.launching = now, None

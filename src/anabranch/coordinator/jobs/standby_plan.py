@@ -44,11 +44,11 @@ def told(
 
     Args:
         lanes: all lanes, by id.
-        runners: the process (its execution) of each stateful lane that runs and has a folder.
+        runners: for each stateful lane that runs and has a folder, the execution of its process.
         members: the processes, by execution.
         count: how many standbys each lane should have.
-        moving: for each lane that should close, the processes in which its successors will run. Each of them maintains
-            a standby of the lane.
+        moving: for each lane that should close, the processes in which its successors will run. Each of these processes
+            maintains a standby of the lane.
     """
     former: dict[str, dict[str, int]] = {}
     for name, member in members.items():
@@ -90,8 +90,8 @@ def _placed(
 
 
 def is_warm(lane: Lane, batch: int, needed: int, members: Iterable[Member]) -> bool:
-    """Whether a lane doesn't have to wait for its standbys: it has as many as ``needed``, and each of them either isn't
-    far behind ``batch`` or can't be brought up to date.
+    """Whether a lane doesn't have to wait for its standbys: there are ``needed`` standbys, and each of them either is
+    hardly behind ``batch`` or can't be brought up to date.
     """
     its = [has for member in members for has in member.copies if (has.lane, has.epoch) == (lane.id, lane.folder_epoch)]
     near = {has.number for has in its if has.error or 0 <= has.batch >= batch - _NEAR}

@@ -228,8 +228,8 @@ def ending_lanes(
 
 
 def expected(change: Event, result: ChangeResult) -> list[Event]:
-    """The event about the predicted effects of a change, to be stored with the event ``change``; none if no lane
-    closes.
+    """A list with the event about the predicted effects of a change, to be stored with the event ``change``; an empty
+    list if no lane closes.
     """
     what, why = change_log.expectation(result.pause, len(result.closing), len(result.lanes))
     return [msgspec.structs.replace(change, who="coordinator", what=what, why=why)] if result.closing else []

@@ -17,10 +17,10 @@ LIMIT = 8
 """The number of failures in a row after which the launcher gives up."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 RUNS_WELL = 60.0
-"""How many seconds after its first heartbeat a process must be alive to show that the job's code can run."""
+"""The seconds after its first heartbeat for which a process must stay alive to show that the job's code can run."""
 COMES_WITHIN = 600.0
 ENDS_WITHIN = 75.0
-"""How many seconds after a signal a container must have ended. (Containers promise to end within 60.)"""
+"""The seconds within which a container must end after a signal. (Containers promise to end within 60.)"""
 SURPLUS_FOR = 10.0
 
 _NO_FAILURE = (0, ConflictError.exit_code)
@@ -112,7 +112,7 @@ class Crew:
     owed: int = 0
     """How many processes have ended and haven't been replaced."""
     surplus_since: float | None = None
-    """Since when there have been more processes than needed."""
+    """The time since which there have been more processes than needed."""
 
     @property
     def paused_until(self) -> float:
@@ -121,7 +121,7 @@ class Crew:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What to do now.
+    """What the launcher should do now.
 
     Args:
         crew: the crew after this step.
@@ -160,8 +160,8 @@ def step(crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float
     """The launcher's next step for a job.
 
     A process that had a seat or stood by, and from which the coordinator no longer hears, isn't counted, because it
-    should end. A process that the coordinator hasn't heard from yet is counted, because Spark takes time to start. So
-    is a process that is replacing itself by a new one.
+    should end. A process that the coordinator hasn't heard from yet is counted, because Spark takes time to start. A
+    process that is replacing itself by a new one is also counted.
 
     Args:
         ended: the members that have ended since the last step, and how.
@@ -261,7 +261,7 @@ def _never_came(member: Member, now: float) -> bool:
 
 
 def _surplus(crew: Crew, demand: Demand, there: list[Member], count: int, now: float) -> tuple[Crew, list[Member]]:
-    """The processes to end because there have been too many for a while: the newest of those that stand by."""
+    """The crew, and the processes to end because there have been too many for a while: the newest that stand by."""
     since = None if count <= 0 else now if crew.surplus_since is None else crew.surplus_since
     crew = replace(crew, surplus_since=since)
     if since is None or now - since < SURPLUS_FOR:

@@ -42,11 +42,11 @@ class Launcher:
         self._news: dict[str, list[tuple[str, str]]] = {}
 
     def forget(self) -> None:
-        """Forget what is known about processes, because another coordinator may lead meanwhile."""
+        """Forget what is known about processes, because another coordinator may have led in the meantime."""
         self.crews = None
 
     def turn(self, coordinator: Staffed) -> None:
-        """Start and end processes as jobs need them. Events that can't be stored now are stored in the next turn.
+        """Start and end processes to meet the jobs' needs. Events that can't be stored now are stored in the next turn.
 
         Raises:
             StoreUnavailableError: the store isn't available to look up what jobs need, or to store events.

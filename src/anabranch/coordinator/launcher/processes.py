@@ -1,5 +1,5 @@
-"""Containers as processes on this machine, which outlive the process that started them. Each container has a log, and
-holds a lock as long as it lives.
+"""Runs containers as processes on this machine, which outlive the process that started them. Each container has a log,
+and holds a lock as long as it lives.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class Processes:
         return execution
 
     def _newest(self, job: str) -> float:
-        """When the job's newest process was started, in seconds since 1970, according to its name; 0.0 if there is
-        none. The next name must sort after it, even if the clock was set back.
+        """When the job's newest process was started, in seconds since 1970, according to the process's name; 0.0 if
+        there is none. The name of the next process must sort after this name, even if the clock was set back.
         """
         stamps = (path.stem.partition("-")[0] for path in (self.folder / job).glob(f"{_STAMP}-*.log"))
         return float(calendar.timegm(time.strptime(max(stamps, default=_NONE), _MADE)))
@@ -148,8 +148,8 @@ class Processes:
             log.warning("a container process can't be ended", job=job, execution=execution, error=str(error))
 
     def lives(self, job: str, execution: str) -> bool:
-        """Whether a process is alive, which its lock shows. The process id is checked, too, because a child could have
-        inherited the lock by accident.
+        """Whether a process is alive, judging by its lock. The process id is checked, too, because a child of the
+        process could have inherited the lock by accident.
         """
         try:
             lock = os.open(self.log_of(job, execution).with_suffix(".lock"), os.O_RDONLY)
@@ -173,7 +173,7 @@ class Processes:
         return int(pid) if host == socket.gethostname() and pid.isdecimal() and int(pid) > 1 else None
 
     def trim(self, job: str, execution: str) -> None:
-        """If a process's log has grown large, move its contents to ``.log.1``, which is overwritten.
+        """If a process's log has grown large, move its contents to ``.log.1``, whose former contents are lost.
 
         Because the process keeps its log open, the log is copied and then emptied. Output that the process writes in
         between is lost.
@@ -192,7 +192,7 @@ class Processes:
             log.warning("a container's log can't be cut", file=str(path), error=str(error))
 
     def _tail(self, job: str, execution: str) -> str:
-        """The last error in the end of a process's log, or else the log's last lines; joined into one line."""
+        """The last error near the end of a process's log or, if there is none, the log's last lines; as one line."""
         try:
             with open(self.log_of(job, execution), "rb") as said:
                 said.seek(max(0, said.seek(0, os.SEEK_END) - _TAIL_BYTES))

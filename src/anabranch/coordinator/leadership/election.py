@@ -18,8 +18,8 @@ class Election:
     even if a process is paused for a long time.
 
     A leader measures its lease from the moment before it renews the lease in the store. Other candidates measure from
-    the moment after they first saw the renewal, and wait for longer than the lease. They claim the row only if that
-    renewal is still the last one.
+    the moment after they first saw the renewal, and wait for longer than the lease. They claim the row only if there
+    has been no other renewal by then.
 
     Args:
         store: the store. From now on, the store object writes only while this candidate leads. Nothing else may use it
@@ -51,7 +51,7 @@ class Election:
 
     @property
     def leads_until(self) -> float:
-        """When this candidate's lease ends, on its clock. If it doesn't lead, this is in the past."""
+        """When this candidate's lease ends, on its clock. If it doesn't lead, the time is in the past."""
         return self._ends
 
     def step(self) -> bool:
@@ -74,7 +74,7 @@ class Election:
         in the thread that calls :meth:`step`.
 
         Raises:
-            StoreUnavailableError: the resignation can't be stored, so other candidates wait until the lease ends.
+            StoreUnavailableError: the resignation can't be stored. Other candidates then wait until the lease ends.
         """
         claimed, self._claimed, self._ends = self._claimed, False, -math.inf
         if claimed:

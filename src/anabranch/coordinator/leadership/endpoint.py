@@ -1,5 +1,5 @@
-"""Which process serves a job on this machine. The process leaves a note with its URL, and holds a lock that only one
-process can hold.
+"""Which process serves a job on this machine. This process leaves a note with its URL, and holds the job's lock, which
+only one process can hold.
 """
 
 from __future__ import annotations

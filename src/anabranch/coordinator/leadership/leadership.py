@@ -37,7 +37,7 @@ class Leadership:
     Args:
         url: this coordinator's URL.
         fence: fences a lane at its outputs.
-        launcher: starts containers; None if something else starts the containers.
+        launcher: starts the containers; None if something else starts them.
         pool: the threads in which lanes are fenced; None for threads of this object.
         fenced_again_after: the seconds after which another attempt is made to fence a lane that couldn't be fenced.
     """
@@ -125,7 +125,7 @@ class Leadership:
         if self._led and not leads:
             log.warning("another coordinator may lead now; this one stands by")
             self.step_down()
-        elif lapsed:  # without heartbeats while it slept or had no store: no process may be expelled for that
+        elif lapsed:  # it got no heartbeats while it slept or had no store: no process may be expelled for that
             log.warning("this coordinator was away, and leads again")
             self._led = False
         if leads and not self._led:

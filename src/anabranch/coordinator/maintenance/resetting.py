@@ -3,7 +3,7 @@
 1. give the job's open lanes the job's next epoch,
 2. fence these lanes under that epoch: former processes that are still alive can't write any more,
 3. remove positions and state from the store, in one transaction: now the job is reset,
-4. let the job's inputs delete records that the job hadn't read yet,
+4. let the retention of the job's inputs delete records that the job hadn't read yet,
 5. delete the folders of the job's lanes.
 """
 
@@ -35,7 +35,7 @@ class Losses:
     """What a job loses by a reset.
 
     Args:
-        is_reset: whether the job has already been reset, and at most the folders of its lanes are left.
+        is_reset: whether the job has already been reset. At most the folders of its lanes are left then.
         inputs: the streams that the job reads, in which it loses its positions.
         stateful: the operators that lose their state.
         between: the intermediate streams. The records that they contain now won't be read any more.
@@ -82,7 +82,7 @@ def forget(
 ) -> None:
     """Reset a job that no process serves. The caller ensures that no process starts the job before this returns.
 
-    Raises the same errors as :func:`losses`, ``fence`` and ``remove``. After an error, it can be called again.
+    Raises the same errors as :func:`losses`, ``fence`` and ``remove``. After an error, this can be called again.
 
     Args:
         at: the current time, in seconds since 1970.

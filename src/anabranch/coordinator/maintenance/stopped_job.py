@@ -1,4 +1,4 @@
-"""Maintenance of a stopped job, which may replace the folders of the job's lanes. The job can't be started before the
+"""Maintenance of a stopped job, which may replace the folders of the job's lanes. The job can't be started until the
 maintenance is done.
 """
 
@@ -81,7 +81,7 @@ def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> lis
 
     Args:
         known: all lanes that the job has ever had. None of them may be in the middle of a change: see :func:`lanes`.
-        there: the existing folders, as pairs of the lane's id and the name of the folder within the lane's.
+        there: the existing folders, as pairs: the lane's id, and the folder's name within the folder of the lane.
     """
     needed = {(lane, str(epoch)) for lane, epoch in needed_folders(known)}
     of_lanes = {(lane, name) for lane, name in there if lane in known and name.isdecimal()}
@@ -105,8 +105,8 @@ def _rests(lane: Lane) -> bool:
 
 
 def begun(store: Store, of: Sequence[Lane], at: float) -> list[Lane]:
-    """Give lanes the job's next epoch, and store that. Returns the lanes, whose new folders should be made under this
-    epoch.
+    """Give lanes the job's next epoch, in the store, too. Returns the lanes. Their new folders should be made under
+    this epoch.
     """
     what = f"new folders are made for {', '.join(lane.id for lane in of)}"
     return store.reseat(of, Event(job=of[0].job, at=at, who=_WHO, what=what, why="the user compacts the job"))

@@ -1,4 +1,4 @@
-"""The coordinator's autosizer: which factor a job should have, judging by how well its lanes keep up. These are pure
+"""The coordinator's autosizer: decides from the load of a job's lanes which factor the job should have. These are pure
 functions.
 """
 
@@ -51,18 +51,18 @@ _REGRETS = 3
 _SHUNNED = 30
 _MUCH_LESS = 0.6
 """If the factor must rise again within ``_REGRETS`` cooldowns after it was lowered, it was lowered too far. It isn't
-lowered that far for the next ``_SHUNNED`` cooldowns, unless less than ``_MUCH_LESS`` times as many records
-arrive.
+lowered that far again for the next ``_SHUNNED`` cooldowns, unless the arrival rate falls below ``_MUCH_LESS`` times its
+former value.
 """
 _WORKS = 0.1
-"""The share of the time for which functions must work on their busiest bucket. If they work less, their speed proves
-nothing.
+"""The share of the time for which functions must work on their busiest bucket. If they work for less, their speed
+proves nothing.
 """
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The autosizer's decision.
+    """What the autosizer decides for a job.
 
     Args:
         factor: the factor that the job should have from now on; None for the current one.
@@ -80,7 +80,7 @@ class Assessment:
     """The result of a look at a job.
 
     Args:
-        unknown: why nothing can be concluded; the fields below are then empty.
+        unknown: why nothing can be concluded; all fields below are then empty.
         loads: the load of each lane.
         needs: the need of each lane, in the order of ``loads``.
         span: the seconds for which there are figures of every lane.
@@ -180,7 +180,7 @@ def _aim(limits: AutoscaleSettings, factor: int, pause: float, too_small: int) -
 def looked(
     limits: AutoscaleSettings, status: JobStatus, threads: int, pause: float, before: Findings, now: float
 ) -> tuple[Assessment, Findings]:
-    """Look at a job. To be called several times a second.
+    """Look at a job. Call this several times a second.
 
     Args:
         pause: the seconds for which a change would pause the output.
@@ -291,7 +291,7 @@ def _since(before: float | None, is_so: bool, now: float) -> float | None:
 
 
 def _held(limits: AutoscaleSettings, status: JobStatus, since: float, undone: bool) -> str:
-    """Why the factor isn't changed, no matter what the job needs; empty if it may be changed."""
+    """Why the factor isn't changed, no matter what the job needs; empty if it can be changed."""
     if not limits.min <= status.factor <= limits.max:
         return f"factor {status.factor} isn't from {limits.min} to {limits.max}: a job that was scaled so is left so"
     patience = cooldown_seconds(limits) * _AFTER_UNDONE
@@ -334,9 +334,8 @@ def _unclear(lane: LaneStatus, report: LaneReport, heard: ReportHistory, now: fl
 
 
 def _quiet(status: JobStatus, heard: Findings, now: float) -> str:
-    """A sentence about a lane whose reports have been the same for so long that the lane may be frozen, although no
-    records wait for it; empty if there is none. Lanes without any load are left out, because their reports never
-    change.
+    """The reason to suspect that a lane without waiting records is frozen: its reports haven't changed for a while.
+    Empty if there is no such lane. Lanes without any load are left out, because their reports never change.
     """
     for lane in status.lanes:
         its = heard.heard[lane.lane.id]
@@ -375,8 +374,8 @@ def _key(lane: Lane) -> tuple[str, str]:
 
 
 def _hottest(loads: Iterable[tuple[tuple[str, str], LaneLoad]]) -> dict[tuple[str, str], LaneLoad]:
-    """The loads with the slowest functions: by key, the load of the lane whose functions take longest per record. Lanes
-    whose functions hardly work are left out.
+    """For each key, the load of the lane whose functions take longest per record. Lanes whose functions hardly work are
+    left out.
     """
     found: dict[tuple[str, str], LaneLoad] = {}
     for key, load in loads:

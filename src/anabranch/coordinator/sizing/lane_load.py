@@ -15,9 +15,11 @@ from anabranch.protocol.status import LaneStatus
 __all__ = ["LaneLoad", "capacity", "catch_up", "load_of", "scale", "utilisation"]
 
 _OVERHEAD = 0.5
-"""The seconds of a batch that don't depend on its records: planning, starting Spark tasks, committing."""
+"""The part of a batch's duration, in seconds, that doesn't depend on its records: planning, starting Spark tasks,
+committing.
+"""
 _OVERHEAD_PART = 0.15
-"""The share of the time that this overhead takes if records wait, because batches then have their full length."""
+"""The share of the time that this overhead takes while records wait, and batches therefore have their full length."""
 _KNOWN_AFTER = 1.0
 """The seconds for which functions must have worked in a batch before their speed is known."""
 _TELLS_AFTER = 0.2
@@ -32,15 +34,17 @@ durations used.
 _LONG = 2.0
 _SURELY = 0.9
 """If functions account for this share of the time since a batch's first record, they count as accounting for all of it,
-because two figures are never from exactly the same time.
+because the two figures are never measured at exactly the same time.
 """
 _SLOWEST = 1e-6
 """The number of records per second below which a rate counts as zero."""
 _USUAL_WAIT = 3.0
-"""Waiting records aren't a backlog if they are less work than ``_USUAL_WAIT`` seconds, or than ``_BATCHES`` batches."""
+"""Waiting records count as a backlog only if they take longer than ``_USUAL_WAIT`` seconds and than ``_BATCHES`` usual
+batches.
+"""
 _BATCHES = 2
 _HOT_SKEW = 2.0
-"""If a bucket takes more than this multiple of the average, it contains a hot key, which a larger factor doesn't
+"""If a bucket takes more than this multiple of the average time, it contains a hot key, which a larger factor can't
 divide.
 """
 _MATTERS = 0.3
@@ -48,12 +52,12 @@ _MATTERS = 0.3
 counts as fixed cost.
 """
 _EVENLY = 0.93
-"""Buckets are never equally large, and the more there are, the more they differ. So functions become faster only by the
-increase of the factor raised to this power.
+"""Buckets are never equally large, and the more buckets there are, the more they differ. So if the factor is multiplied
+by a number, functions become faster only by this power of the number.
 """
 _HOT_FROM = 0.3
-"""The share of the time for which functions must work on the busiest bucket to reveal a hot key. If they work less,
-batches are too small for that.
+"""The share of the time for which functions must work on the busiest bucket to reveal a hot key. If functions work for
+less, batches are too small to reveal one.
 """
 
 
@@ -70,15 +74,15 @@ class LaneLoad:
         settled: whether the waiting records have arrived only recently.
         behind: whether more records wait than usual.
         rate: the records per second that the lane processes while it is busy; 0 if unknown.
-        seconds: the seconds of a batch in which ``rate`` was observed.
-        sure: whether this is enough to tell what takes the time.
+        seconds: the duration, in seconds, of the batch in which ``rate`` was observed.
+        sure: whether these observations suffice to tell what takes the time.
         working: the share of the time that functions need for arriving records, on the bucket with the most work.
-        hot: the seconds per record for which functions hold up the lane, in the last batch.
-        usually_hot: how many seconds per record functions take on their busiest bucket, in the last half minute.
+        hot: for how many seconds per record functions held up the lane in the last batch.
+        usually_hot: how many seconds per record functions took on their busiest bucket in the last half minute.
         rest: how many seconds per record everything else takes.
         skew: as in :class:`anabranch.protocol.lane_report.LoadReport`.
         hottest: ``slowest`` of :class:`anabranch.protocol.lane_report.LoadReport`.
-        sequential: whether functions work on one bucket after another.
+        sequential: as in :class:`anabranch.protocol.lane_report.LoadReport`.
     """
 
     lane: str
@@ -128,7 +132,7 @@ class LaneLoad:
 
 
 def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int) -> LaneLoad:
-    """The load of a lane, from its reports. ``factor`` and ``threads`` are those of the job."""
+    """The load of a lane, from its reports. ``factor`` is the job's factor, ``threads`` the job's setting."""
     report, progress = history.report, history.report.progress.batch_progress
     done = 0 if progress is None else progress.done
     backlog, throughput = max(0, lane.lag - done), history.throughput(report.load.span)
@@ -142,8 +146,8 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
         rest = 0.0
     functions = 0.0 if progress is None else progress.spent.get(BatchPhase.FUNCTIONS, 0.0)
     known = progress is not None and progress.done > 0 and functions >= _KNOWN_AFTER
-    # If the last batch has no times by phase, `share` includes the running batch, but `rate` is only that of the last
-    # batch. If that batch was far smaller, it took most of its time to start.
+    # If the last batch has no times by phase, `share` includes the running batch, but `rate` covers only the last one.
+    # If the last batch was far smaller than the running one, most of its time was spent on starting.
     larger = progress is not None and progress.done > _FAR_LARGER * rate * seconds
     mixed = larger and not report.load.spent and functions >= _TELLS_AFTER
     if progress is not None and progress.seconds > 0 and (known or mixed):
@@ -172,7 +176,7 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
         rate=rate,
         seconds=seconds,
         sure=known or grown or share >= _MATTERS,
-        # the work on a former backlog doesn't count, only that on arriving records
+        # only the work on arriving records counts, not the work on a former backlog
         working=working * min(1.0, arriving / throughput) if throughput else working,
         hot=share / rate if rate else 0.0,
         usually_hot=working / throughput if throughput else 0.0,
@@ -186,8 +190,8 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
 def scale(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
     """The time that functions need per record with another factor, as a multiple of their current time.
 
-    A smaller factor is assumed to slow functions down in proportion. A larger one is assumed to speed them up as much
-    as former increases did, but doesn't divide a hot key.
+    A smaller factor is assumed to slow functions down in proportion. A larger factor is assumed to speed functions up
+    as much as former increases did, but it doesn't divide a hot key.
     """
     if load.sequential:
         return 1.0
@@ -206,8 +210,8 @@ def capacity(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
 
 
 def utilisation(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
-    """The share of the time that a lane would spend on arriving records with a factor. If it is above 1, the lane can't
-    keep up.
+    """The share of the time that a lane would spend on arriving records with a factor. If the share is above 1, the
+    lane can't keep up.
     """
     if load.behind:
         return load.arriving / capacity(load, factor, seen)

@@ -13,13 +13,13 @@ from anabranch.coordinator.sizing.scalability import Scalability
 __all__ = ["FactorNeed", "FactorTarget", "need_of"]
 
 _LESS = 0.8
-"""A margin. With a smaller factor, functions may work only for this share of the target; otherwise the factor would
-soon rise again. A larger factor should work off a backlog within this share of the target lag, because predictions
-aren't exact.
+"""The safety margin. A smaller factor is chosen only if functions would work for this share of the target or less;
+otherwise the factor would soon rise again. A larger factor should work off a backlog within this share of the target
+lag, because predictions aren't exact.
 """
 _GAIN = 0.8
-"""To be worth its pause, a larger factor that misses the target must reduce the time, or the work, at least to this
-share.
+"""A larger factor that misses the target is worth its pause only if it reduces the time, or the work, to this share or
+less.
 """
 _NEARLY = 1.1
 """If the costs of factors differ by less than this multiple, the smallest factor is chosen."""
@@ -28,8 +28,8 @@ _SOON = 2
 after the factor is lowered.
 """
 _HELD_UP = 0.5
-"""Functions count as what holds a lane up if they work for at least this share of the time. Otherwise, something else
-does.
+"""If functions work for at least this share of the time, they count as what holds the lane up. Otherwise, the cause is
+something else.
 """
 
 

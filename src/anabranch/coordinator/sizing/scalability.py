@@ -11,16 +11,14 @@ from dataclasses import dataclass, field, replace
 __all__ = ["UNKNOWN", "Scalability"]
 
 _ENOUGH, _MOST = 5, 30
-"""The number of looks after a change of the factor that count. A figure needs ``_ENOUGH`` looks; after ``_MOST``, the
-records may be too different.
+"""How many looks count after the factor has changed. A figure needs ``_ENOUGH`` looks; after ``_MOST`` looks, the
+records may differ too much from those before the change.
 """
 _NEWEST = 0.3
 """The weight of the newest look."""
 _CROWDED = 1.5
 _AS_FORETOLD = 0.8
-"""With this exponent or a higher one, functions count as having become as fast as expected, because the difference may
-be chance.
-"""
+"""From this exponent on, functions count as having become as fast as expected, because the difference may be chance."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class Scalability:
         seconds: the time that functions take per record, by factor. Only the ratios count.
         at: when ``seconds`` were observed, by factor, on any clock.
         crowd: how long functions hold up a lane in which records wait, as a multiple of the time for their busiest
-            bucket. Above 1, partitions wait for one another's cores.
+            bucket. If this is above 1, partitions compete for cores.
         crowd_looks: the number of looks from which ``crowd`` was determined.
     """
 
@@ -71,7 +69,7 @@ class Scalability:
 
     @property
     def crowding(self) -> float:
-        """``crowd``, or 1.0 if that may be chance."""
+        """``crowd``; 1.0 if the observed value may be chance."""
         return self.crowd if self.crowd_looks >= _ENOUGH and self.crowd >= _CROWDED else 1.0
 
     def since(self, then: float) -> Scalability:
@@ -83,7 +81,7 @@ class Scalability:
 
     def exponent(self, factor: int) -> float:
         """The exponent of the speed-up from the next smaller known factor to this one. At 1, functions became faster in
-        proportion to the factor; at 0, they became no faster. It is 1 if nothing is known.
+        proportion to the factor; at 0, they became no faster. If nothing is known, the exponent is 1.
         """
         smaller = max((known for known in self.seconds if known < factor), default=0)
         if not smaller or factor not in self.seconds:

@@ -11,8 +11,8 @@ __all__ = ["ContainerRecord", "DeploymentRecord", "Event", "EventRange", "Leader
 
 
 def __getattr__(name: str) -> Any:
-    """Import the store only when it is used. Importing SQLAlchemy takes longer than most CLI commands run, and most of
-    them ask a coordinator instead.
+    """Import the store only when it is used. Importing SQLAlchemy takes longer than most CLI commands run, and most
+    commands ask a coordinator rather than open a store.
     """
     if name == "Store":
         from anabranch.coordinator.store.store import Store

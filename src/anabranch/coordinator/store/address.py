@@ -111,7 +111,7 @@ class Address:
         )
 
     def scrubbed(self, message: str) -> str:
-        """A message without passwords and the values of references."""
+        """A message in which passwords and the values of references are replaced by ``***``."""
         url = self.resolved()
         secret = {resolved(_SETTING, reference) for reference in self._references.values()}
         secret |= {str(url.query[name]) for name in url.query if "password" in name}

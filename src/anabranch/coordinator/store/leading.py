@@ -30,8 +30,8 @@ def check(connection: sa.Connection, epoch: int) -> None:
 
 
 def renew(connection: sa.Connection, epoch: int | None) -> None:
-    """Renew the lease of the coordinator that claimed the lead under ``epoch``. Raises NotLeadingError if it doesn't
-    lead any more.
+    """Renew the lease of the coordinator that claimed the lead under ``epoch``. Raises NotLeadingError if this
+    coordinator no longer leads.
     """
     _beat(connection, epoch, leader.c.beat + 1)
 

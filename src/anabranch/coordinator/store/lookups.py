@@ -96,7 +96,7 @@ def former(connection: sa.Connection, registration: Registration) -> ContainerRe
 
 
 def events_of(connection: sa.Connection, job: str, limit: int, wanted: EventRange) -> list[Event]:
-    """The last ``limit`` events that match, oldest first. With ``after``, the first ``limit`` events after that one."""
+    """The last ``limit`` events that match, oldest first; if ``wanted.after`` is set, the first ones after that id."""
     its = [events.c.job == job]
     if wanted.after is not None:
         its.append(events.c.id > wanted.after)

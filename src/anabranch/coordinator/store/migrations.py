@@ -64,8 +64,8 @@ def _to_4(connection: sa.Connection) -> None:
     """Deployments have drains, and containers have the code of a deployment.
 
     There were three versions of the tables in format 3: the first without programs and artifacts, the second without
-    the instances of processes. This step adds what is missing. It also adds to lanes the fields that were in their plan
-    but weren't stored with them.
+    the instances of processes. This step adds what is missing. It also gives lanes the fields that were in their plans
+    but weren't stored with the lanes.
     """
     if "artifacts" not in _tables(connection):
         sa.Table(

@@ -24,7 +24,7 @@ ANSWERS_WITHIN = 15.0
 LIMITS = {
     "statement_timeout": "10s",
     "lock_timeout": "5s",
-    "idle_in_transaction_session_timeout": "5s",  # how long a process that froze while it wrote can block others
+    "idle_in_transaction_session_timeout": "5s",  # how long a process that freezes during a write can block others
 }
 _CONNECTIONS = 5
 
@@ -55,8 +55,8 @@ class _Connection(psycopg.Connection[Any]):
 
 
 def engine(address: Address) -> sa.Engine:
-    """A small pool of connections. Each connection is checked before it is used; thus the store works again after a
-    restart of PostgreSQL. References are resolved for every new connection.
+    """A small pool of connections. Each connection is checked before it is used, so the store works again after
+    PostgreSQL was restarted. References are resolved for every new connection.
     """
 
     def connect() -> psycopg.Connection[Any]:
@@ -82,8 +82,8 @@ def engine(address: Address) -> sa.Engine:
 
 
 def lock_for_schema(connection: sa.Connection, where: str) -> None:
-    """Keep other processes from creating or migrating tables until the transaction ends. The transaction gets longer
-    time limits for this.
+    """Keep other processes from creating or migrating tables until the transaction ends. The time limits of the
+    transaction are raised accordingly.
 
     Raises:
         StoreUnavailableError: another process has held the lock for very long.

@@ -91,7 +91,7 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
 
 
 class Event(Document, frozen=True, kw_only=True):
-    """Something that happened to a job: ``who`` did ``what``, and ``why``."""
+    """Something that happened to a job: ``who`` did it, ``what`` happened, and ``why``."""
 
     job: str
     at: float
@@ -129,7 +129,7 @@ class LeaderRecord(Document, frozen=True, kw_only=True):
     holder: str
     """The coordinator's URL."""
     beat: int
-    """A number that rises while the coordinator leads; -1 if it has resigned."""
+    """A number that rises while the coordinator leads; -1 if the coordinator has resigned."""
 
     @property
     def resigned(self) -> bool:

@@ -45,7 +45,7 @@ def _lane_row(lane: Lane) -> dict[str, Any]:
 
 
 def add_lanes(connection: sa.Connection, new: Sequence[Lane], generation: int) -> None:
-    """Add the new lanes of a generation, which must be in the order in which they were planned."""
+    """Add the ``new`` lanes of a generation. They must be in the order in which they were planned."""
     rows = [{**_lane_row(lane), "generation": generation, "place": place} for place, lane in enumerate(new)]
     if rows:
         connection.execute(sa.insert(lanes), rows)
@@ -142,7 +142,7 @@ def add_events(connection: sa.Connection, happened: Sequence[Event]) -> None:
 def add_container(
     connection: sa.Connection, registration: Registration, container: str, seat: str, epoch: int, at: float
 ) -> ContainerRecord:
-    """Give a process a seat. ``container``: the container's id."""
+    """Give a process a seat. ``container`` is the id of the container that the process becomes."""
     record = ContainerRecord.of(registration, container, seat, epoch, at)
     row = {column.name: getattr(record, column.name) for column in containers.c}
     connection.execute(sa.insert(containers).values(**row))
@@ -150,9 +150,7 @@ def add_container(
 
 
 def claim_lead(connection: sa.Connection, seen: LeaderRecord | None, epoch: int, holder: str) -> bool:
-    """Put a coordinator into the leader's row, if that row is exactly as ``seen``. Returns False if the row has
-    changed.
-    """
+    """Put a coordinator into the leader's row, if this row is still exactly as ``seen``. Returns whether it was."""
     values = {"epoch": epoch, "holder": holder, "beat": 0}
     if seen is None:
         there = connection.execute(sa.select(leader.c.epoch)).first() is not None

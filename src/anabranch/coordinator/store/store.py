@@ -1,4 +1,4 @@
-"""The store, as a class. Each of its methods that writes is one transaction."""
+"""The store as a class. Each method that writes does so in one transaction."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Store:
 
     Raises:
         ConfigError: the store can't be opened or written, or the database belongs to another application.
-        UnsupportedFormatError: a newer anabranch wrote the store, perhaps after it was opened. It isn't changed.
+        UnsupportedFormatError: a newer anabranch wrote the store, perhaps after it was opened. Nothing is changed.
         ConflictError: another process has locked the SQLite file.
         StoreUnavailableError: PostgreSQL can't be reached, or the connection was lost halfway. This object can be used
             again later.
@@ -130,7 +130,7 @@ class Store:
         return ContainerRecord(**row) if row is not None else None
 
     def former(self, registration: Registration) -> ContainerRecord | None:
-        """The stored entry of the process that is now registering, if it had a seat of the job and has lost it."""
+        """The stored entry of the process that is now registering, if this process has lost a seat of the job."""
         with self._reading() as connection:
             return lookups.former(connection, registration)
 
@@ -145,7 +145,7 @@ class Store:
             return lookups.artifact(connection, sha256)
 
     def events(self, job: str, limit: int, wanted: EventRange = ALL_EVENTS) -> list[Event]:
-        """The last ``limit`` events that match, oldest first. With ``after``, the first ``limit`` events after it."""
+        """The last ``limit`` events that match, oldest first; if ``wanted.after`` is set, the first ones after it."""
         with self._reading() as connection:
             return lookups.events_of(connection, job, limit, wanted)
 
@@ -187,7 +187,7 @@ class Store:
             self._epoch = _NO_EPOCH if self._epoch is None else self._epoch
 
     def claim(self, seen: LeaderRecord | None, holder: str) -> bool:
-        """Lead from now on, under the next epoch. Returns False if the leader's row isn't exactly as ``seen``."""
+        """Lead from now on, under the next epoch. Returns False if the leader's row isn't the same as ``seen``."""
         with self._lock:
             self._epoch = _NO_EPOCH
             epoch = 1 if seen is None else seen.epoch + 1
@@ -238,7 +238,7 @@ class Store:
     ) -> None:
         """Like :meth:`create_deployment`, for a deployment that continues from the lanes of the deployment
         ``start.model.replaces``. The replaced deployment gets the state ``former`` and the ``changed`` lanes. ``noted``
-        has further events."""
+        contains further events to store."""
         with self.writing(event, *noted) as connection:
             rows.move_deployment(
                 connection, start.graph.job, start.model.replaces, state=former, error=None, at=event.at
@@ -277,7 +277,7 @@ class Store:
             rows.put_drain(connection, job, deployment, drain)
 
     def reset(self, job: str, deployment: int, changed: Iterable[Lane], event: Event) -> None:
-        """Reset a job's last deployment. ``changed`` has the deployment's lanes, without what is forgotten."""
+        """Reset a job's last deployment. ``changed`` contains all lanes of the job, as they are after the reset."""
         with self.writing(event) as connection:
             rows.reset(connection, job, deployment, changed, event)
 
@@ -295,8 +295,8 @@ class Store:
         event: Event,
         noted: Sequence[Event] = (),
     ) -> None:
-        """Store the next generation of a deployment, in which some lanes have changed and others are new. ``noted`` has
-        further events."""
+        """Store the next generation of a deployment, in which some lanes have changed and others are new. ``noted``
+        contains further events to store."""
         with self.writing(event, *noted) as connection:
             rows.move_deployment(connection, model.job, model.run_id, state=state, error=None, at=event.at)
             document = encode(model).decode()

@@ -32,7 +32,7 @@ __all__ = [
 
 MOST_EVENTS = 10_000
 _REQUESTS_KNOWN = 20
-"""How many of the last generations are searched for a request, to find out whether it is a repeated one."""
+"""How many of the last generations are searched to find out whether a request is a repeated one."""
 
 
 def jobs(store: Store) -> list[JobStatus]:

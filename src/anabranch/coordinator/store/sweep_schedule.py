@@ -1,4 +1,4 @@
-"""How much history of jobs the store keeps: events, and the code of former versions."""
+"""How much history of jobs the store keeps (events, and the code of former versions), and when the rest is deleted."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ class SweepSchedule:
         self._clock = clock
         self._due = clock() + _FIRST
         self._unused: frozenset[str] = frozenset()
-        """The code that no deployment used at the last sweep. Code isn't deleted before the next sweep, because it is
-        stored before the deployment that uses it.
+        """The code that no deployment used at the last sweep. It is deleted only if the next sweep finds it unused,
+        too, because code is stored before the deployment that uses the code.
         """
 
     def look(self) -> None:
         """Sweep the store, if an hour has passed and no other coordinator leads.
 
         Raises:
-            StoreUnavailableError: the store isn't available; it is swept an hour later.
+            StoreUnavailableError: the store isn't available. The next attempt is made an hour later.
         """
         if self._clock() < self._due:
             return

@@ -23,7 +23,7 @@ class SweepResult:
     artifacts: frozenset[str] = frozenset()
     """The code that was deleted."""
     unused: frozenset[str] = frozenset()
-    """The code that is still stored, although none of the last deployments uses it."""
+    """The code that is still stored although none of the last deployments uses it."""
 
 
 def sweep(connection: sa.Connection, keep_events: int, versions: int, unused: Collection[str]) -> SweepResult:

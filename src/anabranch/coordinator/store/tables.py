@@ -1,4 +1,4 @@
-"""The store's tables. Documents are stored as JSON text. What queries search for is in columns of its own."""
+"""The store's tables. Documents are stored as JSON text; values that queries search for have columns of their own."""
 
 from __future__ import annotations
 

@@ -24,9 +24,9 @@ MOST = 1_000
 _SHOWN_BYTES = 4_096
 """The largest number of bytes of a key, a value or a header that are shown."""
 _SECONDS, _BYTES = 5.0, 2_000_000
-"""Limits for the seconds spent reading, and for the bytes returned."""
+"""The most seconds that a request may spend reading, and the most bytes of dead letters that it returns."""
 _AT_ONCE = 500
-"""How many offsets are read at once, from the end backwards. (Some may have no records, because of Kafka's
+"""How many offsets are read at once, from the end backwards. (Some offsets may have no record, because of Kafka's
 transactions.)
 """
 _PREFIX = "anabranch."
@@ -127,8 +127,8 @@ class DeadLetterReader:
 
 
 def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
-    """The dead-letter streams of lanes, sorted by name. The value is the system of the stream whose dead letters are
-    written there; unless settings say otherwise, the dead-letter stream is in the same system.
+    """The dead-letter streams of lanes, sorted by name, each with the system of the stream whose dead letters it
+    contains. Unless settings bind the dead-letter stream to another system, it is in this system, too.
     """
     found: dict[str, str] = {}
     for lane in lanes:
@@ -163,7 +163,7 @@ def _origin(ours: Mapping[str, str]) -> Origin | None:
 
 
 def content_of(value: bytes | None) -> Content | None:
-    """A key or a value in the form in which it is shown. Only the beginning of a long one is shown."""
+    """A key or a value in the form in which it is shown. A long key or value is cut."""
     if value is None:
         return None
     part, cut = value[:_SHOWN_BYTES], len(value) > _SHOWN_BYTES

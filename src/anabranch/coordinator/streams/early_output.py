@@ -24,7 +24,7 @@ __all__ = ["MOST", "EarlyOutputReader", "is_marked", "streams_of"]
 
 MOST = 1_000
 _RECORDS, _SECONDS = 20_000, 5.0
-"""Limits for the number of records that are examined in each partition, and for the seconds spent reading."""
+"""The most records that are examined in each partition, and the most seconds that a request may spend reading."""
 _AT_ONCE = 1_000
 _MARK = "drained"
 """The field that is true in a row that a drain emitted early. It is the same as

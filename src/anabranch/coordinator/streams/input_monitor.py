@@ -1,4 +1,4 @@
-"""Looks up the partition counts and racks of the inputs of jobs, and runs a periodic check of the inputs."""
+"""Looks up partition counts and racks of jobs' inputs, and has the inputs checked periodically."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _EVERY = 1.0
 log = logs.get_logger()
 
 Counting = Callable[[str, Mapping[str, Any], Iterable[str], Iterable[Matched]], Mapping[str, int]]
-"""A function such as :func:`counted`."""
+"""The type of a function that counts partitions, such as :func:`counted`."""
 
 Locating = Callable[[str, Mapping[str, Any], Iterable[str]], Mapping[str, Mapping[int, Sequence[str | None]]]]
-"""A function such as :func:`located`."""
+"""The type of a function that looks up the racks of partitions, such as :func:`located`."""
 
 
 class Looking(Protocol):
@@ -71,9 +71,7 @@ def located(
 
 
 class InputMonitor:
-    """Inside ``with``, lets ``looking`` check the inputs of jobs at regular intervals. ``every`` is the interval in
-    seconds.
-    """
+    """Inside ``with``, makes ``looking`` check the inputs of jobs at intervals of ``every`` seconds."""
 
     def __init__(self, looking: Looking, every: float = _EVERY) -> None:
         self._looking = looking

@@ -1,4 +1,4 @@
-"""The start offsets of a rewind, from the user's request."""
+"""Determines the start offsets of a rewind from the user's request."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _EXAMPLE = "2026-11-22T10:00:00Z"
 
 
 def offsets(to: str | Mapping[str, int], job: str, sources: Sequence[SSP], systems: Systems) -> dict[str, int]:
-    """The offsets from which to read again, by SSP in text form.
+    """The offsets from which to read again, keyed by whole SSPs in text form.
 
-    The retention of these streams keeps all records that exist now until the job has begun to read from these offsets,
-    or for a minute.
+    After this call, the retention of the streams keeps all records that exist now until the job has begun to read from
+    these offsets. If the job isn't rewound after all, they are kept for at least a minute.
 
     Args:
-        to: "earliest", a time (see :func:`instant`), or offsets by whole SSP in text form.
+        to: "earliest", a time (see :func:`instant`), or offsets, keyed by whole SSPs in text form.
         sources: the partitions that the job reads and doesn't write.
 
     Raises:
@@ -52,8 +52,8 @@ def _hold(job: str, sources: Sequence[SSP], systems: Systems) -> None:
 
 
 def ends(sources: Sequence[SSP], systems: Systems) -> dict[str, int]:
-    """The current ends of partitions, by SSP in text form. They are beyond every record that any reader may have seen.
-    Raises the same errors as :func:`offsets`.
+    """The current end offsets of partitions, keyed by SSPs in text form. No reader has seen a record at one of these
+    offsets or beyond. Raises the same errors as :func:`offsets`.
     """
     asked = {(ssp.system, ssp.stream) for ssp in sources}
     found = {each: systems.named(each[0]).high_watermarks(each[1]) for each in asked}

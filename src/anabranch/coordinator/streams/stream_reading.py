@@ -16,10 +16,11 @@ __all__ = ["StreamOpener"]
 
 
 class StreamOpener:
-    """Opens systems for one user at a time, and refuses others meanwhile. This limits the load on a coordinator.
+    """Opens systems for one user at a time, and refuses other users meanwhile. This limits the load on a coordinator.
 
     Args:
-        systems: the systems of the only job, which runs in this process; None for those that jobs' settings name.
+        systems: the systems of the only job, which runs in this process; None to use the systems that the settings of
+            each job name.
         what: the beginning of the message to a user who is refused, such as "dead letters are".
     """
 

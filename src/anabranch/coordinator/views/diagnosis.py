@@ -19,10 +19,10 @@ __all__ = ["MOST", "RULES", "findings"]
 MOST = 20
 """How many findings are returned at most."""
 _SPAN = 20.0
-"""How many seconds figures must cover to make a rate conclusive."""
+"""The time, in seconds, that the figures must cover for a rate to be conclusive."""
 _GROWS = 1.1
 _BEHIND_SECONDS = 30.0
-"""A lag is reported if it would take at least this many seconds to work it off."""
+"""A backlog is reported if working it off would take at least this time, in seconds."""
 _BUSY, _SKEWED = 0.9, 3.0
 _HELD_MS = 60_000
 _BEHIND = 10
@@ -192,7 +192,7 @@ def _growing_lag(status: JobStatus, at: float, change: ChangeProgress | None) ->
 
 
 def _backlog(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
-    """A lag that doesn't grow, but will take long to work off."""
+    """A backlog that doesn't grow, but that will take long to work off."""
     heard = [(lane, report) for lane, report in _open(status) if report is not None and report.load.span >= _SPAN]
     lag = sum(lane.lag for lane, _ in heard)
     arriving = sum(report.load.arriving for _, report in heard)

@@ -1,7 +1,7 @@
-"""The figures of a job over the last hours, in ring buffers of a fixed size: those of the job and its stages for a day,
-and those of its lanes for an hour. The leading coordinator keeps them in memory.
+"""The figures of a job and its stages over the last day, and of its lanes over the last hour. The leading coordinator
+keeps these figures in memory, in ring buffers of a fixed size.
 
-A figure takes eight bytes. A job with two stages takes 1.7 MB, and each 100 open lanes take about as much again.
+A figure takes eight bytes. A job with two stages takes 1.7 MB, and every 100 open lanes take about the same again.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _is_recent(rings: Mapping[str, Ring], slot: int) -> bool:
 
 
 def _figures(reports: Sequence[LaneReport]) -> dict[str, float]:
-    """The figures of several lanes together: the maximum for shares of the time and durations, the sum for the rest."""
+    """The figures of several lanes together: the maximum of durations and shares of the time, the sum of the rest."""
     return {
         "lag": float(sum(map(live_view.lag, reports))),
         "rows": _sum(report.load.rows_per_second for report in reports),

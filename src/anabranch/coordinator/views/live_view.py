@@ -34,7 +34,7 @@ def live(job: RunningJob, at: float, clock: float, lease: float, lost: Sequence[
         at: the current time, in seconds since 1970.
         clock: the current time on the clock for leases.
         lease: the seconds after a heartbeat for which a process counts as alive.
-        lost: processes that have lost their seats, to be shown, too.
+        lost: processes that have lost their seats. They are shown, too.
     """
     lanes = open_lanes(job.lanes)
     per_seat = Counter(lane.seat for lane in lanes)

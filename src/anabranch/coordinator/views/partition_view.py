@@ -1,4 +1,4 @@
-"""The partitions that a job reads, sorted and limited: which ones are behind, and which ones hold the watermark back?
+"""The partitions that a job reads, sorted and limited: for each one, the lag, and whether it holds the watermark back.
 These are pure functions.
 """
 
@@ -41,7 +41,7 @@ def partitions(
     job: str, at: float, lanes: Iterable[Lane], reports: Mapping[str, LaneReport] | None, wanted: PartitionFilter
 ) -> Partitions:
     """The partitions that lanes read. ``reports`` are the reports about lanes, by lane; None if the job isn't served
-    here, so that no positions are known. Raises UsageError if there is no such column.
+    here, and positions are therefore unknown. Raises UsageError if ``wanted.sort`` names no column.
     """
     column, falling = wanted.sort.removeprefix("-"), wanted.sort.startswith("-")
     if column not in COLUMNS:

@@ -53,7 +53,7 @@ class Reads:
     """The operations of a coordinator that only read. Thread-safe.
 
     Args:
-        invalid_heartbeats: returns how many heartbeats have come from processes without a seat.
+        invalid_heartbeats: returns how many heartbeats of processes without a seat have arrived.
         links: see :attr:`anabranch.config.CoordinatorSettings.links`.
     """
 
@@ -206,7 +206,7 @@ class Reads:
         return stored_jobs.model(self._store, job) if found is None else found.model
 
     def events(self, job: str, limit: int, wanted: EventRange, kind: str = "", lane: str = "") -> list[LoggedEvent]:
-        """The last ``limit`` events that match, oldest first. With ``after``, the first ``limit`` events after it.
+        """The last ``limit`` events that match, oldest first; if ``wanted.after`` is set, the first ones after that id.
 
         If a kind or a lane is given, only about 10,000 events are searched.
         """

@@ -25,7 +25,7 @@ class LaneView(msgspec.Struct, frozen=True, kw_only=True):
     starved: bool = False
     """Whether a lane upstream has failed, so this one will never reach the end of its inputs."""
     closing: bool = False
-    """Whether the lane should close, so that others can continue from it."""
+    """Whether the lane should close to let its successors continue."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class Snapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class Transition:
-    """A deployment's transition to the state ``to``, for the reason ``why``, with the ``error`` that it keeps."""
+    """A deployment's transition: its new state, the reason, and the error that the deployment keeps, if any."""
 
     to: DeploymentState
     why: str
@@ -75,8 +75,8 @@ class Transition:
 
 
 def interrupted(snapshot: Snapshot, doing: str) -> Transition | None:
-    """The transition that interrupts a state in which lanes should run, if there is one. ``doing`` says what the
-    coordinator's process was doing with the job; used in the reason if that process has died.
+    """The transition that interrupts a state in which lanes should run; None if nothing interrupts the state. ``doing``
+    is for the reason if the coordinator's process has died, as in "the process that was draining it died".
     """
     if snapshot.start_wanted:
         return Transition(to=DeploymentState.STARTING, why=f"the process that {doing} it died")
