@@ -82,7 +82,7 @@ class UnreachableError(NotFoundError):
 
 
 class ConflictError(AnabranchError):
-    """The request conflicts with the present state. For example, another process owns the lane or job, or a stream of
+    """The request conflicts with the current state. For example, another process owns the lane or job, or a stream of
     this name exists with another partition count."""
 
     exit_code = 4
@@ -135,6 +135,6 @@ class TooLongError(AnabranchError):
 
 
 class OutOfTimeError(AnabranchError):
-    """An operation did not end within the allowed time. It may still be under way."""
+    """An operation did not end within the allowed time. It can still be under way."""
 
     exit_code = 5

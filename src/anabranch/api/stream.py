@@ -317,9 +317,9 @@ class Stream:
         return self._then("process", args, name, processor)
 
     def limit_per_key(self, n: int, *, name: str | None = None) -> Stream:
-        """Pass the first rows of each stage key, in the order of their partition, and drop all later ones.
+        """Pass the first ``n`` rows of each stage key, in the order of their partition, and drop all later ones.
 
-        The number of rows that have passed is state that each key keeps forever. The resulting rows have no event time,
+        For each key, the state counts how many rows have passed, and is kept forever. The resulting rows have no event time,
         no headers and no timestamp of their own, like those of :meth:`process`.
 
         Args:

@@ -24,12 +24,12 @@ class CoordinatorSettings(Section):
     """Where the coordinator listens, for verbs and containers; several URLs are separated by commas."""
 
     token: str | None = None
-    """The token that a request must have, or a reference to it. If it isn't set, the coordinator creates a token in
+    """The token that every request must carry, or a reference to this secret. If it isn't set, the coordinator creates a token in
     ``token_file``.
     """
 
     read_token: str | None = None
-    """The token that suffices for requests that only read, or a reference to it."""
+    """The token that is enough for requests that only read, or a reference to this secret."""
 
     token_file: Path | None = None
     """Where a coordinator stores the token that it creates, readable only by its own user. Default: for a store in
@@ -81,7 +81,7 @@ class CoordinatorSettings(Section):
     """How many of each job's newest events the store keeps."""
 
     retain_versions: Annotated[int, Field(ge=2)] = 20
-    """The number of a job's latest deployments whose code the store keeps."""
+    """For how many of a job's latest deployments the store keeps the code."""
 
     launcher: Literal["external", "local"] = "external"
     """Who starts containers: an external service, or the leading coordinator, on its own machine."""

@@ -80,7 +80,7 @@ class JobSettings(Section):
     """A lane that has records to read and makes no progress for this long counts as failed."""
 
     idle_after: str = "1 minute"
-    """How long an SSP that was read to its end must have had no new records to be idle. An idle SSP doesn't hold the
+    """After how long without new records an SSP that was read to its end becomes idle. An idle SSP doesn't hold the
     watermark back. ``never``: no SSP is idle.
     """
 

@@ -1,5 +1,5 @@
-"""Reads the settings from ``anabranch.toml`` in the folder of the job file (otherwise in the working folder),
-overridden by the environment."""
+"""Reads the settings from ``anabranch.toml`` in the job file's folder or, if it isn't there, in the working folder.
+Environment variables take precedence over the file."""
 
 from __future__ import annotations
 

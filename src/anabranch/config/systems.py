@@ -170,8 +170,8 @@ class SystemsSettings(Section):
         return self.model_copy(update={n: section.model_copy(update={"rack": rack}) for n, section in mine.items()})
 
     def check(self, setting: str, name: str) -> None:
-        """Raise one of pydantic's errors if there is no system called ``name``. ``setting`` is the setting with this
-        value.
+        """Raise one of pydantic's errors if there is no system called ``name``. The error names ``setting``, which has
+        this value.
         """
         if name not in self.sections:
             raise PydanticCustomError(
