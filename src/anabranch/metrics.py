@@ -1,4 +1,4 @@
-"""The Prometheus metrics of a coordinator and its jobs. Labels name jobs, lanes, containers and the like, never keys."""
+"""The Prometheus metrics of a coordinator and its jobs. Labels name jobs, lanes and containers, but never keys."""
 
 from __future__ import annotations
 

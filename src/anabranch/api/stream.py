@@ -319,8 +319,8 @@ class Stream:
     def limit_per_key(self, n: int, *, name: str | None = None) -> Stream:
         """Pass the first ``n`` rows of each stage key, in the order of their partition, and drop all later ones.
 
-        For each key, the state counts how many rows have passed, and is kept forever. The resulting rows have no event time,
-        no headers and no timestamp of their own, like those of :meth:`process`.
+        For each key, the state counts how many rows have passed, and is kept forever. The resulting rows have no event
+        time, no headers and no timestamp of their own, like those of :meth:`process`.
 
         Args:
             n: how many rows of each key pass, at least 1.

@@ -40,9 +40,10 @@ def place(
     """The seat of each member, by name, and the total cost.
 
     The placement is balanced, and each partition is read in the fewest seats that :func:`placement.place` finds. Groups
-    of tasks are then exchanged among the parts of seats that they take, so that the cost is least: a seat that has any
-    task of a group reads everything that the group reads. Two ways of dividing groups among seats are tried: one that
-    moves few tasks, and one that keeps seats with parts of the same group in one rack as far as possible.
+    of the same size then exchange the seats, or parts of seats, that they take, so that the total cost is least. (A
+    seat that has any task of a group reads everything that the group reads.) Two ways of dividing groups among seats
+    are tried: one that moves few tasks, and one that keeps seats with parts of the same group in one rack as far as
+    possible.
 
     Args:
         members: the tasks.

@@ -112,8 +112,8 @@ def _groups(tasks: Iterable[Task]) -> _Groups:
 
 
 def _staying(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: Mapping[str, str]) -> dict[str, str]:
-    """The tasks that may stay, with their seats. A seat that had too many tasks loses those of its smallest pieces of
-    groups first."""
+    """The tasks that can stay, with their seats. A seat that had too many tasks first loses tasks of those groups of
+    which it had the fewest tasks."""
     pieces: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
     for number, group in enumerate(groups if homes else ()):
         for task in group:
@@ -129,7 +129,7 @@ def _staying(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: M
 
 
 def _filled(sizes: Mapping[str, int], tasks: Iterable[str], staying: Mapping[str, str]) -> dict[str, str]:
-    """Fill the seats. Tasks that may stay don't move; the others fill the gaps, the smallest first."""
+    """Fill the seats. Tasks that can stay don't move; the others fill the gaps, the smallest gap first."""
     room = Counter(sizes)
     room.subtract(staying.values())
     gaps = (seat for seat in sorted(sizes, key=room.__getitem__) for _ in range(room[seat]))
@@ -137,7 +137,7 @@ def _filled(sizes: Mapping[str, int], tasks: Iterable[str], staying: Mapping[str
 
 
 def _patched(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], staying: Mapping[str, str]) -> dict[str, str]:
-    """Fill the seats. Tasks that may stay don't move; the others fill the gaps, and a group stays together if a gap is
+    """Fill the seats. Tasks that can stay don't move; the others fill the gaps, and a group stays together if a gap is
     large enough."""
     placed = dict(staying)
     room = Counter(sizes)

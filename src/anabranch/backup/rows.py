@@ -44,7 +44,7 @@ def kept(job: str, tree: Tree) -> JobRows:
 
 
 def at_rest(rows: JobRows, places: Mapping[str, Any], why: str) -> JobRows:
-    """The job's rows for a restore: in them, no process runs the job.
+    """The job's rows as they are restored: according to them, no process runs the job.
 
     Args:
         places: the settings for the locations of lanes and streams, which replace those with which the job was started.

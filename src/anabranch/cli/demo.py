@@ -55,8 +55,8 @@ bootstrap_servers = "{}"
 """
 
 _JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Djava.io.tmpdir={}"
-"""Java's options for the tour's processes. They live for about a minute, so using only the fast compiler halves their
-CPU time. They leave nothing in /tmp.
+"""Java's options for the tour's processes. These processes live for about a minute, so using only the fast compiler
+halves their CPU time. Java's temporary files are put in the given folder, so nothing is left in /tmp.
 """
 
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 def answered(ask: Callable[[], T], unless: Callable[[], bool] = lambda: False) -> T:
     """A coordinator's answer. While the coordinator can't be reached, the call is repeated, and one message says so.
-    Once ``unless`` returns True, waiting is pointless, and the error of the call is raised.
+    Once ``unless`` returns True, the call isn't repeated any more, and its error is raised.
     """
     pause, said = _FIRST, False
     while True:

@@ -12,7 +12,7 @@ __all__ = ["AssignmentSettings"]
 
 
 class AssignmentSettings(Section):
-    """How tasks are assigned to seats, after every container has got an equal share."""
+    """How tasks are assigned to seats. Balance always comes first: every container gets an equal share of the tasks."""
 
     strategy: Literal["none", "min_traffic", "balance_subtopology"] = "none"
     """``none``: racks are ignored. ``min_traffic``: containers read as little as possible from other racks, over all

@@ -24,8 +24,8 @@ class CoordinatorSettings(Section):
     """Where the coordinator listens, for verbs and containers; several URLs are separated by commas."""
 
     token: str | None = None
-    """The token that every request must carry, or a reference to this secret. If it isn't set, the coordinator creates a token in
-    ``token_file``.
+    """The token that every request must carry, or a reference to this secret. If it isn't set, the coordinator creates
+    a token in ``token_file``.
     """
 
     read_token: str | None = None

@@ -40,8 +40,8 @@ def of(job: Job) -> JobFile:
 
 
 def _register(job: Job) -> None:
-    """If the module that built the job is a job file, which contains this job and no other job, let workers import that
-    module.
+    """Let workers import the module that built the job, if the module is a job file: it contains this job and no other
+    job.
     """
     module = sys.modules.get(job.module)
     if module is None or job_modules.jobs_in(module) != [job] or job_modules.code_named(job.module) is not None:

@@ -1,6 +1,6 @@
 """What every system provides: access to its streams, a lane's output to them, and what sessions and users need.
 
-No code outside ``anabranch.systems`` asks for the name of a system: this contract expresses all differences between
+Code outside ``anabranch.systems`` never depends on a system's name: this contract expresses all differences between
 systems.
 """
 
@@ -34,7 +34,7 @@ Records = tuple[Offsets, pa.RecordBatch]
 """The ascending offsets of some records of one partition, and the records in the columns of ``RECORD_SCHEMA``."""
 
 Range = tuple[int, int]
-"""The first offset, and the offset after the last."""
+"""The first offset of a range, and the offset after its last one."""
 
 
 class Appender(Protocol):
@@ -96,10 +96,10 @@ class StreamFault:
 
 
 class System(Protocol):
-    """A place for named, partitioned, ordered logs. Inherit from this class; methods that aren't abstract have defaults
-    for a system that has nothing to do for them.
+    """A place for named, partitioned, ordered logs. Inherit from this class. The methods that aren't
+    abstract have defaults, for systems that don't need the method.
 
-    What a method returns must be up to date, because other programs may create streams, too. Methods that take a stream
+    What a method returns must be up to date, because other programs can create streams, too. Methods that take a stream
     raise NotFoundError if no stream has that name. An object must be thread-safe and picklable (it is sent to Python
     workers), and must not connect before it is used.
     """
@@ -116,7 +116,7 @@ class System(Protocol):
     """Whether records arrive one by one in Spark's real-time mode."""
 
     gapless: ClassVar[bool] = True
-    """Whether every offset is a record. If not, don't count records by subtracting offsets."""
+    """Whether every offset belongs to a record. If not, don't count records by subtracting offsets."""
 
     foreign_producers: ClassVar[bool] = False
     """Whether other programs may write the system's streams, and may assign keys to partitions differently."""
@@ -219,8 +219,8 @@ class System(Protocol):
 
     @abstractmethod
     def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
-        """For each partition, the offset of the first record with this timestamp or a later one; the end if there is
-        none.
+        """For each partition, the offset of the first record with this timestamp or a later one; if there is no such
+        record, the end offset.
         """
         ...
 
@@ -266,8 +266,8 @@ class System(Protocol):
         return
 
     def purge(self, stream: str, before: Mapping[int, int]) -> None:
-        """Delete records of an intermediate stream that no lane will read again. ``before`` has, by partition, the
-        offset before which records are deleted.
+        """Delete records of an intermediate stream that no lane will read again.
+        ``before``: partition → the offset before which records are deleted.
         """
         return
 
@@ -277,7 +277,7 @@ class System(Protocol):
         Args:
             stream: the stream's name.
             retention: how long the stream keeps its records from now on; None to leave this as it is.
-            past_readers: whether to delete records that jobs have still to read, too.
+            past_readers: whether to delete records that jobs still have to read, too.
 
         Raises:
             UsageError: the system doesn't let anabranch decide about retention.
@@ -292,7 +292,7 @@ class System(Protocol):
         return None
 
     def readers(self) -> Readers | None:
-        """The jobs that read the system's streams; its retention keeps the records that they have still to read. None
+        """The jobs that read the system's streams; its retention keeps the records that they still have to read. None
         if the system doesn't know which jobs read its streams.
         """
         return None
@@ -323,9 +323,9 @@ class System(Protocol):
         return
 
     def withdraw(self, lane: Lane, epoch: int, new: bool | None) -> int:
-        """Withdraw a lane's right to write, until the lane takes over its outputs again. The lane's query has ended in
-        this process. Returns the last batch that is then in an output, at least in part; -1 if there is none, or if
-        this method doesn't know (the caller also calls :meth:`published`).
+        """Withdraw a lane's right to write, until the lane takes over its outputs again. Called only after the lane's
+        query has ended in this process. Returns the last batch that is then in an output, at least in part; -1 if there
+        is none, or if this method doesn't know it (the caller also calls :meth:`published`).
         """
         return -1
 

@@ -134,7 +134,7 @@ class Systems:
         return max((table.last(lane.job, lane.id) for table in self.tables(lane).values()), default=-1)
 
     def bound(self) -> dict[str, str]:
-        """The system of each stream that is bound to one; for an output to a table, the table's kind."""
+        """The system of each stream that is bound to a system; for an output to a table, the table's kind."""
         tables = {output: each.to for output, each in self._settings.outputs.items()}
         streams = {stream: each.system for stream, each in self._settings.streams.items() if each.system is not None}
         return {**tables, **streams}
@@ -146,7 +146,7 @@ class Systems:
 
     @property
     def default(self) -> str:
-        """The system of streams that aren't bound to one."""
+        """The system of the streams that aren't bound to a system."""
         return self._settings.systems.default
 
     def of(self, stream: str) -> System:
@@ -175,7 +175,7 @@ class Systems:
         return "fail" if bound is None else bound.on_data_loss
 
     def bound_as(self, stream: str) -> str:
-        """The name under which settings bind a stream: its own, or the name of a pattern that matches it."""
+        """The name under which settings bind a stream: the stream's own, or that of the input whose pattern matches."""
         taking = (name for name, pattern in self._settings.patterns.items() if re.fullmatch(pattern, stream))
         return stream if stream in self._settings.streams else next(taking, stream)
 

@@ -32,7 +32,7 @@ class Placement:
 
 
 def place(it: Instance, *, moves_first: bool = False) -> Placement:
-    """Place stateful tasks first, in a way that still allows the others to be balanced, and then the others.
+    """Place first the stateful tasks, so that the stateless tasks can still be balanced, and then the stateless tasks.
 
     The placement has the least cost and, among such placements, the fewest moves; with ``moves_first``, it has the
     fewest moves and, among such placements, the least cost.

@@ -1,5 +1,5 @@
-"""The jobs that read a stream: for each job, a file in the stream's folder, with the positions from which the job has
-still to read.
+"""The jobs that read a stream: for each job, a file in the stream's folder, with the positions from which the job still
+has to read.
 
 A process that deletes records reads these files while it holds the partition's lock exclusively. A reader first makes
 its file durable, and then takes each partition's lock once. After that, every deletion that hasn't seen the file has
@@ -117,7 +117,7 @@ class StreamReaders:
 
 
 def limit(folder: str, number: int) -> int | None:
-    """The lowest offset of a partition that any job has still to read; None if no job reads the stream. For ``folder``,
+    """The lowest offset of a partition that any job still has to read; None if no job reads the stream. For ``folder``,
     see :func:`layout.readers_folder`. Raises the same errors as :meth:`StreamReaders.all`.
     """
     return min((reader.position(number) for reader in _read(folder).values()), default=None)

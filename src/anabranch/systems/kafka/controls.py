@@ -1,8 +1,8 @@
 """Control records of a job's intermediate streams. They are in a separate, compacted topic, because Kafka has no place
 for them in the streams themselves.
 
-A control record has the end of each partition of its stream at the time when it was written. It applies to readers
-that have read up to that end.
+A control record contains the high watermark that each partition of its stream had when the record was written. In each
+partition, the record applies to readers that have read up to this high watermark.
 """
 
 from __future__ import annotations

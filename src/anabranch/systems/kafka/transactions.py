@@ -209,7 +209,7 @@ class SlotTransaction:
         crash_points.reach(crash_points.TRANSACTED, self._writer.lane, self._batch)
 
     def abort(self) -> None:
-        """Ensure that what was written never becomes visible. After that, the batch may be opened again."""
+        """Ensure that what was written never becomes visible. After that, the batch can be opened again."""
         if self._holder is None:
             return
         try:
