@@ -1,5 +1,5 @@
-"""Finds the coordinator that serves a job: the configured one, or one that runs on this machine. If there is none, the
-store is read directly.
+"""Finds the coordinator that serves a job: the configured coordinator, or a coordinator on this machine. If no
+coordinator serves the job, the store is read directly.
 """
 
 from __future__ import annotations

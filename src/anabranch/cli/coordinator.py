@@ -131,7 +131,7 @@ def _check_reach(settings: CoordinatorSettings, host: str, url: str | None) -> N
 
 
 def default_port(host: str, url: str | None) -> int:
-    """The port on which the coordinator listens by default: the one at which verbs look for a coordinator on this
+    """The port on which the coordinator listens by default: the port at which verbs look for a coordinator on this
     host."""
     for each in (url or "").split(","):
         looked_for = urlsplit(each.strip())

@@ -1,4 +1,5 @@
-"""``anabranch deploy``: replaces the running version of a job by another one, which takes over state and positions."""
+"""``anabranch deploy``: replaces the running version of a job by another version, which takes over state and
+positions."""
 
 from __future__ import annotations
 

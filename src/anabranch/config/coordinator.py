@@ -37,8 +37,8 @@ class CoordinatorSettings(Section):
     """
 
     hosts: list[str] = []
-    """Host names in requests that the coordinator accepts, in addition to its own address, the names of the loopback
-    interface, and those in ``url``.
+    """The host names that the coordinator accepts in requests, in addition to its own address, the names of the
+    loopback interface, and those in ``url``.
     """
 
     links: dict[str, Annotated[str, AfterValidator(check_link)]] = {}

@@ -44,7 +44,7 @@ class Appender(Protocol):
         """Add a batch in the columns of ``RECORD_SCHEMA``, and return its number of records. The batch is durable when
         this returns.
 
-        A record's partition is determined by the murmur2 hash of its key; a record with a null key may go to any
+        A record's partition is determined by the murmur2 hash of its key; a record with a null key can go to any
         partition.
         """
         ...
@@ -110,7 +110,7 @@ class System(Protocol):
     """
 
     stream_settings: ClassVar[tuple[str, ...]] = ()
-    """Which of ``delivery``, ``on_data_loss`` and ``topic`` a section ``[streams.NAME]`` may contain."""
+    """Which of ``delivery``, ``on_data_loss`` and ``topic`` a section ``[streams.NAME]`` can contain."""
 
     real_time: ClassVar[bool] = False
     """Whether records arrive one by one in Spark's real-time mode."""
@@ -119,7 +119,8 @@ class System(Protocol):
     """Whether every offset belongs to a record. If not, don't count records by subtracting offsets."""
 
     foreign_producers: ClassVar[bool] = False
-    """Whether other programs may write the system's streams, and may assign keys to partitions differently."""
+    """Whether other programs can write the system's streams, and can assign keys to other partitions than anabranch
+    does."""
 
     connector: ClassVar[bool] = False
     """Whether Spark needs jars, which :meth:`session_needs` names, to read and write the system."""
@@ -143,7 +144,8 @@ class System(Protocol):
     @classmethod
     @abstractmethod
     def opened(cls, name: str, settings: Settings, job: str) -> Self:
-        """The system that ``settings.systems.sections[name]`` configures. ``job`` may be ''.
+        """The system that ``settings.systems.sections[name]`` configures. ``job`` is '' if the system isn't opened for
+        a job.
 
         Raises:
             ConfigError: a setting isn't allowed.
@@ -175,7 +177,8 @@ class System(Protocol):
 
     @abstractmethod
     def id(self, stream: str) -> str:
-        """An id that distinguishes a stream from a later one of the same name, created after this one was deleted."""
+        """An id that distinguishes this stream from a later stream of the same name, created after this stream was
+        deleted."""
         ...
 
     @abstractmethod
@@ -336,7 +339,8 @@ class System(Protocol):
 
     def seen(self, lane: Lane) -> int:
         """Like :meth:`published`, for a running lane, but only for outputs whose writers make rows visible before the
-        driver publishes the batch; -1 if there are no such outputs. Later batches may have become visible meanwhile.
+        driver publishes the batch; -1 if there are no such outputs. By the time this returns, later batches can be
+        visible, too.
         """
         return -1
 

@@ -100,8 +100,8 @@ class Publisher(Protocol):
 
     @property
     def batch_seconds(self) -> float:
-        """How long a batch may take, from its first row to its end. Used only if the publisher is ``slotted``;
-        otherwise there is no limit.
+        """The time limit of a batch in seconds, from its first row to its end. Used only if the publisher is
+        ``slotted``; otherwise there is no limit.
         """
         ...
 

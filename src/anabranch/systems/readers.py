@@ -69,8 +69,8 @@ class Readers(Protocol):
 
     def advance(self, stream: str, job: str, positions: Mapping[int, int], revision: str) -> bool:
         """Raise a job's positions, because it won't read earlier records again. Positions of other partitions, and
-        positions that are already higher, stay. Returns False and changes nothing if a position was lowered since
-        ``revision``, or if the job isn't a reader any more.
+        positions that are already higher, don't change. Returns False and changes nothing if a position was lowered
+        since ``revision``, or if the job isn't a reader any more.
         """
         ...
 

@@ -21,7 +21,8 @@ __all__ = ["Systems"]
 
 
 class Systems:
-    """All systems that settings name. A system doesn't connect before it is used. ``job`` may be ''.
+    """All systems that settings name. A system doesn't connect before it is used. ``job`` is '' if the systems aren't
+    used for a job.
 
     Raises:
         ConfigError: two streams are bound to one topic, or a stream has a setting that its system doesn't support.
@@ -181,7 +182,7 @@ class Systems:
 
     @property
     def used(self) -> list[System]:
-        """The systems to which streams are bound, and the default one."""
+        """The systems to which streams are bound, and the default system."""
         bound = {each.system for each in self._settings.streams.values() if each.system is not None}
         return [self.named(name) for name in sorted({self.default, *bound})]
 

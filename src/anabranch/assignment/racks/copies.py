@@ -52,9 +52,9 @@ class Question:
 
 
 def answered(ask: Question, loads: Bounds | Slopes, dense: bool = False) -> tuple[Whole, int] | None:
-    """The containers of the copies, and their cost minus that of copies that stay; None if no flow, or no fitting,
-    satisfies these loads. ``dense`` says whether to use an arc for each task and container; then nothing has to be
-    fitted.
+    """The containers of the copies, and the cost of their traffic minus the cost of a move for each copy that stays;
+    None if no flow, or no fitting, satisfies these loads. ``dense`` says whether to use an arc for each task and
+    container; then nothing has to be fitted.
 
     Raises:
         ConfigError: a dense network would have too many arcs.

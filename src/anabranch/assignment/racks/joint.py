@@ -3,8 +3,8 @@ for its standbys.
 
 Of all plans in which active tasks are balanced, and in which standbys are spread and balanced at least as well as if
 active tasks were placed first, the plan has the least cost. Copies of a task exclude each other from
-containers and racks, so this can't be solved as a flow. A branch-and-bound search finds the plan; if it ends early, it
-finds a bound of the cost.
+containers and racks, so this can't be solved as a flow. A branch-and-bound search finds the plan; if the search ends
+early, it still gives a bound on the cost.
 """
 
 from __future__ import annotations

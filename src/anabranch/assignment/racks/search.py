@@ -1,4 +1,4 @@
-"""The integer program that places active tasks together with their standbys: the options of each task, which of them
+"""The integer program that places active tasks together with their standbys: the options of each task, which options
 exclude each other, and how many tasks each container takes."""
 
 from __future__ import annotations

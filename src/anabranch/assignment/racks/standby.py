@@ -34,7 +34,7 @@ def place(it: Instance, active: Whole) -> Standbys:
     """Place as many copies of each stateful task as were requested, or as there are other containers.
 
     If racks and tags divide the containers in several ways, reliable copies are placed one after another. Then the
-    result may not be optimal, and the bound shows how far it may be from the optimum.
+    result isn't always optimal, and the bound shows how far it can be from the optimum.
     """
     tasks = np.flatnonzero(it.stateful)
     first, rest = copies_of(it)

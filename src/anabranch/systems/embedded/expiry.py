@@ -19,10 +19,11 @@ from anabranch.systems.retention import Retention
 __all__ = ["Expiry"]
 
 _EVERY = 30.0
-"""The seconds between two checks of a partition by one writer."""
+"""How many seconds a writer waits between two checks of a partition."""
 _LOOK_SECONDS = 0.5
 _PURGE_SECONDS = 2.0
-"""The limit for one round of deletion, while a lane or a container waits; the rest is deleted later."""
+"""The limit in seconds for one round of deletion, during which a lane or a container waits. What remains is deleted
+later."""
 
 log = logs.get_logger()
 

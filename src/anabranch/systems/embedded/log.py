@@ -127,7 +127,7 @@ class Log:
         return tails
 
     def entry(self, stream: str, number: int, sequence: int) -> Entry | None:
-        """An entry of a partition's manifest, or None if there is none with that number yet."""
+        """The entry of a partition's manifest with this number; None if it doesn't exist yet."""
         return partition.read(layout.manifest_folder(self._root, stream, number), sequence)
 
     def controls(self, stream: str, number: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:

@@ -97,7 +97,7 @@ class ControlLog:
         """The control records after ``cursor`` that apply to a reader at ``position``, and the new cursor.
 
         The cursor is the offset of the last record that was processed or belongs to another stream; -1 before the first
-        record. It stops before a record that doesn't apply yet, so that records are processed in order.
+        record. The cursor stops before a record that doesn't apply yet, so that records are processed in order.
         """
         with self._lock:
             self._look()

@@ -65,7 +65,7 @@ class Marker(Document, frozen=True, kw_only=True):
 
     Attributes:
         lane: the lane's id.
-        lineage: the lane from which this one was copied.
+        lineage: the lane from which ``lane`` was copied, if any.
         batch: the number of the last batch; -1 if the slot has committed only markers.
         epoch: the epoch of the process that wrote the marker.
         instance: the producer that wrote the marker.

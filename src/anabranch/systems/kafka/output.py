@@ -56,7 +56,7 @@ class KafkaOutput:
 
 @dataclass
 class _Transactions:
-    """The transactions of one Spark task: one for each slot whose rows the task has, which is usually a single slot."""
+    """The transactions of one Spark task, one for each slot of which the task has rows. Usually there is only one."""
 
     output: KafkaOutput
     batch: int

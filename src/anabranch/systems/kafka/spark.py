@@ -94,7 +94,8 @@ class AtLeastOnceWriter:
 
     def _options(self, writer: Any, at_once: bool = False) -> Any:
         """A writer with the cluster's settings, and with settings for throughput. With ``at_once``, no record waits for
-        others to fill up a request, but records that arrive while a request is being sent share the next one.
+        others to fill up a request, but records that arrive while a request is being sent share the next
+        request.
         """
         client = {f"kafka.{name}": value for name, value in clients.java(self.system.settings).items()}
         return writer.options(**{**PRODUCING, **(AT_ONCE if at_once else {}), **client})
