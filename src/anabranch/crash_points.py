@@ -70,8 +70,8 @@ STORED = "stored"
 OF_BACKUPS = (NOTED, COPIED, LISTED)
 """Steps of a job's backup. They are reached with the job's name in place of a lane's.
 
-``NOTED``: the backup consists only of a note. ``COPIED``: everything is copied, but not marked as complete.
-``LISTED``: the backup is complete."""
+``NOTED``: only the note that a backup is being made has been written. ``COPIED``: everything is copied, but not marked
+as complete. ``LISTED``: the backup is complete."""
 OF_RESTORES = (FOUND_WHOLE, PLACED, FOLDERS_PLACED, STORED)
 """Steps of a restore. They are reached with the job's name in place of a lane's.
 

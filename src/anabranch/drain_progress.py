@@ -22,8 +22,8 @@ _OF_A_BATCH = 0.5
 _WINDOWS = 60_000
 """How many rows of state a lane emits per second when it drains."""
 _TOLD_BY_ITSELF = 1.0
-"""The seconds after which a batch's own figures show how much of its time functions take. Before that, the figures of
-the last half minute are used.
+"""The seconds after which a batch's own figures show how much of its time is spent in functions. Before that, the
+figures of the last half minute are used.
 """
 
 
@@ -117,8 +117,8 @@ def _ending(report: LaneReport) -> float:
 
 
 def _records(lane: LaneStatus, until: Mapping[str, int]) -> int:
-    """How many offsets a lane still has to read. In each SSP, the lane reads up to the position in ``until``; if that
-    has none for the SSP, up to the end offset.
+    """How many offsets a lane still has to read. In each SSP, the lane reads up to the SSP's position in ``until`` or,
+    if there is none, up to the end offset.
     """
     if lane.report is None:
         return 0

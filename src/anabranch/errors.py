@@ -89,21 +89,21 @@ class ConflictError(AnabranchError):
 
 
 class NotLeadingError(AnabranchError):
-    """This coordinator does not lead, so it changes nothing. Ask the coordinator that leads; the message has its
-    address if it is known.
+    """This coordinator does not lead, so it changes nothing. Ask the coordinator that leads; the message gives
+    its address if that is known.
     """
 
 
 class StoreUnavailableError(AnabranchError):
-    """The store's database cannot be reached, or is locked, at the moment. The same call may work later.
+    """The store's database cannot be reached, or is locked, at the moment. The same call can work later.
 
     It is not known whether an unfinished write has been stored.
     """
 
 
 class FencedError(ConflictError):
-    """Another process has taken over a lane of this process. This process can write nothing more for it, and must
-    stop."""
+    """Another process has taken over a lane of this process. This process can write nothing more for that
+    lane, and must stop."""
 
 
 class LogError(AnabranchError):

@@ -118,8 +118,8 @@ class Job:
             stream: the stream's name. ``[streams.NAME]`` in the configuration binds it to a system.
             key: the columns in the message key, such as ``"tailnum string"``. Several columns are a JSON array in the
                 key.
-            schema: the columns in the value, such as ``"carrier string, dep_delay int"``. JSON streams need it. Streams
-                of the formats ``string`` and ``raw`` have one column, ``value``, and take none.
+            schema: the columns in the value, such as ``"carrier string, dep_delay int"``. Required for JSON
+                streams. Streams of the formats ``string`` and ``raw`` have one column, ``value``, and take no schema.
             read_as: for JSON columns whose values are not in the usual form of their type: how to read them, by column
                 name. ``"epoch-seconds"``, ``"epoch-millis"`` and ``"epoch-micros"`` read numbers as timestamps,
                 ``"epoch-days"`` as dates; ``"nan-is-null"`` reads NaN and infinity as null; ``"json"`` reads a value of
@@ -182,9 +182,10 @@ class Job:
     def preview(self, stream: str, n: int = 20, *, config: Path | str | None = None) -> list[dict[str, Any]]:
         """The first rows of a stream as dicts, for notebooks. Writes nothing.
 
-        For a stream that the job reads, these are its first records, with the columns that ``read`` declares. For a
-        stream that the job writes, they are rows that the job would write, computed like those of :meth:`to_dataframe`
-        from the records that its inputs contain now. Uses this process's Spark session, or starts one.
+        For a stream that the job reads, these are the stream's first records, with the columns that ``read`` declares.
+        For a stream that the job writes, they are rows that the job would write, computed like those of
+        :meth:`to_dataframe` from the records that its inputs contain now. Uses this process's Spark session, or starts
+        one.
 
         Args:
             stream: a stream that the job reads or writes.

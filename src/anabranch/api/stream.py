@@ -64,8 +64,8 @@ class Stream:
         """Apply a function that takes a Spark DataFrame and returns another one.
 
         The function must be stateless (no aggregates, ``distinct``, window functions, sorts or limits) and must keep
-        the column ``_anabranch``. It runs once, in the driver. If computing the returned DataFrame raises an exception,
-        the lane fails.
+        the column ``_anabranch``. The function runs once, in the driver. If computing the returned DataFrame raises an
+        exception, the lane fails.
 
         Args:
             function: takes a DataFrame and returns one.
@@ -275,7 +275,7 @@ class Stream:
     ) -> Stream:
         """Compute running aggregates for each stage key. Each batch emits an updated row for every key that it changed.
 
-        The latest row of a key is the current one. The columns are the key, ``by``, and the aggregates.
+        The latest row of a key has its current values. The columns are the key, ``by``, and the aggregates.
 
         Args:
             by: further columns to group by, in addition to the stage key.
@@ -302,7 +302,8 @@ class Stream:
     ) -> Stream:
         """Process messages one at a time, with state and timers for each stage key. See :class:`anabranch.Processor`.
 
-        Late messages are processed, too. To recognize one, compare its event time with ``timers.now``, the watermark.
+        Late messages are processed, too. To recognize a late message, compare its event time with
+        ``timers.now``, the watermark.
 
         Args:
             processor: an instance of your class. Each Python worker gets a copy.

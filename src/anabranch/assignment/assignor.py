@@ -227,7 +227,7 @@ def _containers_first(stages: Sequence[StageModel], problem: Problem, where: Whe
 
 def _bound(problem: Problem) -> float:
     """A lower bound on the cost of placements that balance each stage. If several tasks read the same partition, each
-    of them accounts for at least an equal share of that partition's traffic, wherever the others are.
+    of them accounts for at least an equal share of that partition's traffic, wherever the other tasks are.
     """
     from anabranch.assignment.racks import solver
 

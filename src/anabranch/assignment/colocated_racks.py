@@ -160,8 +160,8 @@ def _far(group: Sequence[Member], rack: str) -> int:
 
 
 def _filled(group: Sequence[Member], piece: _Piece) -> dict[str, str]:
-    """For each task of a group, a seat of the piece: the task's former seat, if that belongs to the piece and has
-    room.
+    """For each task of a group, a seat of the piece: the task's former seat, if that seat belongs to the piece and
+    has room.
     """
     room = dict(piece)
     placed = {}

@@ -61,7 +61,7 @@ def place(
 
 def place_exactly(tasks: Iterable[Task], sizes: Mapping[str, int], homes: Mapping[str, str]) -> dict[str, str]:
     """Place tasks of one stage, with as few moves as possible, and with tasks that read the same SSPs in the same seat
-    if it has room. ``sizes`` says how many tasks each seat gets. ``homes`` are the former seats of tasks.
+    if there is room. ``sizes`` says how many tasks each seat gets. ``homes`` are the former seats of tasks.
     """
     groups = list(_groups(sorted(tasks, key=attrgetter("index", "name"))).values())
     ordered = dict(sorted(sizes.items(), key=lambda item: (len(item[0]), item[0])))

@@ -304,8 +304,8 @@ def _written(lane: Lane, partitions: Iterable[Place]) -> list[Place]:
 
 
 def _take_back(copied: _Copied, batch: Batch, cuts: Mapping[str, StreamCut], *, runs: bool) -> None:
-    """Take the copy of a lane's folder back to a batch, and its notes about output streams back to the cut. ``runs``
-    says whether the job could write to the folder while it was copied.
+    """Take the copy of a lane's folder back to a batch, and the folder's notes about output streams back to the cut.
+    ``runs`` says whether the job could write to the folder while it was copied.
     """
     folder = copied.copy
     if batch.number >= 0:

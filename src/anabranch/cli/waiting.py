@@ -22,8 +22,8 @@ T = TypeVar("T")
 
 
 def answered(ask: Callable[[], T], unless: Callable[[], bool] = lambda: False) -> T:
-    """A coordinator's answer. While the coordinator can't be reached, the call is repeated, and one message says so.
-    Once ``unless`` returns True, the call isn't repeated any more, and its error is raised.
+    """A coordinator's answer. While the coordinator can't be reached, prints one message, and repeats the call. Once
+    ``unless`` returns True, raises the call's error instead.
     """
     pause, said = _FIRST, False
     while True:

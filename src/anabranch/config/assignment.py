@@ -20,7 +20,8 @@ class AssignmentSettings(Section):
     """
 
     first: Literal["containers", "traffic"] = "containers"
-    """What takes precedence: that few containers read each partition, or that there is little traffic between racks."""
+    """What takes precedence: reading each partition in few containers (``containers``), or reading little from other
+    racks (``traffic``)."""
 
     racks: list[str] = []
     """The racks of the seats in order, repeated as often as necessary; used until containers report their own racks."""

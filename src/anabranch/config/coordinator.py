@@ -21,7 +21,8 @@ class CoordinatorSettings(Section):
     """A database URL. A relative SQLite path is resolved from the configuration's folder."""
 
     url: Annotated[str, AfterValidator(check_urls)] | None = None
-    """Where the coordinator listens, for verbs and containers; several URLs are separated by commas."""
+    """The URL at which verbs and containers reach the coordinator; for several coordinators, their URLs, separated by
+    commas."""
 
     token: str | None = None
     """The token that every request must carry, or a reference to this secret. If it isn't set, the coordinator creates

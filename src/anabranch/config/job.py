@@ -85,7 +85,7 @@ class JobSettings(Section):
     """
 
     message_timeout: str | None = None
-    """How long a function may work on one message; None if it may take as long as it needs."""
+    """The time limit for a function's work on one message; None for no limit."""
 
     expansion_check: Duration = "60 seconds"
     """The time between two checks of how many partitions the inputs have."""

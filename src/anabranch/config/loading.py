@@ -31,7 +31,7 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
 
     Raises:
         NotFoundError: ``file`` doesn't exist.
-        ConfigError: the file isn't TOML, or has an unknown name (the message has the most similar known name) or a
+        ConfigError: the file isn't TOML, or has an unknown name (the message gives the most similar known name) or a
             value that isn't allowed.
     """
     path = _find(file, beside)

@@ -70,7 +70,7 @@ def plan(
     Args:
         known: the model of the job's current generation, if there is one.
         kept: if the job was drained, its model, whose factor and number of containers are kept.
-        replaces: whether this version replaces the running one, and takes over its intermediate streams.
+        replaces: whether this version replaces the running version, and takes over its intermediate streams.
     """
     systems = Systems(settings, file.graph.job)
     lives = stages.systems(file.graph, systems.bound(), systems.default)

@@ -190,8 +190,8 @@ class _Batch:
     def _read(
         self, spark: SparkSession, node: Node, virtual: Callable[[str], Column], most: int | None = None
     ) -> DataFrame:
-        """The records of all streams of a ``read``. ``virtual`` returns the virtual task of a record, or those of a
-        broadcast record."""
+        """The records of all streams of a ``read``. ``virtual`` returns the virtual task of a record, or all
+        virtual tasks of a broadcast record."""
         matched = patterns.of_model(self._plan.model)
         name = node.args["stream"]
         streams = matched[name].streams if name in matched else (name,)

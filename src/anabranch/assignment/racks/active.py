@@ -1,9 +1,9 @@
 """Assigns active tasks to containers: balanced, and at the least cost of all balanced placements.
 
-The network has an arc from a task to each rack with a replica of a partition that the task reads, to its stage's node
-for "any container", and to the container in which the task runs; a rack has arcs to its containers. A task costs the
-same in all containers of a rack, except for the container in which it runs. So the least cost is the same as in a
-network with an arc from each task to each container.
+In the network, a task has arcs to three kinds of nodes: to each rack with a replica of a partition that the task reads,
+to its stage's node for "any container", and to the container in which it runs. A rack has arcs to its containers. A
+task costs the same in all containers of a rack, except for the container in which it runs. So the least cost is the
+same as in a network with an arc from each task to each container.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def stateful(it: Instance, *, moves_first: bool = False) -> Placement:
 
 
 def complete(it: Instance, placed: Placement, *, moves_first: bool = False) -> Placement:
-    """Place the stateless tasks, given ``placed``, the placement of the stateful ones."""
+    """Place the stateless tasks, given ``placed``, the placement of the stateful tasks."""
     stateless = np.flatnonzero(~it.stateful)
     if not len(stateless):
         return placed

@@ -25,8 +25,8 @@ millionth."""
 
 @dataclass(frozen=True)
 class Slopes:
-    """The cost of the next standby in each container, as a function of the standbys that it already has in addition to
-    ``prior``.
+    """The cost of the next standby in each container, as a function of the standbys that the container already has in
+    addition to ``prior``.
 
     Between ``lower`` and ``upper``, a standby costs nothing; ``most`` is the limit.
     """

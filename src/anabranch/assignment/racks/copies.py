@@ -34,8 +34,8 @@ class Question:
         tasks: the tasks; a row of the other arrays belongs to each of them.
         copies: how many copies of each task must be placed.
         taken: the containers that a task already has: its active task's first, then those of earlier copies.
-        lower: the least number of copies that a task may have in each place.
-        upper: the greatest number.
+        lower: the least number of copies that a task must have in each place.
+        upper: the greatest number of copies that a task can have in each place.
         new: the number of racks and tag values that the first copy in a place adds to the spread, if the spread counts.
         warm: rows, containers and values of the existing copies. A value says how much it is worth to keep the copy;
             keeping many copies is worth more than anything else.

@@ -47,8 +47,8 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Rules:
-    """The distance that loads of standbys may have from their shares, and the spread that tasks must have. They are
-    taken from the sequential plan of the same job when nothing runs yet, so they don't depend on where tasks run now.
+    """How far the loads of standbys can be from their shares, and how far tasks must be spread. Both limits come from
+    the sequential plan of the same job when nothing runs yet, so they don't depend on where tasks run now.
     """
 
     slopes: Slopes
@@ -60,8 +60,8 @@ class _Rules:
 
 
 def place(it: Instance) -> tuple[Placement, Standbys]:
-    """Place stateful tasks with their standbys, then stateless tasks. The sum of the two bounds is a bound on the total
-    cost.
+    """Place stateful tasks with their standbys, then stateless tasks. The sum of the bounds of both results is a lower
+    bound on the total cost.
     """
     plan = _sequential(it)
     tasks, copies = plan.copies.tasks, plan.copies.containers.shape[1]
