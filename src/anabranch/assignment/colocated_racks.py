@@ -103,8 +103,8 @@ def _matched(
     traffic_cost: int,
     move_cost: int,
 ) -> list[tuple[list[Member], _Piece, int]]:
-    """Give each group the piece with which the total cost is least. Returns each group with its piece, and what the
-    piece costs the group.
+    """Match groups with pieces so that the total cost is least. Returns each group with its piece, and what the piece
+    costs the group.
 
     Pieces in the same racks cost the same, except for groups that had one of their seats before. So a group needs only
     an arc to each set of racks, and an arc to each piece with a seat that the group had before; the least cost is the

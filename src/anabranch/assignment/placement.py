@@ -25,10 +25,11 @@ def place(
 ) -> dict[str, str]:
     """The seat of each task of one stage, by name, in the order of the tasks' indexes.
 
-    Every seat gets the floor or the ceiling of the average number of tasks. Among such placements, SSPs are read in the
-    fewest containers; among these, few tasks move from their ``previous`` seats: the fewest possible if no two tasks
-    read the same SSP, as with factor 1. The seats with the fewest tasks of other stages (``load``) get the remainder.
-    The order of the arguments' elements makes no difference.
+    Every seat gets the floor or the ceiling of the average number of tasks. The ceiling goes to the seats that had the
+    most tasks and, of seats that had equally many, to those with the fewest tasks of other stages (``load``). Among
+    such placements, SSPs are read in the fewest containers, and few tasks move from their ``previous`` seats: the
+    fewest possible if no two tasks read the same SSP, as with factor 1. The order of the arguments' elements makes no
+    difference.
 
     Raises:
         ConfigError: there are no seats.

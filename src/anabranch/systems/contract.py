@@ -97,7 +97,7 @@ class StreamFault:
 
 class System(Protocol):
     """A place for named, partitioned, ordered logs. Inherit from this class. The methods that aren't
-    abstract have defaults, for systems that don't need the method.
+    abstract have defaults, for systems to which they don't apply.
 
     What a method returns must be up to date, because other programs can create streams, too. Methods that take a stream
     raise NotFoundError if no stream has that name. An object must be thread-safe and picklable (it is sent to Python

@@ -1,2 +1,2 @@
-"""Assignment with racks: assigns tasks to containers with the least traffic across racks, with a proof of optimality
+"""Assigns tasks to containers in racks with the least traffic across racks, and proves that no assignment costs less
 (KIP-925)."""

@@ -1,7 +1,7 @@
-"""Assigns copies of tasks to places and containers, for given loads, by a flow and a fitting that follows it.
+"""Assigns copies of tasks to places by a flow, and then fits them into the places' containers, for given loads.
 
 A place is all containers of a rack, or with tags, all containers of a rack that have the same tags. A task has arcs to
-places, and places have arcs to containers. If a task can have several copies in a place, such a network may put two of
+places, and places have arcs to containers. If a task can have several copies in a place, such a network can put two of
 them in the same container. Containers are therefore fitted afterwards; if that fails, the problem is solved again in a
 network with an arc for each task and container.
 """

@@ -102,9 +102,9 @@ def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> t
     """Add the entry that ``decide`` returns to the end of a partition. If ``decide`` returns None, no entry is added.
     Returns the partition's tail, and whether an entry was added.
 
-    ``decide`` is called for ``tail`` and again for the tail after each later entry, and its last result counts. So an
-    entry that must stop the writer can't be overlooked: ``decide`` raises an error. If some of the later entries have
-    been deleted, ``decide`` is called for a tail with ``skipped`` instead.
+    ``decide`` is called for ``tail``, and then for the tail after each entry that others have added since. The result
+    of the last call counts, but each call can raise an error. So an entry that must stop the writer can't be
+    overlooked. If some of those entries have been deleted, ``decide`` is called for a tail with ``skipped`` instead.
     """
     walked = False
     while True:

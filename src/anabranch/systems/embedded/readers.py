@@ -3,7 +3,7 @@ has to read.
 
 A process that deletes records reads these files while it holds the partition's lock exclusively. A reader first makes
 its file durable, and then takes each partition's lock once. After that, every deletion that hasn't seen the file has
-finished, and every later one sees it.
+finished, and every later deletion sees it.
 """
 
 from __future__ import annotations

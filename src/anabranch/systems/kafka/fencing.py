@@ -48,7 +48,7 @@ def fence(
             created. None if the lane may have run a batch; then only missing markers are created.
         closed: whether the fence stops every incarnation, even the one with ``epoch``.
         opens: whether a closed lane is opened again, because this incarnation still has something to write. Otherwise
-            it stays closed.
+            a closed lane stays closed.
 
     Raises:
         FencedError: a process with a higher epoch has the lane.
