@@ -70,7 +70,7 @@ def container(
         settings = _settings(running, master, rack or own.systems.rack)
         root = settings.storage.root
         if "://" not in root and not root.startswith("file:"):
-            with contextlib.suppress(OSError):  # the first lane reports it
+            with contextlib.suppress(OSError):  # the first lane will report the error
                 own_files.make_folder(Path(root))
         home = _code(client, running.program.artifact, in_image=settings.job.artifact == "image")
         file = loading.load(home / running.program.file)

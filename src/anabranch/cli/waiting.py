@@ -62,7 +62,7 @@ def until(client: Client, job: str, states: Collection[str], timeout: float) -> 
             now += ": no container has come yet"
             if status.launching is None:
                 now += f"; anabranch container {job} --coordinator {client.url}"
-        if now == seen and now != told:  # not at the first sight: a launcher needs a moment to report
+        if now == seen and now != told:  # not the first time: a launcher needs a moment to report
             progress.say(now)
             told = now
         seen = now

@@ -300,7 +300,7 @@ class System(Protocol):
         """
         return None
 
-    # A lane's output. If a lane writes streams of several systems, each method is called for every one of them.
+    # A lane's output. If a lane writes streams of several systems, each method is called for each of these systems.
 
     @abstractmethod
     def publisher(self, lane: Lane, epoch: int) -> Publisher:

@@ -47,7 +47,7 @@ FORMAT_VERSION = 1
 NOTHING = -1
 """The batch number in a marker that was written before the slot's first batch."""
 
-_LIMIT = 4_096  # bytes of a group offset's metadata, by default of brokers
+_LIMIT = 4_096  # the brokers' default limit in bytes for the metadata of a group's offset
 _PATIENCE = 30.0
 _STEP_SECONDS = 0.05
 _MOVING = {
