@@ -83,7 +83,8 @@ OF_RESTORES = (FOUND_WHOLE, PLACED, FOLDERS_PLACED, STORED)
 _HOLD = os.environ.get("ANABRANCH_HOLD_AT", "")
 _NOTE = os.environ.get("ANABRANCH_HOLD_NOTE", "")
 RELEASED = ".released"
-"""The suffix of the file that releases all held processes. Its name is the note's name followed by this suffix."""
+"""The suffix of the file that releases all held processes. The file's name is the note's name followed by this
+suffix."""
 ACTIVE = bool(_HOLD)
 
 Watcher = Callable[[str, str, int], None]

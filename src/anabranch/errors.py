@@ -95,7 +95,7 @@ class NotLeadingError(AnabranchError):
 
 
 class StoreUnavailableError(AnabranchError):
-    """The store's database cannot be reached, or is locked, at the moment. The same call can work later.
+    """The store's database cannot be reached, or is locked, at the moment. The same call can succeed later.
 
     It is not known whether an unfinished write has been stored.
     """

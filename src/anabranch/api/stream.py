@@ -91,7 +91,7 @@ class Stream:
         return self._then("map_arrow", {"schema": schema}, name, arguments.function("map_arrow", function))
 
     def map(self, function: Callable[[Any], Any], *, schema: str | None = None, name: str | None = None) -> Stream:
-        """Replace each message with another one.
+        """Replace each message with another message.
 
         Args:
             function: takes a message as a dict and returns a row: a dict, dataclass, NamedTuple or ``Row``. Columns
@@ -318,7 +318,7 @@ class Stream:
         return self._then("process", args, name, processor)
 
     def limit_per_key(self, n: int, *, name: str | None = None) -> Stream:
-        """Pass the first ``n`` rows of each stage key, in the order of their partition, and drop all later ones.
+        """Pass the first ``n`` rows of each stage key, in the order of their partition, and drop all later rows.
 
         For each key, the state counts how many rows have passed, and is kept forever. The resulting rows have no event
         time, no headers and no timestamp of their own, like those of :meth:`process`.

@@ -59,12 +59,12 @@ def _file(function: Any) -> str | None:
 
 
 def load(path: Path) -> JobFile:
-    """Import a job file and find its one Job.
+    """Import a job file and find its only Job.
 
     Raises:
         NotFoundError: the file doesn't exist.
-        UsageError: the file can't be imported (the message has the user's lines of the traceback), or contains no Job
-            or several.
+        UsageError: the file can't be imported (the message contains the user's lines of the traceback), or contains no
+            Job or several.
     """
     if not path.is_file():
         raise NotFoundError(f"there is no job file {path}", "name a Python file that builds a Job")

@@ -73,7 +73,7 @@ def expired(of: Partition, retention: Retention, now: int) -> Due:
 
 
 def trim(of: Partition, due: Due, limit: Callable[[], int | None]) -> Trimmed:
-    """Delete the oldest entries of a partition as long as they are due, at most ``_AT_ONCE``.
+    """Delete the oldest entries of a partition, up to the first entry that isn't due, but at most ``_AT_ONCE`` entries.
 
     ``limit`` returns the lowest offset that readers still have to read, or None if there are no readers. It is called
     while the partition is locked. Entries with a record at or after that offset stay.

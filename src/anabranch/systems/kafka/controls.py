@@ -59,7 +59,8 @@ class ControlLog:
 
     Args:
         topics: the topics of the job's streams.
-        topic: the topic of the control records. It is created when the first one is written.
+        topic: the topic of the control records. It is created when the first control record is
+            written.
         pause: the shortest time, in seconds, between two looks at the topic.
     """
 
