@@ -1,5 +1,5 @@
-"""Assigns the tasks of all stages of a job to its seats. If racks count, a task's seat also depends on
-the racks of the partitions that the task reads.
+"""Assigns the tasks of all stages of a job to its seats. If racks count, a task's seat also depends on the
+racks of the partitions that the task reads.
 
 The solver for problems with racks is imported on demand: importing it takes half a second, and few jobs use racks.
 """

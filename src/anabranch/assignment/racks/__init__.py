@@ -1,2 +1,2 @@
-"""Assigns tasks to containers in racks with the least traffic across racks, and proves that no assignment costs less
+"""Assigns tasks to containers so that there is the least traffic across racks, with a lower bound on the cost as a proof
 (KIP-925)."""
