@@ -1,2 +1,2 @@
-"""Assigns tasks to containers so that there is the least traffic across racks, with a lower bound on the cost as a proof
+"""Assigns tasks to containers so that there is the least traffic across racks, with a lower bound on the cost as proof
 (KIP-925)."""
