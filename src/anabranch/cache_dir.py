@@ -10,6 +10,6 @@ __all__ = ["folder"]
 
 
 def folder() -> Path:
-    """The folder ``anabranch`` in ``$XDG_CACHE_HOME``, by default ``~/.cache``. Perhaps it doesn't exist yet."""
+    """The folder ``anabranch`` in ``$XDG_CACHE_HOME``, by default ``~/.cache``. The folder doesn't always exist."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "anabranch"

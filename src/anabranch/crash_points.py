@@ -27,7 +27,7 @@ AHEAD = "ahead"
 ADOPTED = "adopted"
 """Steps of a successor.
 
-``AHEAD``: the lane has planned its first batch, which waits, while its predecessors write their last ones.
+``AHEAD``: the lane has planned its first batch. The batch waits while the predecessors write their last batches.
 ``ADOPTED``: a standby has become the lane's folder, and nothing newer has been copied to the folder yet.
 """
 BROKEN = "broken"
@@ -68,22 +68,23 @@ PLACED = "placed"
 FOLDERS_PLACED = "folders-placed"
 STORED = "stored"
 OF_BACKUPS = (NOTED, COPIED, LISTED)
-"""Steps of a job's backup, at which the job's name stands for the lane's.
+"""Steps of a job's backup. They are reached with the job's name in place of a lane's.
 
-``NOTED``: the backup consists only of a note. ``COPIED``: everything is copied, but not marked as complete.
-``LISTED``: the backup is complete."""
+``NOTED``: only the note that a backup is being made has been written. ``COPIED``: everything is copied, but not marked
+as complete. ``LISTED``: the backup is complete."""
 OF_RESTORES = (FOUND_WHOLE, PLACED, FOLDERS_PLACED, STORED)
-"""Steps of a restore, at which the job's name stands for the lane's.
+"""Steps of a restore. They are reached with the job's name in place of a lane's.
 
 ``FOUND_WHOLE``: the backup was verified, and nothing was written. ``PLACED``: the streams are in place.
-``FOLDERS_PLACED``: so are the folders of lanes. ``STORED``: the store knows the job."""
+``FOLDERS_PLACED``: the lanes' folders are in place, too. ``STORED``: the job has been entered in the store."""
 
 # "<lane prefix>:<step>:<batch>". For example, "1-:published:3" is the lane of stage 1, after batch 3 was published;
 # "1-:published:3+" is the same after batch 3 or any later one, for steps that not every batch reaches.
 _HOLD = os.environ.get("ANABRANCH_HOLD_AT", "")
 _NOTE = os.environ.get("ANABRANCH_HOLD_NOTE", "")
 RELEASED = ".released"
-"""If a file exists whose name is the note's with this suffix, processes aren't held any more."""
+"""The suffix of the file that releases all held processes. The file's name is the note's name followed by this
+suffix."""
 ACTIVE = bool(_HOLD)
 
 Watcher = Callable[[str, str, int], None]

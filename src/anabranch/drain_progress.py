@@ -20,17 +20,17 @@ event time have no such batch."""
 _OF_A_BATCH = 0.5
 """The time of a batch without records, divided by the time that other batches spend outside functions."""
 _WINDOWS = 60_000
-"""The rows of state per second that a lane emits."""
+"""How many rows of state a lane emits per second when it drains."""
 _TOLD_BY_ITSELF = 1.0
-"""The seconds after which a batch's own figures show how much of its time functions take. Before that, the figures of
-the last half minute are used.
+"""The seconds after which a batch's own figures show how much of its time is spent in functions. Before that, the
+figures of the last half minute are used.
 """
 
 
 @dataclass(frozen=True)
 class DrainRemainder:
-    """What remains: the numbers of stages and lanes that haven't drained, of records to read, and of open windows (per
-    key)."""
+    """What remains of a drain: how many stages and lanes haven't drained, how many records are still to be read, and
+    how many windows are open (counted for each key)."""
 
     stages: int
     lanes: int
@@ -117,8 +117,8 @@ def _ending(report: LaneReport) -> float:
 
 
 def _records(lane: LaneStatus, until: Mapping[str, int]) -> int:
-    """How many offsets a lane still has to read: up to where it stops, if that is known for an SSP, otherwise up to the
-    SSP's end offset.
+    """How many offsets a lane still has to read. In each SSP, the lane reads up to the SSP's position in ``until`` or,
+    if there is none, up to the end offset.
     """
     if lane.report is None:
         return 0

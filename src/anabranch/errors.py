@@ -82,28 +82,28 @@ class UnreachableError(NotFoundError):
 
 
 class ConflictError(AnabranchError):
-    """The request conflicts with the present state. For example, another process owns the lane or job, or a stream of
+    """The request conflicts with the current state. For example, another process owns the lane or job, or a stream of
     this name exists with another partition count."""
 
     exit_code = 4
 
 
 class NotLeadingError(AnabranchError):
-    """This coordinator does not lead, so it changes nothing. Ask the coordinator that leads; the message has its
-    address if it is known.
+    """This coordinator does not lead, so it changes nothing. Ask the coordinator that leads; the message gives
+    its address if that is known.
     """
 
 
 class StoreUnavailableError(AnabranchError):
-    """The store's database cannot be reached, or is locked, at the moment. The same call may work later.
+    """The store's database cannot be reached, or is locked, at the moment. The same call can succeed later.
 
     It is not known whether an unfinished write has been stored.
     """
 
 
 class FencedError(ConflictError):
-    """Another process has taken over a lane of this process. This process can write nothing more for it, and must
-    stop."""
+    """Another process has taken over a lane of this process. This process can write nothing more for that
+    lane, and must stop."""
 
 
 class LogError(AnabranchError):
@@ -135,6 +135,6 @@ class TooLongError(AnabranchError):
 
 
 class OutOfTimeError(AnabranchError):
-    """An operation did not end within the allowed time. It may still be under way."""
+    """An operation did not end within the allowed time. It can still be under way."""
 
     exit_code = 5

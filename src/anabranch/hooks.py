@@ -1,5 +1,5 @@
-"""The former place of a module of :mod:`anabranch.api`. Deployments from before the first release may still have job
-files that import it.
+"""The former name of :mod:`anabranch.api.hooks`. Job files of deployments from before the first release can still
+import it.
 """
 
 from anabranch.api.hooks import DrainedTask

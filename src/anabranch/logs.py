@@ -91,8 +91,8 @@ def _configure() -> None:
 
 
 class _Stderr:
-    """The stream to which structlog writes: whatever stderr is at the time. If stderr is closed, or its disk is full,
-    the line is dropped and no error is raised, because a job must not depend on its log.
+    """Writes structlog's lines to the current ``sys.stderr``. If stderr is closed, or its disk is full, the line is
+    dropped and no error is raised, because a job must not depend on its log.
     """
 
     def __init__(self, *_: object) -> None:

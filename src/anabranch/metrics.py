@@ -1,4 +1,4 @@
-"""The Prometheus metrics of a coordinator and its jobs. Labels are jobs, lanes and containers, never keys."""
+"""The Prometheus metrics of a coordinator and its jobs. Labels name jobs, lanes and containers, but never keys."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ _DRAINS = {
 
 
 def exposition(jobs: Iterable[JobStatus], invalid_heartbeats: int, leads: bool) -> bytes:
-    """All metrics in Prometheus's text format. A job that no coordinator serves has only its state."""
+    """All metrics in Prometheus's text format. A job that no coordinator serves has only the metrics of its state,
+    seats and generation."""
     registry = CollectorRegistry()
     registry.register(_Collected(families(jobs, invalid_heartbeats, leads)))
     return generate_latest(registry)

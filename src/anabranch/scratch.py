@@ -28,8 +28,8 @@ _mine: dict[int, Path] = {}
 
 
 def folder(name: str) -> Path:
-    """A new folder for temporary files, whose name begins with ``name``. It is removed when this process ends, or by a
-    later process."""
+    """A new folder for temporary files, whose name begins with ``name``. The folder is removed when this process
+    ends, or by a later process."""
     with _making:
         process = os.getpid()
         if process not in _mine:

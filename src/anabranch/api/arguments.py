@@ -24,8 +24,8 @@ _TABLES = ("parquet", "orc", "csv", "json", "delta")
 
 
 def plausible_times(event_time: str | None, wanted: tuple[str, str]) -> list[Any]:
-    """The argument ``event_time_range``, checked: the earliest plausible date, and the milliseconds by which a time may
-    be ahead of today."""
+    """Check the argument ``event_time_range``. Returns the earliest plausible date, and by how many milliseconds an
+    event time can be ahead of today."""
     if event_time is None:
         raise GraphError(
             f"read at {caller()} has event_time_range but no event_time", 'name the column: event_time="at"'
@@ -108,7 +108,7 @@ def distance(within: str) -> int:
 
 
 def joined_columns(on: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
-    """The columns that must be equal in a join with a table: from the stream's column to the table's."""
+    """The columns that must be equal in a join with a table, as a dict from the stream's columns to the table's."""
     columns = {on: on} if isinstance(on, str) else dict(on) if isinstance(on, Mapping) else {c: c for c in on}
     if not columns:
         raise GraphError(f"join_table at {caller()} names no column", 'write join_table(..., on="dest")')
@@ -144,8 +144,8 @@ def joined_table(
 
 
 def processor(given: object, timers: str | None) -> Processor:
-    """The processor, checked. ``timers`` is the clock of its timers; if it is None, the processor must not define
-    ``on_timer``.
+    """``given``, checked to be a processor. ``timers`` is the clock of its timers. The processor must define
+    ``on_timer`` if there is a clock, and must not define it if ``timers`` is None.
     """
     if not isinstance(given, Processor):
         what = f"the class {given.__name__}" if isinstance(given, type) else repr(given)
@@ -170,8 +170,8 @@ def declared(processor: Processor) -> dict[str, dict[str, str]]:
 
 
 def row_limit(n: object) -> int:
-    """The number of rows that pass for each key, checked. It must fit into the state that counts the rows (a
-    ``long``)."""
+    """``n``, checked to be a number of rows from 1 to the largest ``long``, because the state that counts the rows is
+    a ``long``."""
     if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= _MOST_ROWS:
         raise GraphError(
             f"limit_per_key at {caller()} has n={n!r}", "give a whole number of rows from 1 on, as in limit_per_key(3)"

@@ -12,8 +12,8 @@ from anabranch.model.graph import Graph, Node
 
 
 class GraphBuilder:
-    """Collects operators in the order in which the job file adds them. ``functions`` has the functions that the
-    operators call, by node number.
+    """Collects operators in the order in which the job file adds them. ``functions`` contains the functions that
+    the operators call, by node number.
     """
 
     def __init__(self, job: str) -> None:
@@ -27,8 +27,8 @@ class GraphBuilder:
         return Graph(job=self.job, nodes=tuple(self._nodes))
 
     def check_shared(self, kind: str, other: GraphBuilder) -> None:
-        """Check that a stream that an operator takes belongs to this job. Raises GraphError if ``other``, the stream's
-        builder, isn't this one.
+        """Check that an operator's input stream belongs to this job. Raises GraphError if ``other``, the stream's
+        builder, isn't this builder.
         """
         if other is not self:
             raise GraphError(

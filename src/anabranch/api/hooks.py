@@ -7,7 +7,7 @@ from dataclasses import dataclass
 __all__ = ["ON_DRAIN", "DrainedTask"]
 
 ON_DRAIN = -1
-"""The key of the ``on_drain`` function among a job's functions. The keys of all others are node numbers."""
+"""The key of the ``on_drain`` function among a job's functions. The keys of all other functions are node numbers."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A job, as a job file builds it. Each call records an operator in a graph, without Spark."""
+"""The job that a job file builds. Each call records an operator in a graph; nothing here calls Spark."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ class Job:
             stream: the stream's name. ``[streams.NAME]`` in the configuration binds it to a system.
             key: the columns in the message key, such as ``"tailnum string"``. Several columns are a JSON array in the
                 key.
-            schema: the columns in the value, such as ``"carrier string, dep_delay int"``. JSON streams need it. Streams
-                of the formats ``string`` and ``raw`` have one column, ``value``, and take none.
+            schema: the columns in the value, such as ``"carrier string, dep_delay int"``. Required for JSON
+                streams. Streams of the formats ``string`` and ``raw`` have one column, ``value``, and take no schema.
             read_as: for JSON columns whose values are not in the usual form of their type: how to read them, by column
                 name. ``"epoch-seconds"``, ``"epoch-millis"`` and ``"epoch-micros"`` read numbers as timestamps,
                 ``"epoch-days"`` as dates; ``"nan-is-null"`` reads NaN and infinity as null; ``"json"`` reads a value of
@@ -161,7 +161,7 @@ class Job:
     def table(
         self, stream: str, *, key: str, schema: str | None = None, read_as: Mapping[str, str] | None = None
     ) -> Table:
-        """Use a stream as a table for :meth:`Stream.join_table`. The table has the latest value of each key.
+        """Use a stream as a table for :meth:`Stream.join_table`. The table contains the latest value of each key.
 
         A record with a null value deletes its key.
 
@@ -182,9 +182,10 @@ class Job:
     def preview(self, stream: str, n: int = 20, *, config: Path | str | None = None) -> list[dict[str, Any]]:
         """The first rows of a stream as dicts, for notebooks. Writes nothing.
 
-        For a stream that the job reads, these are its first records, with the columns that ``read`` declares. For a
-        stream that the job writes, they are rows that the job would write, computed like those of :meth:`to_dataframe`
-        from the records that its inputs contain now. Uses this process's Spark session, or starts one.
+        For a stream that the job reads, these are the stream's first records, with the columns that ``read`` declares.
+        For a stream that the job writes, they are rows that the job would write, computed like those of
+        :meth:`to_dataframe` from the records that its inputs contain now. Uses this process's Spark session, or starts
+        one.
 
         Args:
             stream: a stream that the job reads or writes.
@@ -193,7 +194,7 @@ class Job:
 
         Raises:
             UsageError: the job neither reads nor writes the stream, or has a ``process``.
-            AnabranchError: the job cannot be planned, because a stream is missing for example.
+            AnabranchError: the job cannot be planned, for example because a stream is missing.
 
         Example:
             ```python
@@ -203,11 +204,12 @@ class Job:
         return _frames().preview(self, stream, n, config)
 
     def to_dataframe(self, spark: Any, output: str | None = None, *, config: Path | str | None = None) -> Any:
-        """A batch DataFrame of everything that the job would write to a stream, from the records that its inputs
-        contain now.
+        """Everything that the job would write to a stream, as a DataFrame that isn't streaming, computed from the
+        records that the job's inputs contain now. Writes nothing.
 
-        An ``agg`` without windows gives one row per key, the latest. A window gives its row as if no more records came.
-        Records that cannot be processed are left out; with ``on_error = "fail"``, they raise an error. Writes nothing.
+        An ``agg`` without windows gives only the latest row of each key. A window gives the row that it would emit if
+        no more records came. Records that cannot be processed are left out; with ``on_error = "fail"``, they raise an
+        error.
 
         Args:
             spark: the SparkSession to use.
@@ -217,7 +219,7 @@ class Job:
         Raises:
             UsageError: the job does not write this stream; or it writes several, and ``output`` is None; or it has a
                 ``process``.
-            AnabranchError: the job cannot be planned, because a stream is missing for example.
+            AnabranchError: the job cannot be planned, for example because a stream is missing.
 
         Example: ``job.to_dataframe(spark, "late-flights").groupBy("dest").count().show()``.
         """

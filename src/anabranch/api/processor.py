@@ -15,8 +15,8 @@ __all__ = ["Processor"]
 class Processor:
     """The base class of processors, which process messages one at a time, with state and timers for each key.
 
-    Declare state as class attributes. Inside the two methods, such an attribute is the state of the current key. All
-    other attributes belong to a worker process, not to a key, so they should be constants.
+    Declare state as class attributes. Inside ``on_message`` and ``on_timer``, such an attribute is the state of the
+    current key. All other attributes belong to a worker process, not to a key, so they should be constants.
 
     Both methods yield rows, or return them as a list; ``None`` means no rows. A row is a dict, or anything else that
     the function of ``map`` can return. If a method raises an exception for a message, the message becomes a dead

@@ -23,7 +23,7 @@ _GONE = object()
 
 
 class StoredValue(Protocol):
-    """Where a value of the current key is stored."""
+    """Stores the value of the current key."""
 
     def check(self, value: Any) -> None: ...
     def get(self) -> Any: ...
@@ -32,7 +32,7 @@ class StoredValue(Protocol):
 
 
 class StoredList(Protocol):
-    """Where a list of the current key is stored."""
+    """Stores the list of the current key."""
 
     def check(self, value: Any) -> None: ...
     def get(self) -> Iterable[Any]: ...
@@ -42,7 +42,7 @@ class StoredList(Protocol):
 
 
 class StoredMap(Protocol):
-    """Where a map of the current key is stored."""
+    """Stores the map of the current key."""
 
     def check(self, value: Any) -> None: ...
     def check_name(self, name: Any) -> None: ...
@@ -84,10 +84,10 @@ class State:
         return made
 
     def begin(self) -> None:
-        """Begin the turn of another key."""
+        """Forget what is known about the previous key, because the turn of another key begins."""
 
     def flush(self) -> None:
-        """Write the changes, because the key's turn ends."""
+        """Write the buffered changes at the end of the key's turn."""
 
     @property
     def _held(self) -> Any:
@@ -344,7 +344,7 @@ class MapState(State):
 
 
 def _own(value: Any) -> Any:
-    """A deep copy of a value, which doesn't change if the caller changes the original."""
+    """A deep copy, so changes to the original don't affect it. Immutable values are returned as they are."""
     return value if isinstance(value, _IMMUTABLE) else copy.deepcopy(value)
 
 

@@ -64,8 +64,8 @@ class Stream:
         """Apply a function that takes a Spark DataFrame and returns another one.
 
         The function must be stateless (no aggregates, ``distinct``, window functions, sorts or limits) and must keep
-        the column ``_anabranch``. It runs once, in the driver. If computing the returned DataFrame raises an exception,
-        the lane fails.
+        the column ``_anabranch``. The function runs once, in the driver. If computing the returned DataFrame raises an
+        exception, the lane fails.
 
         Args:
             function: takes a DataFrame and returns one.
@@ -91,7 +91,7 @@ class Stream:
         return self._then("map_arrow", {"schema": schema}, name, arguments.function("map_arrow", function))
 
     def map(self, function: Callable[[Any], Any], *, schema: str | None = None, name: str | None = None) -> Stream:
-        """Replace each message with another one.
+        """Replace each message with another message.
 
         Args:
             function: takes a message as a dict and returns a row: a dict, dataclass, NamedTuple or ``Row``. Columns
@@ -275,7 +275,7 @@ class Stream:
     ) -> Stream:
         """Compute running aggregates for each stage key. Each batch emits an updated row for every key that it changed.
 
-        The latest row of a key is the current one. The columns are the key, ``by``, and the aggregates.
+        The latest row of a key has its current values. The columns are the key, ``by``, and the aggregates.
 
         Args:
             by: further columns to group by, in addition to the stage key.
@@ -302,7 +302,8 @@ class Stream:
     ) -> Stream:
         """Process messages one at a time, with state and timers for each stage key. See :class:`anabranch.Processor`.
 
-        Late messages are processed, too. To recognize one, compare its event time with ``timers.now``, the watermark.
+        Late messages are processed, too. To recognize a late message, compare its event time with
+        ``timers.now``, the watermark.
 
         Args:
             processor: an instance of your class. Each Python worker gets a copy.
@@ -317,10 +318,10 @@ class Stream:
         return self._then("process", args, name, processor)
 
     def limit_per_key(self, n: int, *, name: str | None = None) -> Stream:
-        """Pass the first rows of each stage key, in the order of their partition, and drop all later ones.
+        """Pass the first ``n`` rows of each stage key, in the order of their partition, and drop all later rows.
 
-        The number of rows that have passed is state that each key keeps forever. The resulting rows have no event time,
-        no headers and no timestamp of their own, like those of :meth:`process`.
+        For each key, the state counts how many rows have passed, and is kept forever. The resulting rows have no event
+        time, no headers and no timestamp of their own, like those of :meth:`process`.
 
         Args:
             n: how many rows of each key pass, at least 1.

@@ -13,8 +13,8 @@ __all__ = ["EVENT_TIME", "INFINITY", "PROCESSING_TIME", "StoredTimers", "Timers"
 
 EVENT_TIME, PROCESSING_TIME = "event_time", "processing_time"
 INFINITY = 253402300799000
-"""The watermark and the processing time of the last batch of a drain, in ms since 1970: the last second that Spark can
-write."""
+"""The last second that Spark can write, in ms since 1970. The last batch of a drain has this time as its watermark and
+its processing time."""
 _LAST = INFINITY - 1
 """The latest time that a timer can have. It is before ``INFINITY``, so the last batch of a drain fires all timers."""
 
@@ -23,7 +23,7 @@ _MS = timedelta(milliseconds=1)
 
 
 class StoredTimers(Protocol):
-    """Where the timers of the current key are stored, in ms since 1970."""
+    """Stores the timers of the current key, as times in ms since 1970."""
 
     def all(self) -> Iterable[int]: ...
     def register(self, at: int) -> None: ...
@@ -61,8 +61,8 @@ class Timers:
         """Call ``on_timer`` at this time. Does nothing while the job drains.
 
         Args:
-            at: a datetime with a time zone, rounded up to a millisecond. If it is in the past, the timer fires in the
-                same batch if ``on_message`` registers it, and in the next batch if ``on_timer`` does.
+            at: a datetime with a time zone, rounded up to a millisecond. A timer in the past fires in the same batch
+                if ``on_message`` registers it, and in the next batch if ``on_timer`` does.
 
         Raises:
             UsageError: ``at`` has no time zone, or the operator has no timers (``process(..., timers=...)``).
@@ -87,13 +87,13 @@ class Timers:
         return [moment(at) for at in sorted(its)]
 
     def begin(self, now: int) -> None:
-        """Begin the turn of another key, at a time in ms since 1970."""
+        """Begin the turn of another key. ``now`` is the time on the operator's clock, in ms since 1970."""
         self._now = now
         self._changed = {}
 
     def flush(self) -> dict[int, bool]:
-        """Write the changes, because the key's turn ends. Returns each time whose timer was registered or deleted, and
-        whether it has a timer now."""
+        """Write the changes at the end of the key's turn. Returns the times at which a timer was registered (True) or
+        deleted (False)."""
         for at, there in self._changed.items():
             act: Callable[[int], None] = self._kept.register if there else self._kept.delete
             act(at)

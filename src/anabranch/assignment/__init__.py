@@ -1,1 +1,1 @@
-"""Assignment: which seat each task gets."""
+"""Assigns a seat to each task."""

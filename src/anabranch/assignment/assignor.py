@@ -1,5 +1,5 @@
-"""Assigns the tasks of all stages of a job to its seats. If racks count, the racks of the partitions that a task reads
-help to choose its seat.
+"""Assigns the tasks of all stages of a job to its seats. If racks count, a task's seat also depends on the
+racks of the partitions that the task reads.
 
 The solver for problems with racks is imported on demand: importing it takes half a second, and few jobs use racks.
 """
@@ -111,9 +111,9 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
     """The seat of each task.
 
     Balance comes first: each seat gets the floor or the ceiling of the average number of tasks. Then each partition is
-    read in as few containers as balance allows. With racks, the cost decides among the placements that remain; with
-    traffic first, it decides before the number of containers does. The result doesn't depend on the order of the
-    arguments' elements. If the result is passed as ``former``, no task moves.
+    read in as few containers as balance allows. With racks, the cost decides among the remaining placements; if
+    ``rules.first`` is ``traffic``, the cost is considered before the number of containers. The result doesn't depend on
+    the order of the arguments' elements. If the result is passed as ``former``, no task moves.
 
     Args:
         stages: the stages with their tasks.
@@ -227,7 +227,7 @@ def _containers_first(stages: Sequence[StageModel], problem: Problem, where: Whe
 
 def _bound(problem: Problem) -> float:
     """A lower bound on the cost of placements that balance each stage. If several tasks read the same partition, each
-    of them accounts for at least an equal share of that partition's traffic, wherever the others are.
+    of them accounts for at least an equal share of that partition's traffic, wherever the other tasks are.
     """
     from anabranch.assignment.racks import solver
 

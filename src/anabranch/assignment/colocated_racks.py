@@ -40,9 +40,10 @@ def place(
     """The seat of each member, by name, and the total cost.
 
     The placement is balanced, and each partition is read in the fewest seats that :func:`placement.place` finds. Groups
-    of tasks are then exchanged among the parts of seats that they take, so that the cost is least: a seat that has any
-    task of a group reads everything that the group reads. Two ways of dividing groups among seats are tried: one that
-    moves few tasks, and one that keeps seats with parts of the same group in one rack as far as possible.
+    of the same size then exchange the seats, or parts of seats, that they take, so that the total cost is least. (A
+    seat that has any task of a group reads everything that the group reads.) Two ways of dividing groups among seats
+    are tried: one that moves few tasks, and one that keeps seats with parts of the same group in one rack as far as
+    possible.
 
     Args:
         members: the tasks.
@@ -102,8 +103,8 @@ def _matched(
     traffic_cost: int,
     move_cost: int,
 ) -> list[tuple[list[Member], _Piece, int]]:
-    """Give each group the piece with which the total cost is least. Returns each group with its piece, and what the
-    piece costs the group.
+    """Match groups with pieces so that the total cost is least. Returns each group with its piece, and what the piece
+    costs the group.
 
     Pieces in the same racks cost the same, except for groups that had one of their seats before. So a group needs only
     an arc to each set of racks, and an arc to each piece with a seat that the group had before; the least cost is the
@@ -159,8 +160,8 @@ def _far(group: Sequence[Member], rack: str) -> int:
 
 
 def _filled(group: Sequence[Member], piece: _Piece) -> dict[str, str]:
-    """For each task of a group, a seat of the piece: the task's former seat, if that belongs to the piece and has
-    room.
+    """For each task of a group, a seat of the piece: the task's former seat, if that seat belongs to the piece and
+    has room.
     """
     room = dict(piece)
     placed = {}

@@ -16,8 +16,8 @@ class Line:
 
     The number of pieces is the number of groups plus the number of seats, minus the cuts that fall between two groups
     (clean cuts). No placement has fewer pieces than the line with the most clean cuts. If all groups are equally large,
-    the number of clean cuts depends only on the order of the seats' sizes. Among seats of the same size, and among
-    groups, the next one is chosen so that few tasks move.
+    the number of clean cuts depends only on the order of the seats' sizes. Seats of the same size, and groups, are
+    taken in such an order that few tasks move.
     """
 
     def __init__(self, sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: Mapping[str, str]) -> None:
@@ -78,7 +78,7 @@ class Line:
         self.begun = self.groups.pop(number)
 
     def _take(self, seat: str, room: int) -> int:
-        """Fill ``room`` from the partly placed group, beginning with tasks that were in this seat, then new ones.
+        """Fill ``room`` from the partly placed group, beginning with tasks that were in this seat, then new tasks.
         Returns the room that is left."""
         rank = {seat: 0, None: 1}
         here = sorted(self.begun, key=lambda task: rank.get(self.homes.get(task), 2)) if self.homes else self.begun

@@ -25,10 +25,11 @@ def place(
 ) -> dict[str, str]:
     """The seat of each task of one stage, by name, in the order of the tasks' indexes.
 
-    Every seat gets the floor or the ceiling of the average number of tasks. Among such placements, SSPs are read in the
-    fewest containers; among these, few tasks move from their ``previous`` seats: the fewest possible if no two tasks
-    read the same SSP, as with factor 1. The seats with the fewest tasks of other stages (``load``) get the remainder.
-    The order of the arguments' elements makes no difference.
+    Every seat gets the floor or the ceiling of the average number of tasks. The ceiling goes to the seats that had the
+    most tasks and, of seats that had equally many, to those with the fewest tasks of other stages (``load``). Among
+    such placements, SSPs are read in the fewest containers. Among those, few tasks move from their ``previous`` seats:
+    the fewest possible if no two tasks read the same SSP, as with factor 1. The order of the arguments' elements makes
+    no difference.
 
     Raises:
         ConfigError: there are no seats.
@@ -61,7 +62,7 @@ def place(
 
 def place_exactly(tasks: Iterable[Task], sizes: Mapping[str, int], homes: Mapping[str, str]) -> dict[str, str]:
     """Place tasks of one stage, with as few moves as possible, and with tasks that read the same SSPs in the same seat
-    if it has room. ``sizes`` says how many tasks each seat gets. ``homes`` are the former seats of tasks.
+    if there is room. ``sizes`` says how many tasks each seat gets. ``homes`` are the former seats of tasks.
     """
     groups = list(_groups(sorted(tasks, key=attrgetter("index", "name"))).values())
     ordered = dict(sorted(sizes.items(), key=lambda item: (len(item[0]), item[0])))
@@ -112,8 +113,8 @@ def _groups(tasks: Iterable[Task]) -> _Groups:
 
 
 def _staying(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: Mapping[str, str]) -> dict[str, str]:
-    """The tasks that may stay, with their seats. A seat that had too many tasks loses those of its smallest pieces of
-    groups first."""
+    """The tasks that can stay, with their seats. A seat that had too many tasks first loses tasks of those groups of
+    which it had the fewest tasks."""
     pieces: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
     for number, group in enumerate(groups if homes else ()):
         for task in group:
@@ -129,7 +130,7 @@ def _staying(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: M
 
 
 def _filled(sizes: Mapping[str, int], tasks: Iterable[str], staying: Mapping[str, str]) -> dict[str, str]:
-    """Fill the seats. Tasks that may stay don't move; the others fill the gaps, the smallest first."""
+    """Fill the seats. Tasks that can stay don't move; the others fill the gaps, the smallest gap first."""
     room = Counter(sizes)
     room.subtract(staying.values())
     gaps = (seat for seat in sorted(sizes, key=room.__getitem__) for _ in range(room[seat]))
@@ -137,7 +138,7 @@ def _filled(sizes: Mapping[str, int], tasks: Iterable[str], staying: Mapping[str
 
 
 def _patched(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], staying: Mapping[str, str]) -> dict[str, str]:
-    """Fill the seats. Tasks that may stay don't move; the others fill the gaps, and a group stays together if a gap is
+    """Fill the seats. Tasks that can stay don't move; the others fill the gaps, and a group stays together if a gap is
     large enough."""
     placed = dict(staying)
     room = Counter(sizes)

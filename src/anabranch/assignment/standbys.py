@@ -19,9 +19,9 @@ def place(
     """The processes that maintain the standbys of each lane. The process that runs a lane is never among them, so with
     few processes there may be fewer standbys than requested.
 
-    Lanes and their standbys are in as many racks as possible; then each process has its share of standbys; then few
-    standbys move. If the rack of any process isn't known, racks don't count. The order of the arguments' elements makes
-    no difference. If the result is passed as ``former``, no standby moves.
+    In order of importance: lanes and their standbys are in as many racks as possible, each process has its share of
+    standbys, and few standbys move. If the rack of any process isn't known, racks don't count. The order of the
+    arguments' elements makes no difference. If the result is passed as ``former``, no standby moves.
 
     Args:
         lanes: lane → the process that runs it.

@@ -1,1 +1,1 @@
-"""Backups: a complete copy of a job, made while it runs, and restored elsewhere."""
+"""Makes a complete copy of a job, even while it runs, and restores the job from the copy elsewhere."""

@@ -1,7 +1,7 @@
 """Decides where a backup cuts through a running job, so that the copy is what a crash at some moment would have left.
 
 Works on plain data, without storage or Spark. Parts that were copied at different times fit together if no effect is
-copied without its cause, so for each lane there is a batch N for which this is true:
+copied without its cause. So for each lane there must be a batch N for which both of these statements are true:
 
 * The streams contain everything that the lane published in batches before N, nothing from later batches, and possibly
   part of N. The lane's folder is taken back to N, and N runs again; the streams record which parts of N they contain.
@@ -57,7 +57,7 @@ class LaneCopy:
         planned: the last batch in the folder that was planned, -1 if none.
         committed: the last batch in the folder that was committed, -1 if none.
         outputs: the partitions in the backup that the lane writes.
-        ends: returns the offsets at which a batch ends in the partitions in the backup that the lane reads. Raises
+        ends: returns the end offsets of a batch, in those partitions in the backup that the lane reads. Raises
             MovedOnError if the folder no longer has the batch.
         is_fixed: whether the lane also writes to outputs outside the backup. These can't be taken back, so the lane's
             folder can't be taken back, either.
@@ -118,7 +118,7 @@ def _batch(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: dic
 
 
 def _last_within(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: Mapping[Place, int]) -> int:
-    """The last batch of a lane of which the backup contains any records, -1 if none."""
+    """The last batch of a lane that has any records in the backup; -1 if none."""
     found = [-1]
     for place in lane.outputs:
         partition = partitions[place]

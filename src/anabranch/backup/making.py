@@ -214,8 +214,8 @@ def _place(source: Source, tree: Tree, lane: Lane, epoch: int) -> Folder:
 
 
 def _downstream_first(copies: Sequence[_Copied]) -> list[_Copied]:
-    """The folders, in such an order that a lane comes before the lanes whose output it reads. In this order, whatever a
-    copied lane has read was published before the writing lane's folder is copied.
+    """The folders, in such an order that a lane comes before the lanes whose output it reads. In this order, all
+    records that a copied lane has read were published before the folder of the lane that wrote them is copied.
     """
     by_lane = {each.lane.id: each for each in copies}
     read = {each.lane.id: {ssp.stream for ssp in (*each.lane.ssps, *each.lane.broadcast)} for each in copies}
@@ -304,8 +304,8 @@ def _written(lane: Lane, partitions: Iterable[Place]) -> list[Place]:
 
 
 def _take_back(copied: _Copied, batch: Batch, cuts: Mapping[str, StreamCut], *, runs: bool) -> None:
-    """Take the copy of a lane's folder back to a batch, and its notes about output streams back to the cut. ``runs``
-    says whether the job may have written to the folder while it was copied.
+    """Take the copy of a lane's folder back to a batch, and the folder's notes about output streams back to the cut.
+    ``runs`` says whether the job could write to the folder while it was copied.
     """
     folder = copied.copy
     if batch.number >= 0:

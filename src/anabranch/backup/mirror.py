@@ -17,8 +17,8 @@ class Mirror:
     """A mirror of the files and folders ``names`` in a folder. A file is copied again if its size or its modification
     time, by the source's clock, has changed.
 
-    ``names`` are copied in this order: put a file that refers to another one first, and the copy then always contains
-    the other one, too.
+    ``names`` are copied in this order. Put files that refer to other files first: then the copy always contains the
+    other files, too.
     """
 
     def __init__(self, source: Tree, target: Tree, names: Sequence[str]) -> None:

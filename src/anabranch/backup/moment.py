@@ -21,7 +21,7 @@ _SETTLED = {DeploymentState.RUNNING, DeploymentState.STOPPED, DeploymentState.FA
 
 @dataclass(frozen=True)
 class Moment:
-    """A job at one moment, from all ``rows`` that the store had for it."""
+    """A job at one moment, as all its ``rows`` in the store described it."""
 
     job: str
     rows: JobRows
@@ -68,7 +68,7 @@ class Moment:
         return f"lane {closing} closes" if closing and self.state is DeploymentState.RUNNING else ""
 
     def is_followed_by(self, later: Moment) -> bool:
-        """Whether nothing but the lanes' progress differs in ``later``."""
+        """Whether only the lanes' progress differs in ``later``."""
         return _identity(self) == _identity(later)
 
     @property

@@ -1,4 +1,4 @@
-"""Restores a job from a backup to a place that has nothing of the job.
+"""Restores a job from a backup to a place that contains nothing of the job.
 
 The order of the steps ensures that an interrupted restore can be repeated, and that the store knows the job only when
 everything else is in place:

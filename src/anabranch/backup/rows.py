@@ -23,7 +23,7 @@ __all__ = ["EPOCHS_AHEAD", "at_rest", "joined", "keep", "kept", "last_program"]
 
 EPOCHS_AHEAD = 1000
 """The difference between a restored job's epoch and the epoch in the backup. The original job may have continued after
-the backup, and its processes must have lower epochs than those of the restored job.
+the backup, and the processes of the restored job must have higher epochs than those of the original job.
 """
 
 
@@ -44,7 +44,7 @@ def kept(job: str, tree: Tree) -> JobRows:
 
 
 def at_rest(rows: JobRows, places: Mapping[str, Any], why: str) -> JobRows:
-    """The job's rows for a restore: in them, no process runs the job.
+    """The job's rows as they are restored: according to them, no process runs the job.
 
     Args:
         places: the settings for the locations of lanes and streams, which replace those with which the job was started.

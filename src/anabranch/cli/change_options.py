@@ -15,7 +15,7 @@ __all__ = ["ChangeOptions", "with_change_options"]
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeOptions:
-    """The values of these options. Each field is an option of the verb."""
+    """The values of the options that these verbs share, with one field for each option."""
 
     timeout: options.Timeout = 300.0
     now: haste.Now = False

@@ -1,4 +1,4 @@
-"""``anabranch check``: checks whether everything that a job has stored is intact. If it isn't, says what is lost."""
+"""``anabranch check``: finds damage in everything that a job has stored, and says what is lost because of it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def check(
 
 
 class _Check:
-    """The streams, outputs and folders of a job that can be checked now: not the folders of lanes that are running."""
+    """Checks a job's streams, outputs and folders, except the folders of running lanes."""
 
     def __init__(self, settings: Settings, status: JobStatus, stack: ExitStack) -> None:
         from anabranch.systems.systems import Systems

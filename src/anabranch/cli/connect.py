@@ -1,5 +1,5 @@
-"""Finds the coordinator that serves a job: the configured one, or one that runs on this machine. If there is none, the
-store is read directly.
+"""Finds the coordinator that serves a job: the configured coordinator, or a coordinator on this machine. If no
+coordinator serves the job, the store is read directly.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def described(settings: CoordinatorSettings, job: str) -> tuple[JobStatus, JobMo
 
 def read(settings: CoordinatorSettings, job: str | None, ask: Callable[[Operations], T]) -> T:
     """The answer to a question about one job, or about all jobs if ``job`` is None. ``ask`` gets the coordinator that
-    serves the job; if there is none, it gets one in this process that only reads the store.
+    serves the job. If no process serves the job, ``ask`` gets a coordinator in this process that only reads the store.
     """
     url = _url(settings)
     if url is None and job is not None:

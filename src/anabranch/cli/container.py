@@ -70,7 +70,7 @@ def container(
         settings = _settings(running, master, rack or own.systems.rack)
         root = settings.storage.root
         if "://" not in root and not root.startswith("file:"):
-            with contextlib.suppress(OSError):  # the first lane reports it
+            with contextlib.suppress(OSError):  # the first lane will report the error
                 own_files.make_folder(Path(root))
         home = _code(client, running.program.artifact, in_image=settings.job.artifact == "image")
         file = loading.load(home / running.program.file)
@@ -94,7 +94,7 @@ def _run(
     """Start Spark, and run lanes in it until the job has ended or the process must end. Sets ``ended`` at the end.
 
     Returns:
-        The restarts that a new process should continue from, if only a new process may help; otherwise None.
+        If only a new process can help, the restarts that the new process begins with; otherwise None.
     """
     from anabranch.container import executors
     from anabranch.container.reconciler import Container
@@ -258,7 +258,8 @@ def _seated(
 
 
 class _Leaving:
-    """SIGINT and SIGTERM make the container end at a batch boundary; a second one ends the process at once."""
+    """The first SIGINT or SIGTERM makes the container end at a batch boundary; a second signal ends the process at
+    once."""
 
     def __init__(self) -> None:
         self.event = threading.Event()

@@ -131,7 +131,7 @@ def _check_reach(settings: CoordinatorSettings, host: str, url: str | None) -> N
 
 
 def default_port(host: str, url: str | None) -> int:
-    """The port on which the coordinator listens by default: the one at which verbs look for a coordinator on this
+    """The port on which the coordinator listens by default: the port at which verbs look for a coordinator on this
     host."""
     for each in (url or "").split(","):
         looked_for = urlsplit(each.strip())
@@ -152,7 +152,7 @@ def launcher_of(settings: CoordinatorSettings, url: str, config: Path | None) ->
     """A launcher of containers that use the coordinator at ``url``, with this process's configuration and environment.
 
     Of the settings in this process's environment, containers get only those about the machine, ``COORDINATOR`` and
-    ``SPARK``. They get a job's settings from the coordinator, to which ``start`` has handed them over.
+    ``SPARK``. Containers get a job's settings from the coordinator, to which ``start`` has handed these settings over.
     """
     assert settings.logs is not None
     named = [] if config is None else ["--config", str(config.resolve())]
@@ -173,7 +173,7 @@ def launcher_of(settings: CoordinatorSettings, url: str, config: Path | None) ->
 
 
 def _tokens(settings: CoordinatorSettings) -> Tokens:
-    """The configured tokens."""
+    """The configured tokens. Raises ConfigError if the two are equal."""
     operate, read = _token("token", settings.token), _token("read_token", settings.read_token)
     if operate is not None and operate == read:
         raise ConfigError("the settings coordinator.token and coordinator.read_token are equal", "set another one")

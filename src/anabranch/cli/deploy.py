@@ -1,4 +1,5 @@
-"""``anabranch deploy``: replaces the running version of a job by another one, which takes over state and positions."""
+"""``anabranch deploy``: replaces the running version of a job by another version, which takes over state and
+positions."""
 
 from __future__ import annotations
 
@@ -107,8 +108,8 @@ def wished(
     dry: bool = False,
     now: bool = False,
 ) -> DeployRequest:
-    """The request to deploy the new version. With ``dry``, it only asks for the plan. Otherwise, this function also
-    creates new streams and tables, and hands over the code.
+    """The request to deploy the new version. With ``dry``, the request only asks for the plan. Otherwise, this function
+    also creates new streams and tables, and hands over the code.
     """
     if not dry:
         preparation.formats(prepared.file, settings, prepared.formats, register=True)
@@ -120,7 +121,7 @@ def wished(
 
 
 def _between(file: JobFile) -> dict[str, str]:
-    """The job's intermediate streams, and for each the name of the ``partition_by`` that writes it."""
+    """The job's intermediate streams, each with the name of the ``partition_by`` that writes the stream."""
     return {stages.stream_of(file.graph, node): node.name for node in file.graph.nodes if is_boundary(node)}
 
 

@@ -49,7 +49,7 @@ def batches(descriptor: int) -> Iterator[list[bytes]]:
 def records(
     lines: Sequence[bytes], first: int, key: str | None, at: datetime
 ) -> tuple[pa.RecordBatch, AnabranchError | None]:
-    """The lines up to the first invalid one, as records; and the error for the invalid line, if there is one.
+    """The lines before the first invalid line, as records, and the error for that line (None if all lines are valid).
 
     Empty lines are skipped.
 

@@ -87,7 +87,7 @@ def _imported(name: str) -> Any:
     path = f"{cli.__name__}.{name}"
     if path == __name__ or not name.isidentifier() or importlib.util.find_spec(path) is None:
         return None
-    gc.disable()  # importing leaves no garbage, and looking for some takes a tenth of the time
+    gc.disable()  # importing leaves no garbage, and collecting takes a tenth of the time
     try:
         module = importlib.import_module(path)
     finally:

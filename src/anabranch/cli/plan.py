@@ -1,4 +1,4 @@
-"""``anabranch plan``: shows the parts of a job, or what a change would do to a running one."""
+"""``anabranch plan``: shows the parts of a job, or what a change would do to a running job."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def event_time(report: LaneReport) -> str:
 
 
 def containers(status: JobStatus) -> list[tuple[ContainerStatus, str]]:
-    """The processes that have a seat, and those that have lost one, each with a description."""
+    """The processes that have a seat or have lost their seat, each with a description."""
     return [
         (
             one,

@@ -45,8 +45,8 @@ def lines(stream: str, readers: Sequence[ReaderLag], now: float) -> list[str]:
 
 
 def overdue(stream: str, readers: Sequence[ReaderLag]) -> list[str]:
-    """The records that a stream keeps beyond its retention because jobs have still to read them, and what the user can
-    do; empty if there are none."""
+    """Lines about the records that a stream keeps beyond its retention because jobs still have to read them, and about
+    what the user can do; empty if there are no such records."""
     found = [
         f"kept beyond the retention, because job {lag.job} has still to read it: {output.count(lag.overdue, 'record')}"
         for lag in readers

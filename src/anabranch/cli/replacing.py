@@ -1,5 +1,5 @@
-"""Replaces this Python process and its Java process by new ones. The new Python process has the same pid and arguments,
-and its lanes continue as after a crash.
+"""Replaces this Python process and its Java process by new processes. The new Python process has the same pid and
+arguments, and its lanes continue as after a crash.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ VARIABLE = "ANABRANCH_RESTARTS"
 STOPS_WITHIN = 60.0
 """The seconds within which a process must stop everything that it has started."""
 _SEEN_WITHIN = 1.0
-"""The seconds to wait until a Java process that no longer answers has ended."""
+"""For how many seconds to check whether a Java process that no longer answers has ended."""
 
 
 class Replacer:
     """Replaces the process of a verb that runs lanes, and remembers earlier replacements.
 
-    Only a process of the command line that has started Java itself can be replaced. The new process gets the original
-    arguments and environment of this one.
+    A process can be replaced only if it was started as ``anabranch`` and has started Java itself. The new process gets
+    the original arguments and environment of this process.
     """
 
     def __init__(self, may: bool = True) -> None:

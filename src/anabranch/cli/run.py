@@ -85,14 +85,14 @@ def execute(
     """Run a loaded job to its end, and return its last status.
 
     Args:
-        available_now: whether the job ends when its inputs have been read up to their present ends.
+        available_now: whether the job ends when its inputs have been read up to their current end offsets.
         show: what to draw below the table of lanes.
         reset_state: whether a job that was drained begins without state.
         replacer: replaces this process if that is necessary; by default, the process is never replaced.
 
     Raises:
         AnabranchError: the job failed, or can't be started.
-        ProcessBrokenError: only a new process may help, and ``replacer`` can start one.
+        ProcessBrokenError: only a new process can help, and ``replacer`` can start one.
         KeyboardInterrupt: after SIGINT, once every lane has ended at a batch boundary.
     """
     from anabranch.cli import replacing
@@ -189,8 +189,8 @@ def _serve(
     """Serve and run the job, and return its last status.
 
     Args:
-        served: is passed the server that answers for the coordinator. The caller closes it once Spark has been stopped,
-            so the coordinator answers until then.
+        served: gets the server that answers requests to the coordinator. The caller closes ``served`` after Spark has
+            been stopped, so the coordinator answers until then.
         printed: a file to which traces of failures are appended.
     """
     from anabranch.container.reconciler import Container
@@ -264,7 +264,7 @@ def _registration(job: str) -> Registration:
 
 
 class _Signals:
-    """SIGINT and SIGTERM make the job end at a batch boundary; a second one ends the process at once."""
+    """The first SIGINT or SIGTERM makes the job end at a batch boundary; a second signal ends the process at once."""
 
     def __init__(self, coordinator: Coordinator, job: str) -> None:
         self.received: int | None = None

@@ -23,7 +23,7 @@ from anabranch.model.job_model import JobModel
 from anabranch.protocol.deployment import Program
 
 _SETTLED = frozenset(DeploymentState) - {DeploymentState.PLANNED, DeploymentState.STARTING, DeploymentState.CHANGING}
-"""The states that a starting job can reach. ``start`` waits for one of them."""
+"""The states at which ``start`` stops waiting: all but those through which a job passes while it starts."""
 
 
 def start(
@@ -65,8 +65,8 @@ def _hand_over(client: Client, file: JobFile, settings: Settings, available_now:
 
 
 def prepare(client: Client, file: JobFile, settings: Settings, model: JobModel | None, drained: bool) -> Prepared:
-    """Prepare a job for its start. ``model`` is the job's present model, if it has one. ``drained`` says whether the
-    job was drained or reset.
+    """Prepare a job for its start. ``model`` is the job's current model; None if there is none. ``drained`` says
+    whether the job was drained or reset.
     """
     name = file.graph.job
     progress.kept(settings, model if drained else None)
@@ -127,7 +127,7 @@ def _code(client: Client, home: Path, in_image: bool) -> str:
 
 
 def _known_model(client: Client, job: str) -> tuple[JobModel | None, bool]:
-    """The model of a job's present generation, and whether the job was drained or reset. The model is None if the job
+    """The model of a job's current generation, and whether the job was drained or reset. The model is None if the job
     is new or was reset.
     """
     try:

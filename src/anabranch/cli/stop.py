@@ -1,4 +1,5 @@
-"""``anabranch stop``: ends a job at a batch boundary, or at once. A later start continues exactly there."""
+"""``anabranch stop``: ends a job at a batch boundary, or at once. A later start continues after the last committed
+batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream's retention, which limits the records that the stream keeps, as options and as text."""
+"""Parses a stream's retention, which limits the records that the stream keeps, from options, and shows it as text."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ T = TypeVar("T")
 
 
 def answered(ask: Callable[[], T], unless: Callable[[], bool] = lambda: False) -> T:
-    """A coordinator's answer. While the coordinator can't be reached, the call is repeated, and one message says so.
-    Once ``unless`` returns True, waiting is pointless, and the error of the call is raised.
+    """A coordinator's answer. While the coordinator can't be reached, prints one message, and repeats the call. Once
+    ``unless`` returns True, raises the call's error instead.
     """
     pause, said = _FIRST, False
     while True:
@@ -62,7 +62,7 @@ def until(client: Client, job: str, states: Collection[str], timeout: float) -> 
             now += ": no container has come yet"
             if status.launching is None:
                 now += f"; anabranch container {job} --coordinator {client.url}"
-        if now == seen and now != told:  # not at the first sight: a launcher needs a moment to report
+        if now == seen and now != told:  # not the first time: a launcher needs a moment to report
             progress.say(now)
             told = now
         seen = now

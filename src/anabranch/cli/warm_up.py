@@ -14,8 +14,8 @@ _ENDS_WITHIN = 10.0
 
 
 class WarmUp:
-    """Warms up a session in a thread. When the context of this object is left, the thread is asked to end early. On a
-    cluster, nothing is warmed up.
+    """Warms up a session in a thread. At the end of the ``with`` block, the thread is asked to end early. On a cluster,
+    nothing is warmed up.
 
     ``is_done`` says whether the warm-up has ended, even if it failed.
     """

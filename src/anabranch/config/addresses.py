@@ -12,7 +12,7 @@ __all__ = ["LAST_PORT", "LINKED", "check_link", "check_urls", "host_and_port"]
 
 LAST_PORT = 65_535
 LINKED = ("job", "container", "seat", "host", "pid", "rack")
-"""The names that a link can have in braces."""
+"""The names that a link can contain in braces."""
 _IN_BRACES = re.compile(r"\{([^{}]*)\}")
 _PLACE = re.compile(r"(\[[^\]\s]+\]|[^:\[\]\s/@]+):(\d+)", re.ASCII)
 
@@ -27,7 +27,7 @@ def host_and_port(text: str) -> tuple[str, int]:
 
 
 def check_urls(text: str) -> str:
-    """``text`` unchanged. Raises ValueError unless it is one URL of a coordinator, or several separated by commas."""
+    """Return ``text`` if it is a coordinator's URL, or several URLs separated by commas; otherwise raise ValueError."""
     for each in text.split(","):
         url = each.strip()
         try:
@@ -44,8 +44,8 @@ def check_urls(text: str) -> str:
 
 
 def check_link(text: str) -> str:
-    """``text`` unchanged. Raises ValueError unless it is a web address with no names in braces other than
-    ``LINKED``."""
+    """Return ``text`` if it is a web address whose names in braces are all in ``LINKED``; otherwise raise
+    ValueError."""
     rest = _IN_BRACES.sub("", text)
     unknown = next((name for name in _IN_BRACES.findall(text) if name not in LINKED), None)
     if unknown is not None:

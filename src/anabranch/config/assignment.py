@@ -12,7 +12,7 @@ __all__ = ["AssignmentSettings"]
 
 
 class AssignmentSettings(Section):
-    """How tasks are assigned to seats, after every container has got an equal share."""
+    """How tasks are assigned to seats. Balance always comes first: every container gets an equal share of the tasks."""
 
     strategy: Literal["none", "min_traffic", "balance_subtopology"] = "none"
     """``none``: racks are ignored. ``min_traffic``: containers read as little as possible from other racks, over all
@@ -20,7 +20,8 @@ class AssignmentSettings(Section):
     """
 
     first: Literal["containers", "traffic"] = "containers"
-    """What takes precedence: that few containers read each partition, or that there is little traffic between racks."""
+    """What takes precedence: reading each partition in few containers (``containers``), or reading little from other
+    racks (``traffic``)."""
 
     racks: list[str] = []
     """The racks of the seats in order, repeated as often as necessary; used until containers report their own racks."""

@@ -21,15 +21,16 @@ class CoordinatorSettings(Section):
     """A database URL. A relative SQLite path is resolved from the configuration's folder."""
 
     url: Annotated[str, AfterValidator(check_urls)] | None = None
-    """Where the coordinator listens, for verbs and containers; several URLs are separated by commas."""
+    """The URL at which verbs and containers reach the coordinator; for several coordinators, their URLs, separated by
+    commas."""
 
     token: str | None = None
-    """The token that a request must have, or a reference to it. If it isn't set, the coordinator creates a token in
-    ``token_file``.
+    """The token that every request must carry, or a reference to this secret. If it isn't set, the coordinator creates
+    a token in ``token_file``.
     """
 
     read_token: str | None = None
-    """The token that suffices for requests that only read, or a reference to it."""
+    """The token that is enough for requests that only read, or a reference to this secret."""
 
     token_file: Path | None = None
     """Where a coordinator stores the token that it creates, readable only by its own user. Default: for a store in
@@ -37,8 +38,8 @@ class CoordinatorSettings(Section):
     """
 
     hosts: list[str] = []
-    """Host names in requests that the coordinator accepts, in addition to its own address, the names of the loopback
-    interface, and those in ``url``.
+    """The host names that the coordinator accepts in requests, in addition to its own address, the names of the
+    loopback interface, and those in ``url``.
     """
 
     links: dict[str, Annotated[str, AfterValidator(check_link)]] = {}
@@ -81,7 +82,7 @@ class CoordinatorSettings(Section):
     """How many of each job's newest events the store keeps."""
 
     retain_versions: Annotated[int, Field(ge=2)] = 20
-    """The number of a job's latest deployments whose code the store keeps."""
+    """For how many of a job's latest deployments the store keeps the code."""
 
     launcher: Literal["external", "local"] = "external"
     """Who starts containers: an external service, or the leading coordinator, on its own machine."""

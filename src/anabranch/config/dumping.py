@@ -54,8 +54,8 @@ def dumped(settings: Settings) -> dict[str, Any]:
 
 
 def _free(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The names and settings of the sections whose settings are defined by a user's class, which this module therefore
-    doesn't know.
+    """The name and the settings of each section whose settings are defined by a user's class, and therefore unknown to
+    this module.
     """
     yield from ((f"outputs.{name}", output.options) for name, output in settings.outputs.items())
     yield from ((f"systems.{name}", section.options) for name, section in settings.systems.others.items())

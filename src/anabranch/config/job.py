@@ -80,12 +80,12 @@ class JobSettings(Section):
     """A lane that has records to read and makes no progress for this long counts as failed."""
 
     idle_after: str = "1 minute"
-    """How long an SSP that was read to its end must have had no new records to be idle. An idle SSP doesn't hold the
+    """After how long without new records an SSP that was read to its end becomes idle. An idle SSP doesn't hold the
     watermark back. ``never``: no SSP is idle.
     """
 
     message_timeout: str | None = None
-    """How long a function may work on one message; None if it may take as long as it needs."""
+    """The time limit for a function's work on one message; None for no limit."""
 
     expansion_check: Duration = "60 seconds"
     """The time between two checks of how many partitions the inputs have."""

@@ -1,5 +1,5 @@
-"""Reads the settings from ``anabranch.toml`` in the folder of the job file (otherwise in the working folder),
-overridden by the environment."""
+"""Reads the settings from ``anabranch.toml`` in the job file's folder or, if it isn't there, in the working folder.
+Environment variables take precedence over the file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
 
     Raises:
         NotFoundError: ``file`` doesn't exist.
-        ConfigError: the file isn't TOML, or has an unknown name (the message has the most similar known name) or a
+        ConfigError: the file isn't TOML, or has an unknown name (the message gives the most similar known name) or a
             value that isn't allowed.
     """
     path = _find(file, beside)

@@ -19,7 +19,7 @@ _PEM_FILES = ("certificate", "key", "client_ca", "ca", "client_certificate", "cl
 
 
 def absolute(settings: Settings, folder: Path) -> Settings:
-    """The settings with absolute paths; relative ones are resolved from the folder."""
+    """The settings with absolute paths; relative paths are resolved from ``folder``."""
     root, store = settings.storage.root, settings.coordinator.store
     if "://" not in root and not root.startswith("file:"):
         root = str((folder / Path(root).expanduser()).resolve())

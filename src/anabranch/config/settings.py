@@ -19,7 +19,7 @@ __all__ = ["Settings"]
 
 
 class Settings(Section):
-    """All settings. ``folder`` is the folder from which relative paths are resolved."""
+    """All settings, with one attribute for each section."""
 
     job: JobSettings = JobSettings()
     assignment: AssignmentSettings = AssignmentSettings()
@@ -78,5 +78,5 @@ class Settings(Section):
         return frozenset(stream for stream, each in self.streams.items() if each.delivery == "at-least-once")
 
     def is_plain(self, stream: str) -> bool:
-        """Whether the job writes a stream at least once instead of exactly once."""
+        """Whether the job only promises at-least-once output to a stream, rather than exactly-once output."""
         return self.job.trigger == "real-time" or stream in self.at_least_once

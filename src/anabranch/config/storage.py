@@ -11,15 +11,15 @@ __all__ = ["StorageSettings", "local_folder"]
 
 
 class StorageSettings(Section):
-    """``root`` is the folder of all lanes' folders. This is a path, or the URI of a file system that can ensure that a
-    folder has only one owner: see docs/reference/storage-roots.md.
+    """``root`` is the folder that contains all lanes' folders: a path, or a URI on a file system that can ensure that a
+    folder has only one owner. See docs/reference/storage-roots.md.
     """
 
     root: str = "./.anabranch/lanes"
 
 
 def local_folder(uri: str) -> Path | None:
-    """The local path of a storage root, or of a folder below it; None if it isn't on a local disk.
+    """The local path of a storage root, or of a folder below it; None if the folder isn't on a local disk.
 
     A path without a scheme is taken literally: ``#``, ``?`` and ``%`` are part of it, as they are for Spark.
     """

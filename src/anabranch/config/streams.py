@@ -13,7 +13,7 @@ from anabranch.config.section import Section
 __all__ = ["OF_FORMATS", "StreamSettings"]
 
 OF_FORMATS = {"schema_file": ("avro", "protobuf", "confluent"), "message": ("protobuf",), "subject": ("confluent",)}
-"""The settings of a stream that only some formats have, and these formats."""
+"""The settings that a stream can have only in some formats, each with these formats."""
 
 
 class StreamSettings(Section):

@@ -27,7 +27,7 @@ class SystemSettings(Section):
     """The settings among ``ONLY_SOME`` that streams in this system can have."""
 
     path_settings: ClassVar[tuple[str, ...]] = ()
-    """The settings that are paths; relative ones are resolved like all other paths."""
+    """The settings that are paths. A relative path is resolved like all other paths."""
 
     @property
     def secrets(self) -> dict[str, str | None]:
@@ -165,13 +165,13 @@ class SystemsSettings(Section):
         return next((str(rack) for rack in racks if rack is not None), None)
 
     def with_rack(self, rack: str) -> SystemsSettings:
-        """A copy of these sections. Those that have a setting ``rack`` get this rack."""
+        """A copy of these sections, in which every setting ``rack`` has this value."""
         mine = {name: section for name, section in self.sections.items() if hasattr(section, "rack")}
         return self.model_copy(update={n: section.model_copy(update={"rack": rack}) for n, section in mine.items()})
 
     def check(self, setting: str, name: str) -> None:
-        """Raise one of pydantic's errors if there is no system called ``name``. ``setting`` is the setting with this
-        value.
+        """Raise one of pydantic's errors if there is no system called ``name``. The error names ``setting``, which has
+        this value.
         """
         if name not in self.sections:
             raise PydanticCustomError(

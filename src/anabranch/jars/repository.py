@@ -30,8 +30,9 @@ class Repository:
 
 
 def chosen(url: str | None = None, environment: Mapping[str, str] = os.environ, home: Path | None = None) -> Repository:
-    """The repository to use: ``url``; if it is None, the one in ``ANABRANCH_MAVEN_REPOSITORY``; if this isn't set, the
-    mirror of Maven Central in ``~/.m2/settings.xml``; and if there is none, Maven Central.
+    """The repository to use. The first of these that is given counts: ``url``, the variable
+    ``ANABRANCH_MAVEN_REPOSITORY``, and the mirror of Maven Central in ``~/.m2/settings.xml``. If there is none of them,
+    Maven Central itself.
 
     Raises:
         UsageError: the URL isn't an HTTP URL, or the file can't be read.

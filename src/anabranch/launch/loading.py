@@ -40,8 +40,8 @@ def of(job: Job) -> JobFile:
 
 
 def _register(job: Job) -> None:
-    """If the module that built the job is a job file, which contains this job and no other job, let workers import that
-    module.
+    """Let workers import the module that built the job, if the module is a job file: it contains this job and no other
+    job.
     """
     module = sys.modules.get(job.module)
     if module is None or job_modules.jobs_in(module) != [job] or job_modules.code_named(job.module) is not None:
@@ -59,12 +59,12 @@ def _file(function: Any) -> str | None:
 
 
 def load(path: Path) -> JobFile:
-    """Import a job file and find its one Job.
+    """Import a job file and find its only Job.
 
     Raises:
         NotFoundError: the file doesn't exist.
-        UsageError: the file can't be imported (the message has the user's lines of the traceback), or contains no Job
-            or several.
+        UsageError: the file can't be imported (the message contains the user's lines of the traceback), or contains no
+            Job or several.
     """
     if not path.is_file():
         raise NotFoundError(f"there is no job file {path}", "name a Python file that builds a Job")

@@ -1,4 +1,4 @@
-"""Creates the streams and tables that a new job writes, and checks those of a job before it starts."""
+"""Creates the streams and tables that a new job writes, and checks a job's outputs before the job starts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def prepare_tables(prepared: Prepared, create: bool) -> None:
 
 
 def check(plan: Plan, settings: Settings, known: Collection[str] | None = None) -> None:
-    """Check that the output streams of a job that continues exist. ``known`` has the streams to check; None means all.
+    """Check that the output streams of a job that continues exist. ``known`` contains the streams to check; None means
+    all.
 
     Raises:
         StateError: a stream is gone; the message names it.

@@ -65,12 +65,12 @@ def plan(
     kept: JobModel | None = None,
     replaces: bool = False,
 ) -> Plan:
-    """Plan the job on the present streams.
+    """Plan the job for the streams as they are now.
 
     Args:
-        known: the model of the job's present generation, if there is one.
+        known: the model of the job's current generation, if there is one.
         kept: if the job was drained, its model, whose factor and number of containers are kept.
-        replaces: whether this version replaces the running one, and takes over its intermediate streams.
+        replaces: whether this version replaces the running version, and takes over its intermediate streams.
     """
     systems = Systems(settings, file.graph.job)
     lives = stages.systems(file.graph, systems.bound(), systems.default)

@@ -1,4 +1,6 @@
-"""A job as batch DataFrames over the present contents of its inputs, for notebooks. Nothing is written."""
+"""Computes a job's streams from what its inputs contain now, as DataFrames that aren't streaming, for notebooks.
+Nothing is written.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,7 @@ def to_dataframe(job: Job, spark: SparkSession, output: str | None, config: Conf
 
 
 class _Batch:
-    """A job that was planned on the present streams."""
+    """A job that was planned for the streams as they are now."""
 
     def __init__(self, job: Job, config: Config) -> None:
         self.settings: Settings = configuration.load(Path(config) if config is not None else None)
@@ -188,8 +190,8 @@ class _Batch:
     def _read(
         self, spark: SparkSession, node: Node, virtual: Callable[[str], Column], most: int | None = None
     ) -> DataFrame:
-        """The records of all streams of a ``read``. ``virtual`` returns the virtual task of a record, or those of a
-        broadcast record."""
+        """The records of all streams of a ``read``. ``virtual`` returns the virtual task of a record, or all
+        virtual tasks of a broadcast record."""
         matched = patterns.of_model(self._plan.model)
         name = node.args["stream"]
         streams = matched[name].streams if name in matched else (name,)
@@ -230,5 +232,5 @@ def _task(node: Node, stream: str, model: StageModel, factor: int) -> Column:
 
 
 def _virtual(task: Column, bucket: Column | None = None) -> Column:
-    """A virtual task. ``bucket`` None: the bucket of the record's key."""
+    """A virtual task. If ``bucket`` is None, the task has the bucket of the record's key."""
     return F.struct(task.alias("task"), (F.lit(None) if bucket is None else bucket).cast("int").alias("bucket"))

@@ -14,7 +14,7 @@ __all__ = ["Archive", "Publication", "StreamCut"]
 
 
 class StreamCut(Document, frozen=True, kw_only=True):
-    """The part of a stream that belongs to a backup: in each partition, all existing entries up to a certain one.
+    """The part of a stream that belongs to a backup: in each partition, all existing entries up to ``last``.
 
     All tuples are in the order of the partitions. ``starts`` and ``begins`` are empty for a stream from which nothing
     was deleted.
@@ -87,7 +87,7 @@ class Archive(Protocol):
         :meth:`last_entries` names.
 
         Raises:
-            ConflictError: there is another stream of that name, or an older copy of this one.
+            ConflictError: there is another stream of that name, or an older copy of this stream.
         """
         ...
 

@@ -1,6 +1,6 @@
 """What every system provides: access to its streams, a lane's output to them, and what sessions and users need.
 
-No code outside ``anabranch.systems`` asks for the name of a system: this contract expresses all differences between
+Code outside ``anabranch.systems`` never depends on a system's name: this contract expresses all differences between
 systems.
 """
 
@@ -34,7 +34,7 @@ Records = tuple[Offsets, pa.RecordBatch]
 """The ascending offsets of some records of one partition, and the records in the columns of ``RECORD_SCHEMA``."""
 
 Range = tuple[int, int]
-"""The first offset, and the offset after the last."""
+"""The first offset of a range, and the offset after its last one."""
 
 
 class Appender(Protocol):
@@ -44,7 +44,7 @@ class Appender(Protocol):
         """Add a batch in the columns of ``RECORD_SCHEMA``, and return its number of records. The batch is durable when
         this returns.
 
-        A record's partition is determined by the murmur2 hash of its key; a record with a null key may go to any
+        A record's partition is determined by the murmur2 hash of its key; a record with a null key can go to any
         partition.
         """
         ...
@@ -96,10 +96,10 @@ class StreamFault:
 
 
 class System(Protocol):
-    """A place for named, partitioned, ordered logs. Inherit from this class; methods that aren't abstract have defaults
-    for a system that has nothing to do for them.
+    """A place for named, partitioned, ordered logs. Inherit from this class. The methods that aren't
+    abstract have defaults, for systems to which they don't apply.
 
-    What a method returns must be up to date, because other programs may create streams, too. Methods that take a stream
+    What a method returns must be up to date, because other programs can create streams, too. Methods that take a stream
     raise NotFoundError if no stream has that name. An object must be thread-safe and picklable (it is sent to Python
     workers), and must not connect before it is used.
     """
@@ -110,16 +110,17 @@ class System(Protocol):
     """
 
     stream_settings: ClassVar[tuple[str, ...]] = ()
-    """Which of ``delivery``, ``on_data_loss`` and ``topic`` a section ``[streams.NAME]`` may contain."""
+    """Which of ``delivery``, ``on_data_loss`` and ``topic`` a section ``[streams.NAME]`` can contain."""
 
     real_time: ClassVar[bool] = False
     """Whether records arrive one by one in Spark's real-time mode."""
 
     gapless: ClassVar[bool] = True
-    """Whether every offset is a record. If not, don't count records by subtracting offsets."""
+    """Whether every offset belongs to a record. If not, don't count records by subtracting offsets."""
 
     foreign_producers: ClassVar[bool] = False
-    """Whether other programs may write the system's streams, and may assign keys to partitions differently."""
+    """Whether other programs can write the system's streams, and can assign keys to other partitions than anabranch
+    does."""
 
     connector: ClassVar[bool] = False
     """Whether Spark needs jars, which :meth:`session_needs` names, to read and write the system."""
@@ -143,7 +144,8 @@ class System(Protocol):
     @classmethod
     @abstractmethod
     def opened(cls, name: str, settings: Settings, job: str) -> Self:
-        """The system that ``settings.systems.sections[name]`` configures. ``job`` may be ''.
+        """The system that ``settings.systems.sections[name]`` configures. ``job`` is '' if the system isn't opened for
+        a job.
 
         Raises:
             ConfigError: a setting isn't allowed.
@@ -175,7 +177,8 @@ class System(Protocol):
 
     @abstractmethod
     def id(self, stream: str) -> str:
-        """An id that distinguishes a stream from a later one of the same name, created after this one was deleted."""
+        """An id that distinguishes this stream from a later stream of the same name, created after this stream was
+        deleted."""
         ...
 
     @abstractmethod
@@ -219,8 +222,8 @@ class System(Protocol):
 
     @abstractmethod
     def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
-        """For each partition, the offset of the first record with this timestamp or a later one; the end if there is
-        none.
+        """For each partition, the offset of the first record with this timestamp or a later one; if there is no such
+        record, the end offset.
         """
         ...
 
@@ -266,8 +269,8 @@ class System(Protocol):
         return
 
     def purge(self, stream: str, before: Mapping[int, int]) -> None:
-        """Delete records of an intermediate stream that no lane will read again. ``before`` has, by partition, the
-        offset before which records are deleted.
+        """Delete records of an intermediate stream that no lane will read again.
+        ``before``: partition → the offset before which records are deleted.
         """
         return
 
@@ -277,7 +280,7 @@ class System(Protocol):
         Args:
             stream: the stream's name.
             retention: how long the stream keeps its records from now on; None to leave this as it is.
-            past_readers: whether to delete records that jobs have still to read, too.
+            past_readers: whether to delete records that jobs still have to read, too.
 
         Raises:
             UsageError: the system doesn't let anabranch decide about retention.
@@ -292,12 +295,12 @@ class System(Protocol):
         return None
 
     def readers(self) -> Readers | None:
-        """The jobs that read the system's streams; its retention keeps the records that they have still to read. None
+        """The jobs that read the system's streams; its retention keeps the records that they still have to read. None
         if the system doesn't know which jobs read its streams.
         """
         return None
 
-    # A lane's output. If a lane writes streams of several systems, each method is called for every one of them.
+    # A lane's output. If a lane writes streams of several systems, each method is called for each of these systems.
 
     @abstractmethod
     def publisher(self, lane: Lane, epoch: int) -> Publisher:
@@ -323,9 +326,9 @@ class System(Protocol):
         return
 
     def withdraw(self, lane: Lane, epoch: int, new: bool | None) -> int:
-        """Withdraw a lane's right to write, until the lane takes over its outputs again. The lane's query has ended in
-        this process. Returns the last batch that is then in an output, at least in part; -1 if there is none, or if
-        this method doesn't know (the caller also calls :meth:`published`).
+        """Withdraw a lane's right to write, until the lane takes over its outputs again. Called only after the lane's
+        query has ended in this process. Returns the last batch that is then in an output, at least in part; -1 if there
+        is none, or if this method doesn't know it (the caller also calls :meth:`published`).
         """
         return -1
 
@@ -336,7 +339,8 @@ class System(Protocol):
 
     def seen(self, lane: Lane) -> int:
         """Like :meth:`published`, for a running lane, but only for outputs whose writers make rows visible before the
-        driver publishes the batch; -1 if there are no such outputs. Later batches may have become visible meanwhile.
+        driver publishes the batch; -1 if there are no such outputs. By the time this returns, later batches can be
+        visible, too.
         """
         return -1
 

@@ -1,4 +1,4 @@
-"""Whether a folder can be used."""
+"""Checks whether this process can use a folder."""
 
 from __future__ import annotations
 

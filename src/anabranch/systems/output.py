@@ -21,8 +21,8 @@ Numbers = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Target:
-    """A stream to which a lane writes. ``partitions`` is the stream's partition count as the lane uses it for its whole
-    life.
+    """A stream to which a lane writes. ``partitions`` is the partition count that the lane uses for this stream during
+    its whole life.
     """
 
     stream: str
@@ -50,7 +50,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
 
 read_written = msgspec.msgpack.Decoder(Written).decode
-"""Decodes what ``msgspec.msgpack.encode`` returns. There is only one decoder, for the reason in
+"""Decodes a :class:`Written` from MessagePack. There is only one decoder, for the reason in
 :data:`anabranch.model.document.first_use`."""
 
 
@@ -69,7 +69,7 @@ class Writer(Protocol):
 
 
 class Output(Protocol):
-    """The description of an output that is sent to workers."""
+    """An output in the form in which it is sent to workers."""
 
     def writer(self, task: int, batch: int) -> Writer:
         """A writer for one Spark task's part of a batch."""
@@ -90,7 +90,7 @@ class Publisher(Protocol):
 
     @property
     def slotted(self) -> bool:
-        """Whether rows must have the number of their slot, and all rows of a slot must be in one Spark task."""
+        """Whether rows must carry the number of their slot, and all rows of a slot must be in one Spark task."""
         ...
 
     @property
@@ -100,8 +100,8 @@ class Publisher(Protocol):
 
     @property
     def batch_seconds(self) -> float:
-        """How long a batch may take, from its first row to its end. Used only if the publisher is ``slotted``;
-        otherwise there is no limit.
+        """The time limit of a batch in seconds, from its first row to its end. Used only if the publisher is
+        ``slotted``; otherwise there is no limit.
         """
         ...
 
@@ -119,7 +119,7 @@ class Publisher(Protocol):
     def publish(self, batch: int, written: Sequence[Written], controls: Mapping[Target, Control]) -> None:
         """Make visible what workers have written of a batch. Publishing the same batch again changes nothing.
 
-        ``controls`` has, for each intermediate stream, the control record for the readers of all its partitions.
+        ``controls`` contains, for each intermediate stream, the control record for the readers of all its partitions.
         """
         ...
 
@@ -129,5 +129,5 @@ class Publisher(Protocol):
         ...
 
     def put_aside(self, streams: Sequence[str]) -> int:
-        """How many records this lane has ever written to these streams, which are for dead letters."""
+        """How many records this lane has ever written to these dead-letter streams."""
         ...

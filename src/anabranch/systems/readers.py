@@ -1,4 +1,4 @@
-"""Which jobs read the streams of a system whose retention anabranch applies, and what each job has still to read."""
+"""Which jobs read the streams of a system whose retention anabranch applies, and what each job still has to read."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["Reader", "ReaderLag", "Readers"]
 
 
 class Reader(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job has still to read of one stream.
+    """What a job still has to read of one stream.
 
     Attributes:
         job: the job's name.
         revision: an id that changes whenever a position may have been lowered, but not when a position is raised.
-        positions: partition → the lowest offset that any lane of the job has still to read; 0 for other partitions.
+        positions: partition → the lowest offset that any lane of the job still has to read; 0 for other partitions.
     """
 
     job: str
@@ -24,16 +24,16 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
     positions: dict[int, int] = {}
 
     def position(self, partition: int) -> int:
-        """The lowest offset of a partition that the job has still to read."""
+        """The lowest offset of a partition that the job still has to read."""
         return self.positions.get(partition, 0)
 
 
 class ReaderLag(msgspec.Struct, frozen=True, kw_only=True):
-    """The records of a stream that can't be deleted yet because a job has still to read them.
+    """The records of a stream that can't be deleted yet because a job still has to read them.
 
     Attributes:
         job: the job's name.
-        unread: how many records the job has still to read.
+        unread: how many records the job still has to read.
         overdue: how many records the retention would delete if this job didn't have to read them.
         changed_at: when the job's positions were last stored, in seconds since 1970.
     """
@@ -69,8 +69,8 @@ class Readers(Protocol):
 
     def advance(self, stream: str, job: str, positions: Mapping[int, int], revision: str) -> bool:
         """Raise a job's positions, because it won't read earlier records again. Positions of other partitions, and
-        positions that are already higher, stay. Returns False and changes nothing if a position was lowered since
-        ``revision``, or if the job isn't a reader any more.
+        positions that are already higher, don't change. Returns False and changes nothing if a position was lowered
+        since ``revision``, or if the job isn't a reader any more.
         """
         ...
 

@@ -21,7 +21,8 @@ __all__ = ["Systems"]
 
 
 class Systems:
-    """All systems that settings name. A system doesn't connect before it is used. ``job`` may be ''.
+    """All systems that settings name. A system doesn't connect before it is used. ``job`` is '' if the systems aren't
+    used for a job.
 
     Raises:
         ConfigError: two streams are bound to one topic, or a stream has a setting that its system doesn't support.
@@ -134,7 +135,7 @@ class Systems:
         return max((table.last(lane.job, lane.id) for table in self.tables(lane).values()), default=-1)
 
     def bound(self) -> dict[str, str]:
-        """The system of each stream that is bound to one; for an output to a table, the table's kind."""
+        """The system of each stream that is bound to a system; for an output to a table, the table's kind."""
         tables = {output: each.to for output, each in self._settings.outputs.items()}
         streams = {stream: each.system for stream, each in self._settings.streams.items() if each.system is not None}
         return {**tables, **streams}
@@ -146,7 +147,7 @@ class Systems:
 
     @property
     def default(self) -> str:
-        """The system of streams that aren't bound to one."""
+        """The system of the streams that aren't bound to a system."""
         return self._settings.systems.default
 
     def of(self, stream: str) -> System:
@@ -175,13 +176,13 @@ class Systems:
         return "fail" if bound is None else bound.on_data_loss
 
     def bound_as(self, stream: str) -> str:
-        """The name under which settings bind a stream: its own, or the name of a pattern that matches it."""
+        """The name under which settings bind a stream: the stream's own, or that of the input whose pattern matches."""
         taking = (name for name, pattern in self._settings.patterns.items() if re.fullmatch(pattern, stream))
         return stream if stream in self._settings.streams else next(taking, stream)
 
     @property
     def used(self) -> list[System]:
-        """The systems to which streams are bound, and the default one."""
+        """The systems to which streams are bound, and the default system."""
         bound = {each.system for each in self._settings.streams.values() if each.system is not None}
         return [self.named(name) for name in sorted({self.default, *bound})]
 

@@ -1,2 +1,2 @@
-"""Assignment with racks: assigns tasks to containers with the least traffic across racks, with a proof of optimality
+"""Assigns tasks to containers so that there is the least traffic across racks, with a lower bound on the cost as proof
 (KIP-925)."""

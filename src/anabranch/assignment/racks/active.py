@@ -1,9 +1,9 @@
 """Assigns active tasks to containers: balanced, and at the least cost of all balanced placements.
 
-The network has an arc from a task to each rack with a replica of a partition that the task reads, to its stage's node
-for "any container", and to the container in which the task runs; a rack has arcs to its containers. A task costs the
-same in all containers of a rack, except for the container in which it runs. So the least cost is the same as in a
-network with an arc from each task to each container.
+In the network, a task has arcs to three kinds of nodes: to each rack with a replica of a partition that the task reads,
+to its stage's node for "any container", and to the container in which it runs. A rack has arcs to its containers. A
+task costs the same in all containers of a rack, except for the container in which it runs. So the least cost is the
+same as in a network with an arc from each task to each container.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Placement:
 
 
 def place(it: Instance, *, moves_first: bool = False) -> Placement:
-    """Place stateful tasks first, in a way that still allows the others to be balanced, and then the others.
+    """Place first the stateful tasks, so that the stateless tasks can still be balanced, and then the stateless tasks.
 
     The placement has the least cost and, among such placements, the fewest moves; with ``moves_first``, it has the
     fewest moves and, among such placements, the least cost.
@@ -52,7 +52,7 @@ def stateful(it: Instance, *, moves_first: bool = False) -> Placement:
 
 
 def complete(it: Instance, placed: Placement, *, moves_first: bool = False) -> Placement:
-    """Place the stateless tasks, given ``placed``, the placement of the stateful ones."""
+    """Place the stateless tasks, given ``placed``, the placement of the stateful tasks."""
     stateless = np.flatnonzero(~it.stateful)
     if not len(stateless):
         return placed

@@ -25,8 +25,8 @@ millionth."""
 
 @dataclass(frozen=True)
 class Slopes:
-    """The cost of the next standby in each container, as a function of the standbys that it already has in addition to
-    ``prior``.
+    """The cost of the next standby in each container, as a function of the standbys that the container already has in
+    addition to ``prior``.
 
     Between ``lower`` and ``upper``, a standby costs nothing; ``most`` is the limit.
     """
@@ -108,8 +108,8 @@ def nearest(slopes: Slopes, count: int) -> Bounds:
 def groups_nearest(
     slopes: Slopes, place_of: Whole, sizes: Whole, open_: Whole, copies: int
 ) -> tuple[Bounds, Whole, Whole]:
-    """Like :func:`nearest`, for groups of tasks: each task has at most one standby in a place, and a group has standbys
-    only in places that are ``open_`` (group, place) to it.
+    """Like :func:`nearest`, but for groups of tasks, in which each task has at most one standby in a place.
+    ``open_`` (group, place) says whether a group can have standbys in a place.
 
     Returns:
         The bounds of loads, and the lower and upper bounds of a group's standbys in a place. Loads are closest to their

@@ -1,7 +1,7 @@
-"""Assigns copies of tasks to places and containers, for given loads, by a flow and a fitting that follows it.
+"""Assigns copies of tasks to places by a flow, and then fits them into the places' containers, for given loads.
 
 A place is all containers of a rack, or with tags, all containers of a rack that have the same tags. A task has arcs to
-places, and places have arcs to containers. If a task can have several copies in a place, such a network may put two of
+places, and places have arcs to containers. If a task can have several copies in a place, such a network can put two of
 them in the same container. Containers are therefore fitted afterwards; if that fails, the problem is solved again in a
 network with an arc for each task and container.
 """
@@ -34,8 +34,8 @@ class Question:
         tasks: the tasks; a row of the other arrays belongs to each of them.
         copies: how many copies of each task must be placed.
         taken: the containers that a task already has: its active task's first, then those of earlier copies.
-        lower: the least number of copies that a task may have in each place.
-        upper: the greatest number.
+        lower: the least number of copies that a task must have in each place.
+        upper: the greatest number of copies that a task can have in each place.
         new: the number of racks and tag values that the first copy in a place adds to the spread, if the spread counts.
         warm: rows, containers and values of the existing copies. A value says how much it is worth to keep the copy;
             keeping many copies is worth more than anything else.
@@ -52,9 +52,9 @@ class Question:
 
 
 def answered(ask: Question, loads: Bounds | Slopes, dense: bool = False) -> tuple[Whole, int] | None:
-    """The containers of the copies, and their cost minus that of copies that stay; None if no flow, or no fitting,
-    satisfies these loads. ``dense`` says whether to use an arc for each task and container; then nothing has to be
-    fitted.
+    """The containers of the copies, and the cost of their traffic minus the cost of a move for each copy that stays;
+    None if no flow, or no fitting, satisfies these loads. ``dense`` says whether to use an arc for each task and
+    container; then nothing has to be fitted.
 
     Raises:
         ConfigError: a dense network would have too many arcs.

@@ -3,8 +3,8 @@ for its standbys.
 
 Of all plans in which active tasks are balanced, and in which standbys are spread and balanced at least as well as if
 active tasks were placed first, the plan has the least cost. Copies of a task exclude each other from
-containers and racks, so this can't be solved as a flow. A branch-and-bound search finds the plan; if it ends early, it
-finds a bound of the cost.
+containers and racks, so this can't be solved as a flow. A branch-and-bound search finds the plan; if the search ends
+early, it still gives a bound on the cost.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Rules:
-    """The distance that loads of standbys may have from their shares, and the spread that tasks must have. They are
-    taken from the sequential plan of the same job when nothing runs yet, so they don't depend on where tasks run now.
+    """How far the loads of standbys can be from their shares, and how far tasks must be spread. Both limits come from
+    the sequential plan of the same job when nothing runs yet, so they don't depend on where tasks run now.
     """
 
     slopes: Slopes
@@ -60,8 +60,8 @@ class _Rules:
 
 
 def place(it: Instance) -> tuple[Placement, Standbys]:
-    """Place stateful tasks with their standbys, then stateless tasks. The sum of the two bounds is a bound on the total
-    cost.
+    """Place stateful tasks with their standbys, then stateless tasks. The sum of the bounds of both results is a lower
+    bound on the total cost.
     """
     plan = _sequential(it)
     tasks, copies = plan.copies.tasks, plan.copies.containers.shape[1]

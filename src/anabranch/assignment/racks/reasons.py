@@ -29,8 +29,8 @@ def explained(problem: Problem, answer: Answer) -> dict[str, str]:
 
 
 def compared(problem: Problem, answer: Answer) -> Answer:
-    """The answer with ``needed_moves`` and ``saved_by_moves``. In joint mode it is unchanged, because active tasks also
-    move for their standbys.
+    """The answer with ``needed_moves`` and ``saved_by_moves``. In joint mode, the answer is unchanged, because active
+    tasks also move for their standbys.
     """
     if problem.mode == "joint":
         return answer

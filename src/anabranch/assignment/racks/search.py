@@ -1,4 +1,4 @@
-"""The integer program that places active tasks together with their standbys: the options of each task, which of them
+"""The integer program that places active tasks together with their standbys: the options of each task, which options
 exclude each other, and how many tasks each container takes."""
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ class Search:
         homes: set[int],
         apart: dict[int, list[int]],
     ) -> None:
-        """Add the options of the active task or of the standbys. ``moves`` is the number of moves that the use of a
-        container counts as; a container in ``homes`` counts as one move less.
+        """Add the options of the active task or of the standbys. ``moves``: how many moves it counts to use a
+        container. For a container in ``homes``, it counts one move less.
         """
         it = self.it
         racks = np.arange(len(it.racks))

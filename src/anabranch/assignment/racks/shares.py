@@ -25,7 +25,7 @@ class Bounds:
         return cls(counts, counts)
 
     def less(self, loads: Whole) -> Bounds:
-        """The bounds of what may be added if containers already have these loads."""
+        """The bounds of what can be added if containers already have these loads."""
         return Bounds(np.maximum(self.lower - loads, 0), self.upper - loads)
 
 
@@ -39,8 +39,8 @@ def first_counts(
     stateful: Mapping[int, int], stateless: Mapping[int, int], slots: Whole, by_stage: bool
 ) -> list[Whole]:
     """The numbers of stateful tasks and of all tasks in each container according to the KIP: the first containers get
-    the remainder, as far as all shares can be satisfied at once. ``stateful`` and ``stateless`` have the numbers of
-    tasks by stage.
+    the remainder, as far as all shares can be satisfied at once. ``stateful`` and ``stateless``: stage → number
+    of tasks.
     """
     count = len(slots)
     net = Network(count * count, count * count)

@@ -34,7 +34,7 @@ def place(it: Instance, active: Whole) -> Standbys:
     """Place as many copies of each stateful task as were requested, or as there are other containers.
 
     If racks and tags divide the containers in several ways, reliable copies are placed one after another. Then the
-    result may not be optimal, and the bound shows how far it may be from the optimum.
+    result isn't always optimal, and the bound shows how far it can be from the optimum.
     """
     tasks = np.flatnonzero(it.stateful)
     first, rest = copies_of(it)
@@ -53,7 +53,7 @@ def place(it: Instance, active: Whole) -> Standbys:
 
 
 def copies_of(it: Instance) -> tuple[int, int]:
-    """How many copies of a task are placed by reliability, and how many more by cost."""
+    """How many copies of a task are placed for reliability, and how many further copies for low cost."""
     copies = min(it.problem.standbys, len(it.slots) - 1)
     first = it.problem.reliable_standbys
     if first is None:
@@ -103,7 +103,7 @@ def _shape(values: Whole) -> tuple[int, ...]:
 
 
 def at_least(it: Instance, tasks: Whole, copies: int, active: Whole | None = None) -> int:
-    """The cost of the copies if each task could use the nearest containers, except that of its active task, without
+    """The cost of the copies if each task could use the nearest containers, except the active task's own, without
     regard to other tasks.
     """
     sizes = np.tile(np.bincount(it.rack_of, minlength=len(it.racks)), (len(tasks), 1))

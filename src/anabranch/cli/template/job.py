@@ -14,5 +14,5 @@ orders.where("amount >= 100").write("large-orders")
 # A sum needs all orders of a product in one place, so the product becomes the key.
 by_product = orders.partition_by("product")
 
-# agg emits a new row for a product whenever it has new orders. The latest row has the present totals.
+# agg emits a new row for a product whenever it has new orders. The latest row has the current totals.
 by_product.agg(orders="count(*)", revenue="sum(amount)").write("product-totals")

@@ -19,10 +19,11 @@ from anabranch.systems.retention import Retention
 __all__ = ["Expiry"]
 
 _EVERY = 30.0
-"""The seconds between two checks of a partition by one writer."""
+"""How many seconds a writer waits between two checks of a partition."""
 _LOOK_SECONDS = 0.5
 _PURGE_SECONDS = 2.0
-"""The limit for one round of deletion, while a lane or a container waits; the rest is deleted later."""
+"""The limit in seconds for one round of deletion, during which a lane or a container waits. What remains is deleted
+later."""
 
 log = logs.get_logger()
 
@@ -66,7 +67,7 @@ class Expiry:
 
     def expire(self, info: StreamInfo, tails: Mapping[int, Tail], *, past_readers: bool) -> int:
         """Delete all records that a stream's retention doesn't keep, and return how many. ``past_readers`` says whether
-        to delete records that jobs have still to read, too.
+        to delete records that jobs still have to read, too.
 
         Raises:
             LogError: a file is damaged, or can't be deleted.
@@ -75,7 +76,7 @@ class Expiry:
         return self._delete(info, tails, lambda _: self._expired(info.retention), math.inf, limits)
 
     def lags(self, info: StreamInfo, tails: Mapping[int, Tail]) -> list[ReaderLag]:
-        """For each reader of a stream, how many records it has still to read, and how many the retention doesn't delete
+        """For each reader of a stream, how many records it still has to read, and how many the retention doesn't delete
         because of that. Raises LogError.
         """
         folder = layout.readers_folder(self._root, info.name)
@@ -123,7 +124,7 @@ class Expiry:
         return lambda of: trimming.expired(of, retention, self._now())
 
     def _limit(self, stream: str, number: int) -> _Limit:
-        """A function that returns the lowest offset that readers have still to read. It must be called while the
+        """A function that returns the lowest offset that readers still have to read. It must be called while the
         partition is locked."""
         return lambda: readers.limit(layout.readers_folder(self._root, stream), number)
 

@@ -65,7 +65,7 @@ class Log:
 
     def expire(self, stream: str, *, past_readers: bool = False) -> int:
         """Delete all records that a stream's retention doesn't keep, and return how many. ``past_readers`` says whether
-        to delete records that jobs have still to read, too.
+        to delete records that jobs still have to read, too.
 
         Raises:
             LogError: a file is damaged, or can't be deleted.
@@ -109,7 +109,8 @@ class Log:
         """The tails of a stream's partitions (default: all of them, including those that an expansion has added).
 
         For a partition with a ``known`` tail, only later entries are looked up, which costs two ``stat`` calls if there
-        are none; otherwise the folder is listed. The returned tails are durable: no power cut can undo them.
+        are none. Without a known tail, the folder is listed. The returned tails are durable: no power cut can undo
+        them.
 
         Raises:
             LogError: ``known`` belongs to a stream that has been deleted since, or the manifest has a hole.
@@ -126,7 +127,7 @@ class Log:
         return tails
 
     def entry(self, stream: str, number: int, sequence: int) -> Entry | None:
-        """An entry of a partition's manifest, or None if there is none with that number yet."""
+        """The entry of a partition's manifest with this number; None if it doesn't exist yet."""
         return partition.read(layout.manifest_folder(self._root, stream, number), sequence)
 
     def controls(self, stream: str, number: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:

@@ -93,7 +93,8 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a partition: its last entry's sequence, the next record's offset, and what each lane has done.
 
     Attributes:
-        stream: the stream's id, which tells the tail of a deleted stream from the tail of a later stream of that name.
+        stream: the stream's id, which distinguishes the tail of a deleted stream from that of a later stream with the
+            same name.
         skipped: whether entries were deleted before the process that follows the partition had seen them.
     """
 

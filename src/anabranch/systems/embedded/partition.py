@@ -43,7 +43,7 @@ def sequences(folder: str) -> set[int]:
 
 
 def read(folder: str, sequence: int) -> Entry | None:
-    """An entry, or None if there is none with that number yet."""
+    """The entry with this number; None if it doesn't exist yet."""
     path = path_of(folder, sequence)
     try:
         with open(path, "rb") as file:
@@ -102,9 +102,9 @@ def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> t
     """Add the entry that ``decide`` returns to the end of a partition. If ``decide`` returns None, no entry is added.
     Returns the partition's tail, and whether an entry was added.
 
-    ``decide`` is called for ``tail`` and again for the tail after each later entry, and its last result counts. So an
-    entry that must stop the writer can't be overlooked: ``decide`` raises an error. If some of the later entries have
-    been deleted, ``decide`` is called for a tail with ``skipped`` instead.
+    ``decide`` is called for ``tail``, and then for the tail after each entry that others have added since. The result
+    of the last call counts, but each call can raise an error. So an entry that must stop the writer can't be
+    overlooked. If some of those entries have been deleted, ``decide`` is called for a tail with ``skipped`` instead.
     """
     walked = False
     while True:
@@ -134,7 +134,7 @@ def _hole(folder: str, first: int, there: set[int]) -> int | None:
 
 
 def _is_there(folder: str, tail: Tail) -> bool:
-    """Whether a tail's entry still exists. If it does, so do all later ones."""
+    """Whether a tail's entry still exists. If so, all later entries exist, too."""
     if tail.sequence < 0:
         return not os.path.exists(start.of_manifest(folder))
     return os.path.exists(path_of(folder, tail.sequence))
@@ -146,8 +146,8 @@ def _beyond(folder: str, tail: Tail) -> Tail:
 
 
 def _existing(folder: str, tail: Tail, sequence: int) -> Tail | None:
-    """The tail after an existing entry. The entry is made durable first, because its writer may have died before it
-    could do so. None if the entry has been deleted.
+    """The tail after an existing entry. The entry is made durable first, in case its writer died before doing
+    that. None if the entry has been deleted.
     """
     disk.sync_folder(folder)
     entry = read(folder, sequence)

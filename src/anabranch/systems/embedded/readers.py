@@ -1,9 +1,9 @@
-"""The jobs that read a stream: for each job, a file in the stream's folder, with the positions from which the job has
-still to read.
+"""The jobs that read a stream: for each job, a file in the stream's folder, with the positions from which the job still
+has to read.
 
 A process that deletes records reads these files while it holds the partition's lock exclusively. A reader first makes
 its file durable, and then takes each partition's lock once. After that, every deletion that hasn't seen the file has
-finished, and every later one sees it.
+finished, and every later deletion sees it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DECODER = msgspec.json.Decoder(_ReaderFile)
 
 
 class StreamReaders:
-    """The readers of one stream. Any number of processes may access them at once.
+    """The readers of one stream. Any number of processes can access them at once.
 
     Args:
         root: the folder of the streams.
@@ -62,7 +62,7 @@ class StreamReaders:
         self._hold(job, lambda known: _lowered(known, positions))
 
     def _hold(self, job: str, lower: Callable[[Reader | None], Mapping[int, int] | None]) -> None:
-        """Store the job's new positions, and wait until every deletion that may not have seen them has ended.
+        """Store the job's new positions, and wait until every deletion that might not have seen them has ended.
 
         ``lower`` returns the new positions from the known reader (None if the job isn't a reader yet), or None to leave
         the positions as they are.
@@ -117,7 +117,7 @@ class StreamReaders:
 
 
 def limit(folder: str, number: int) -> int | None:
-    """The lowest offset of a partition that any job has still to read; None if no job reads the stream. For ``folder``,
+    """The lowest offset of a partition that any job still has to read; None if no job reads the stream. For ``folder``,
     see :func:`layout.readers_folder`. Raises the same errors as :meth:`StreamReaders.all`.
     """
     return min((reader.position(number) for reader in _read(folder).values()), default=None)
@@ -155,7 +155,8 @@ def _read(folder: str) -> dict[str, Reader]:
 
 
 def _lowered(known: Reader | None, positions: Mapping[int, int]) -> dict[int, int] | None:
-    """A reader's positions, lowered where ``positions`` has lower ones; None if no position has to be lowered."""
+    """For each partition, the lower one of a reader's position and the offset in ``positions``; None if the reader's
+    positions don't change."""
     if known is None:
         return dict(positions)
     lower = {

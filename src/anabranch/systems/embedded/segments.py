@@ -16,8 +16,8 @@ from anabranch.systems.records import RECORD_SCHEMA
 
 __all__ = ["SegmentRef", "SegmentWriter", "Slice", "read_slice"]
 
-# With LZ4, a million JSON records of 100 bytes take 28 MB instead of 114, writing 0.09 s instead of 0.07, and reading
-# 0.02 s instead of 0.01.
+# With LZ4, a million JSON records of 100 bytes take 28 MB instead of 114 MB. Writing takes 0.09 s instead of 0.07 s,
+# and reading takes 0.02 s instead of 0.01 s.
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 

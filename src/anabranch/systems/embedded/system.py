@@ -93,7 +93,7 @@ class EmbeddedSystem(System):
         return between[1]
 
     def tails(self, stream: str) -> Mapping[int, Tail]:
-        """The tails of all partitions, found from the last known ones."""
+        """The tails of all partitions, found by continuing from the last known tails."""
         found = self.log.ends(stream, known=self._tails.get(stream))
         self._tails[stream] = found
         return found
@@ -137,8 +137,8 @@ class EmbeddedSystem(System):
         return published(self.log, lane.id, self._outputs(lane))
 
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes that have markers in the streams' tails: all open ones, and the last 64 closed ones of each
-        partition."""
+        """The lanes that have markers in the streams' tails: all open lanes, and for each partition the last 64
+        closed lanes."""
         known = self.streams()
         there = [stream for stream in streams if stream in known]
         found = [(lane, stream) for stream in there for lane in writer.foreign_writers(self.log, stream, job)]

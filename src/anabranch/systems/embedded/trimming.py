@@ -39,8 +39,8 @@ class Partition:
 
 @dataclass(frozen=True)
 class Trimmed:
-    """How much was deleted. ``is_done`` says whether no more entries are due; False also if nothing could be deleted
-    because other processes held the lock.
+    """How much was deleted. ``is_done`` is False if more entries are due, or if nothing could be deleted because other
+    processes held the lock.
     """
 
     entries: int
@@ -73,9 +73,9 @@ def expired(of: Partition, retention: Retention, now: int) -> Due:
 
 
 def trim(of: Partition, due: Due, limit: Callable[[], int | None]) -> Trimmed:
-    """Delete the oldest entries of a partition as long as they are due, at most ``_AT_ONCE``.
+    """Delete the oldest entries of a partition, up to the first entry that isn't due, but at most ``_AT_ONCE`` entries.
 
-    ``limit`` returns the lowest offset that readers have still to read, or None if there are no readers. It is called
+    ``limit`` returns the lowest offset that readers still have to read, or None if there are no readers. It is called
     while the partition is locked. Entries with a record at or after that offset stay.
 
     Raises:

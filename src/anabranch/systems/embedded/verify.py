@@ -15,7 +15,7 @@ __all__ = ["faults"]
 
 
 def faults(log: Log, stream: str) -> list[StreamFault]:
-    """All problems of a stream, to which others may be writing meanwhile.
+    """All problems of a stream. Other processes can write to the stream meanwhile.
 
     Raises:
         NotFoundError: there is no such stream.

@@ -59,7 +59,7 @@ _PASSING = {
 
 
 class Health:
-    """What a client reports about its connections while a call waits for it."""
+    """What a client reports about its connections while a call waits for an answer."""
 
     def __init__(self) -> None:
         self.refused: KafkaError | None = None
@@ -134,8 +134,8 @@ class Cluster:
     def open(
         self, make: Callable[[dict[str, Any]], Client], own: Mapping[str, Any] | None = None
     ) -> tuple[Client, Health]:
-        """A new client, and its health. ``make`` creates the client from properties. ``own`` has properties that no
-        setting can change.
+        """A new client, and its health. ``make`` creates the client from properties. ``own`` contains properties
+        that no setting can change.
 
         Raises:
             ConfigError: librdkafka refuses the settings.

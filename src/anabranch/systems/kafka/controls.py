@@ -1,8 +1,8 @@
 """Control records of a job's intermediate streams. They are in a separate, compacted topic, because Kafka has no place
 for them in the streams themselves.
 
-A control record has the end of each partition of its stream at the time when it was written. It applies to readers
-that have read up to that end.
+A control record contains the high watermark that each partition of its stream had when the record was written. In each
+partition, the record applies to readers that have read up to this high watermark.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class ControlLog:
 
     Args:
         topics: the topics of the job's streams.
-        topic: the topic of the control records. It is created when the first one is written.
+        topic: the topic of the control records. It is created when the first control record is
+            written.
         pause: the shortest time, in seconds, between two looks at the topic.
     """
 
@@ -97,7 +98,7 @@ class ControlLog:
         """The control records after ``cursor`` that apply to a reader at ``position``, and the new cursor.
 
         The cursor is the offset of the last record that was processed or belongs to another stream; -1 before the first
-        record. It stops before a record that doesn't apply yet, so that records are processed in order.
+        record. The cursor stops before a record that doesn't apply yet, so that records are processed in order.
         """
         with self._lock:
             self._look()

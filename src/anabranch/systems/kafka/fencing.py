@@ -46,9 +46,9 @@ def fence(
         epoch: the epoch that the markers will have.
         new: whether the lane has never run a batch. If so, the job's topic for markers and the lane's markers are
             created. None if the lane may have run a batch; then only missing markers are created.
-        closed: whether no incarnation may write after that, not even the one with ``epoch``.
+        closed: whether the fence stops every incarnation, even the one with ``epoch``.
         opens: whether a closed lane is opened again, because this incarnation still has something to write. Otherwise
-            it stays closed.
+            a closed lane stays closed.
 
     Raises:
         FencedError: a process with a higher epoch has the lane.

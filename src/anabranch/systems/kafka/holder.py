@@ -145,7 +145,7 @@ class Holder:
             check()
 
     def flush(self, check: Callable[[], None]) -> None:
-        """Wait until the brokers have all records, or until ``check`` raises."""
+        """Wait until the brokers have received all records, or until ``check`` raises an error."""
         with _unmasked():
             while self._producer.flush(0.5):
                 check()
@@ -183,7 +183,7 @@ class Holder:
 
 
 def passes(error: KafkaError) -> bool:
-    """Whether initializing the id again may help."""
+    """Whether initializing the id again can help."""
     return error.retriable() or error.code() in TAKEN_OVER
 
 

@@ -58,9 +58,9 @@ class Jars:
 
 
 def found(settings: KafkaSettings) -> Jars:
-    """The jars for a session: those in the configured folder, if one is configured; otherwise, those that ``anabranch
-    jars fetch`` has fetched; and if there are none, the configured packages (by default, of PySpark's version), which
-    Spark gets from a Maven repository.
+    """The jars for a session: those in the configured folder. If no folder is configured, those that ``anabranch jars
+    fetch`` has fetched. If there are none, the configured packages (by default, the connector of PySpark's version),
+    which Spark gets from a Maven repository.
 
     Raises:
         ConfigError: the configured folder doesn't exist, or contains no connector.

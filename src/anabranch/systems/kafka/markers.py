@@ -47,7 +47,7 @@ FORMAT_VERSION = 1
 NOTHING = -1
 """The batch number in a marker that was written before the slot's first batch."""
 
-_LIMIT = 4_096  # bytes of a group offset's metadata, by default of brokers
+_LIMIT = 4_096  # the brokers' default limit in bytes for the metadata of a group's offset
 _PATIENCE = 30.0
 _STEP_SECONDS = 0.05
 _MOVING = {
@@ -65,7 +65,7 @@ class Marker(Document, frozen=True, kw_only=True):
 
     Attributes:
         lane: the lane's id.
-        lineage: the lane from which this one was copied.
+        lineage: the lane from which ``lane`` was copied, if any.
         batch: the number of the last batch; -1 if the slot has committed only markers.
         epoch: the epoch of the process that wrote the marker.
         instance: the producer that wrote the marker.

@@ -56,7 +56,7 @@ class KafkaOutput:
 
 @dataclass
 class _Transactions:
-    """The transactions of one Spark task: one for each slot whose rows the task has, which is usually a single slot."""
+    """The transactions of one Spark task, one for each slot of which the task has rows. Usually there is only one."""
 
     output: KafkaOutput
     batch: int
@@ -102,7 +102,7 @@ class StreamEnds(Protocol):
 
 class KafkaPublisher:
     """The driver's part of a lane's output. What workers have committed is already visible, so the driver only takes
-    the slots and writes control records. ``topics`` has the topic of each stream.
+    the slots and writes control records. ``topics``: stream → topic.
     """
 
     slotted = True
@@ -136,7 +136,8 @@ class KafkaPublisher:
 
     def settle(self) -> None:
         """Wait until markers and records are visible: a transaction counts as committed some time before the broker has
-        written its end to the partitions. The wait is limited, because other lanes' transactions may be open there.
+        marked the transaction's end in the partitions. The wait is limited, because other lanes' transactions may be
+        open there.
         """
         mine = [stream for stream, system in self._lane.systems.items() if system == "kafka"]
 

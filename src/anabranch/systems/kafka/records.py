@@ -36,7 +36,7 @@ _PASSED_OVER = {
 
 
 class Reader:
-    """A consumer of one partition. Not thread-safe. It must be closed.
+    """A consumer of one partition. Not thread-safe. Close the reader after use.
 
     Args:
         expected: an estimate of how many records will be read. The consumer doesn't prefetch many more.

@@ -70,8 +70,7 @@ def _group(reading: frozenset[tuple[str, str]]) -> str:
 
 @dataclass(frozen=True)
 class AtLeastOnceWriter:
-    """Writes output rows at least once, with Spark's own sink. ``topics`` has the topic of each output, by the output's
-    number.
+    """Writes output rows at least once, with Spark's own sink. ``topics``: the number of each output → its topic.
 
     Java's default partitioner assigns records with a key to the same partitions as anabranch's exactly-once output.
     """
@@ -95,14 +94,15 @@ class AtLeastOnceWriter:
 
     def _options(self, writer: Any, at_once: bool = False) -> Any:
         """A writer with the cluster's settings, and with settings for throughput. With ``at_once``, no record waits for
-        others to fill up a request, but records that arrive while a request is being sent share the next one.
+        others to fill up a request, but records that arrive while a request is being sent share the next
+        request.
         """
         client = {f"kafka.{name}": value for name, value in clients.java(self.system.settings).items()}
         return writer.options(**{**PRODUCING, **(AT_ONCE if at_once else {}), **client})
 
 
 def plain(system: KafkaSystem, streams: Mapping[int, str]) -> AtLeastOnceWriter:
-    """A writer that writes streams at least once. ``streams`` has the stream of each output, by the output's number."""
+    """A writer that writes streams at least once. ``streams``: the number of each output → its stream."""
     return AtLeastOnceWriter(system, {number: system.topic(stream) for number, stream in streams.items()})
 
 

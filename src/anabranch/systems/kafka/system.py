@@ -118,8 +118,8 @@ class KafkaSystem(System):
         return self._topics.ends(stream, isolation=UNCOMMITTED)
 
     def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
-        """For each partition, the offset of the first record with this timestamp or a later one; the end if there is
-        none.
+        """For each partition, the offset of the first record with this timestamp or a later one; if there is no such
+        record, the end offset.
         """
         ends = self.ends(stream)
         found = self._topics.at(stream, max(0, unix_ms), ends)

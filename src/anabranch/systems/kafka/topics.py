@@ -47,8 +47,8 @@ _UNKNOWN = {
 
 
 class Topics:
-    """The topics of a cluster, by the names of streams. ``topics`` has the topics of those streams whose topic has
-    another name.
+    """The topics of a cluster, by the names of streams. ``topics``: stream → topic, for streams whose topic has another
+    name.
     """
 
     def __init__(self, cluster: Cluster, topics: Mapping[str, str] | None = None) -> None:

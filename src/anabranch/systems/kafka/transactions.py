@@ -153,7 +153,7 @@ class SlotTransaction:
         self._timeout = durations.parse(writer.settings.transaction_timeout) / 1000
 
     def write(self, topic: str, records: pa.RecordBatch, partitions: npt.NDArray[Any]) -> None:
-        """Add records in the columns of ``RECORD_SCHEMA``. ``partitions`` has the partition of each record.
+        """Add records in the columns of ``RECORD_SCHEMA``. ``partitions`` contains the partition of each record.
 
         Records are sent in the background; an error may not be known before ``commit``.
 
@@ -209,7 +209,7 @@ class SlotTransaction:
         crash_points.reach(crash_points.TRANSACTED, self._writer.lane, self._batch)
 
     def abort(self) -> None:
-        """Ensure that what was written never becomes visible. After that, the batch may be opened again."""
+        """Ensure that what was written never becomes visible. After that, the batch can be opened again."""
         if self._holder is None:
             return
         try:
@@ -311,8 +311,8 @@ class SlotTransaction:
 
 
 def _may_be_timestamps(lost: Sequence[LostRecord]) -> bool:
-    """Whether wrong timestamps may be why brokers refused these records. Brokers report INVALID_TIMESTAMP only for a
-    single record. For several records they report INVALID_RECORD, as they also do for records without a key in a
+    """Whether brokers may have refused these records because of wrong timestamps. Brokers report INVALID_TIMESTAMP only
+    for a single record. For several records they report INVALID_RECORD, as they also do for records without a key in a
     compacted topic.
     """
     codes = {each.error.code() for each in lost}

@@ -43,11 +43,11 @@ class PlainWriter(Protocol):
     """Writes output rows at least once, with Spark's own sink."""
 
     def write(self, rows: DataFrame) -> None:
-        """Write the rows of a batch that belong to its outputs."""
+        """Write the rows of a batch that belong to this writer's outputs."""
         ...
 
     def stream(self, rows: DataFrame) -> Any:
-        """A ``DataStreamWriter`` for rows in real-time mode, for all of its outputs."""
+        """A ``DataStreamWriter`` for rows in real-time mode, for all of this writer's outputs."""
         ...
 
 
@@ -63,7 +63,7 @@ class SparkSide(Protocol):
 
     def plain(self, system: Any, streams: Mapping[int, str]) -> PlainWriter:
         """A writer that writes streams at least once. Called only for a system with ``delivery`` among its
-        ``stream_settings``. ``streams`` has the stream of each output, by the output's number.
+        ``stream_settings``. ``streams``: the number of each output → its stream.
         """
         ...
 
@@ -152,8 +152,8 @@ class Reader(DataSourceStreamReader):
         return self._offset({p: self._starting.get(p, 0) for p in self._partitions})
 
     def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:
-        """The end of the next batch. ``limit`` is the query's limit; if it has none, the option ``max_rows``
-        applies.
+        """The end offsets of the next batch. ``limit`` is the query's read limit; if there is none, the option
+        ``max_rows`` applies.
         """
         if crash_points.ACTIVE:
             crash_points.reach(crash_points.PLANNING, self._lane, crash_points.next_batch(self._commits))
