@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # the client is an optional dependency, imported only when a 
 __all__ = ["Registry", "Version"]
 
 _CLIENT = {"timeout": 15, "max.retries": 3, "retries.wait.ms": 200, "retries.max.wait.ms": 2000}
-"""How long to wait for an answer, and how often to try again if the registry can't be reached or is busy."""
+"""How many seconds to wait for an answer, and how often to try again if the registry can't be reached or is busy."""
 
 _NOT_FOUND = 404
 _REFUSED = (401, 403)
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Version:
-    """A schema of a subject. ``id``: the id that values contain."""
+    """A schema of a subject. ``id`` is the id that precedes each value that is written with this schema."""
 
     id: int
     schema: str
@@ -96,8 +96,8 @@ class Registry:
         return int(number)
 
     def _ask(self, what: str, call: Callable[[], T]) -> T | None:
-        """The registry's answer to a call; None if the requested object doesn't exist. ``what`` is the method and path,
-        for messages.
+        """The registry's answer to a call; None if the requested object doesn't exist. ``what`` is the HTTP method and
+        path, for messages.
         """
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 

@@ -90,8 +90,9 @@ def packed(root: Path, listed: Iterable[str]) -> tuple[str, ...]:
 
 
 def _foreign(folder: Path) -> bool:
-    """Whether nothing below a folder belongs to the job's code, because the folder is hidden, has compiled files, or is
-    an environment."""
+    """Whether nothing below a folder belongs to the job's code, because the folder is hidden, contains compiled files,
+    or is a Python environment.
+    """
     return (
         folder.name.startswith(".")
         or folder.name == "__pycache__"

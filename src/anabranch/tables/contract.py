@@ -48,7 +48,7 @@ class RowWriter(Protocol):
         ...
 
     def abort(self) -> None:
-        """Undo what was written, as far as possible."""
+        """Remove what this writer has written, as far as possible."""
         ...
 
 
@@ -85,11 +85,10 @@ class Table(Protocol):
         ...
 
     def fence(self, owner: Owner, new: bool | None) -> None:
-        """Put the owner's epoch into the lane's marker. When this returns, no process with a lower epoch can commit any
-        more.
+        """Write the owner's epoch into the lane's marker. After this, no process with a lower epoch can commit.
 
-        Must be idempotent; after an error, it is called again. Afterwards, everything that a former owner has committed
-        must be complete. Processes other than the owner may call this at any time.
+        Must be idempotent, because it is called again after an error. When it returns, readers must see every batch
+        that a former owner has committed. Processes other than the owner may call this at any time.
 
         Args:
             owner: the new owner of the lane.
@@ -118,7 +117,7 @@ class Table(Protocol):
         """A writer for the rows of one Spark task.
 
         Args:
-            owner: the lane, and the epoch in which it writes.
+            owner: the incarnation of the lane that writes the rows.
             schema: the columns of the rows, the same as for :meth:`prepare`.
         """
         ...
@@ -127,8 +126,8 @@ class Table(Protocol):
         """Add the rows that Spark tasks have written to the table, in the order of ``parts``, and make ``batch`` the
         lane's last committed batch. Either both happen or neither does.
 
-        A batch whose number is not higher than that of the last committed batch is a replay: change nothing. Its parts
-        may differ from those of the first attempt.
+        If ``batch`` isn't higher than the lane's last committed batch, this is a replay, and nothing must be changed.
+        The parts of a replay may differ from the parts that were committed.
 
         Args:
             owner: the incarnation that commits.
@@ -141,7 +140,7 @@ class Table(Protocol):
         ...
 
     def leave(self, owner: Owner) -> None:
-        """Remove temporary data of this owner, including what a failed batch left. Keep the marker.
+        """Remove temporary data of this owner, including what a failed batch has left behind. Keep the marker.
 
         Called when none of the owner's Spark tasks is running.
         """
