@@ -1,5 +1,4 @@
-"""Determines the formats of a job's streams from settings, schema files and the registry. The formats are then stored.
-"""
+"""Determines the formats of a job's streams, to be stored, from settings, schema files and the registry."""
 
 from __future__ import annotations
 

@@ -340,8 +340,7 @@ def code_of_module(module: ModuleType) -> JobCode | None:
 
 
 def code_in(home: str) -> JobCode:
-    """The code of the job that was last loaded from a folder. If no job was loaded from there, code without a job file.
-    """
+    """The code of the job that was last loaded from a folder. If there is no such job, code without a job file."""
     found = (each.code for each in reversed(_loaded.values()) if each.code.home == home)
     return next(found, JobCode("", home))
 

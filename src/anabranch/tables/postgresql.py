@@ -30,8 +30,7 @@ __all__ = ["PostgresqlTable"]
 
 _MARKS = "anabranch_marks"
 _CLEARS_WITHIN = "2s"
-"""How long clearing a staging table may wait for a lock: a frozen worker may hold one on the table that it was filling.
-"""
+"""How long clearing a staging table may wait for the table's lock, which a frozen worker may hold."""
 
 
 class PostgresqlOptions(options.Options):

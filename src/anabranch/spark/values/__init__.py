@@ -16,7 +16,7 @@ __all__ = ["Reader", "Writer", "reading", "writing"]
 
 
 def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[str, str] | None = None) -> Reader:
-    """The reader that turns the values of a stream into columns.
+    """The object that turns the values of a stream into columns.
 
     Args:
         declared: the columns that the job's ``read`` declares.
@@ -50,8 +50,7 @@ def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[
 
 
 def writing(format_: Format, ours: bool = False) -> Writer:
-    """The writer that turns columns into the values of a stream. ``ours`` says whether the stream is an intermediate
-    one.
+    """The object that turns columns into the values of a stream. ``ours`` says whether this is an intermediate stream.
     """
     if format_.name == "json":
         return JsonWriter(ours)
