@@ -65,8 +65,8 @@ class Wrong(Exception):
 
     Args:
         advice: what to return instead.
-        path: the position of the value within the column.
-        kind: the name of the type that it should have.
+        path: where the value is within the column's value, if this is nested.
+        kind: the name of the type that the value should have.
     """
 
     def __init__(self, value: object, advice: str, path: str = "", kind: str = "") -> None:
@@ -78,7 +78,7 @@ class Wrong(Exception):
 
 
 def check_awaited(value: object) -> None:
-    """Raises ResultError for a value that should have been awaited."""
+    """Raises ResultError for a value that user code should have awaited."""
     if inspect.isawaitable(value) or inspect.isasyncgen(value):
         if inspect.iscoroutine(value):
             value.close()

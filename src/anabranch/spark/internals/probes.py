@@ -77,7 +77,8 @@ def look(spark: SparkSession) -> list[Probe]:
 
 
 def insist(spark: SparkSession) -> None:
-    """Check all surfaces, and log those that this Spark lacks. To save time, only those that every job needs are tried.
+    """Check all surfaces, and log the surfaces that this Spark lacks. To save time, only surfaces that every job needs
+    are also tried.
 
     Raises:
         UnsupportedSparkError: this Spark lacks a surface that every job needs.

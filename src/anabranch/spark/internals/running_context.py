@@ -10,9 +10,9 @@ __all__ = ["is_there"]
 
 
 def is_there() -> bool:
-    """Whether this process has a session. If this PySpark lacks the private attribute that shows this, only a session
-    of the current thread is found. If another thread has a session, starting one then returns that session, which keeps
-    its own settings.
+    """Whether this process has a session. If this PySpark lacks the private attribute that shows this, the result is
+    true only if the current thread has a session. To start a session while another thread has one would then return the
+    other thread's session, with its own settings.
     """
     if getattr(SparkContext, "_active_spark_context", None) is not None:
         return True

@@ -1,8 +1,8 @@
 """Makes Python workers accept the input of a Spark task as complete only if it ends with Spark's end mark.
 
-If a Spark task is ended halfway, because its batch is broken off or another of its workers has died, it closes the
-pipes of its workers. If this happens between two Arrow batches, pyarrow takes it for the end of the input. A worker
-would continue, and commit its partial result as if it were complete.
+If a Spark task is ended halfway, because its batch is broken off or because another of its workers has died, it closes
+the pipes of its workers. If this happens between two Arrow batches, pyarrow mistakes it for the end of the input. The
+worker would continue, and commit its partial result as if it were complete.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class CutShortError(Exception):
 
 
 class _Watched:
-    """A stream for pyarrow. ``is_over`` says whether the stream has returned less than was requested."""
+    """Wraps a stream for pyarrow. ``is_over`` says whether the stream has returned less than was requested."""
 
     closed = False
 
@@ -48,7 +48,7 @@ class _Watched:
 
 
 def whole(load: Load) -> Load:
-    """``load``, changed to raise CutShortError if the stream that it reads has ended without the end mark."""
+    """A function like ``load`` that raises CutShortError if the stream ends without the end mark."""
 
     def load_whole(serializer: Any, stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
         watched: Any = _Watched(stream)
