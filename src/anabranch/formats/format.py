@@ -1,4 +1,4 @@
-"""How the values of one stream are encoded. A job's formats are stored when it first starts."""
+"""Describes how the values of one stream are encoded. A job's formats are stored when the job first starts."""
 
 from __future__ import annotations
 
@@ -27,4 +27,4 @@ class Format(Document, frozen=True, kw_only=True):
 
 
 JSON = Format()
-"""The format of streams for which the settings name none, and of intermediate streams."""
+"""The format of intermediate streams, and of streams for which the settings name no format."""

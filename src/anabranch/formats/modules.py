@@ -1,4 +1,4 @@
-"""Where Spark's modules for binary formats come from: a folder, the cache of ``anabranch jars fetch``, or Maven."""
+"""Finds Spark's modules for binary formats: in a folder, in the cache of ``anabranch jars fetch``, or in Maven."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Access to a schema registry, with Confluent's client, which supports TLS, logins and retries."""
+"""Accesses a schema registry, using Confluent's client, which supports TLS, logins and retries."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Version:
 
 
 class Registry:
-    """A registry, as a context manager. Its answers are cached until the end of the block.
+    """A schema registry, as a context manager. The registry's answers are cached until the end of the block.
 
     Raises:
         ConfigError: the settings name no registry, contain a reference that can't be resolved, or contain a property
@@ -67,7 +67,7 @@ class Registry:
         """The schemas of a subject, the oldest first; empty if none is registered.
 
         Raises:
-            ConfigError: a schema isn't Avro, or refers to other schemas.
+            ConfigError: a schema of the subject isn't Avro, or refers to other schemas.
         """
         path = f"GET /subjects/{quote(subject, '')}/versions"
         numbers = self._ask(path, lambda: self._client.get_versions(subject)) or []

@@ -47,7 +47,7 @@ MAX_FILES = 10_000
 """The largest number of files in an artifact."""
 
 MAX_UNPACKED = 200_000_000
-"""The size limit of an artifact's unpacked files together, in bytes."""
+"""The limit for the total size of an artifact's unpacked files, in bytes."""
 
 _MARKER = ".whole"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -123,7 +123,7 @@ def fingerprint(home: Path) -> str:
 
 
 def packed_package(folder: Path) -> bytes:
-    """An archive of an importable package, in a folder with its name."""
+    """An archive of an importable package, whose files are in a folder with the package's name."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".pyc")
     return _zip((path.relative_to(folder.parent).as_posix(), _read(path)) for path in files)
 
@@ -233,7 +233,7 @@ def _zip(files: Iterable[tuple[str, bytes]]) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name, data in files:
             info = zipfile.ZipInfo(name, _EPOCH)
-            info.create_system = 3  # "Unix" on every machine, so that the hash is the same
+            info.create_system = 3  # "Unix" on every machine, so the hash is the same
             info.external_attr = (stat.S_IFREG | 0o644) << 16
             archive.writestr(info, data)
     return buffer.getvalue()

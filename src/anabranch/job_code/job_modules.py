@@ -124,11 +124,11 @@ class _Loader(SourceFileLoader):
 
 @dataclass
 class _Finder(MetaPathFinder):
-    """Finds modules in a job's folder before installed ones, except for :data:`RESERVED` names.
+    """Finds modules in a job's folder before installed modules, except modules with :data:`RESERVED` names.
 
     Attributes:
         sources: the text of modules, by path.
-        served: the names of the modules that were found.
+        served: the names of the modules that this finder has found for imports.
         snapshot: the result of :func:`snapshot`; None if it wasn't called.
     """
 
@@ -172,7 +172,7 @@ class _Finder(MetaPathFinder):
 
     @property
     def changed(self) -> bool:
-        """Whether a file has changed since it was read."""
+        """Whether the file of a module has changed since it was read."""
         return any(_text(Path(path)) != text for path, text in self.sources.items())
 
 
@@ -193,7 +193,9 @@ def new_code(file: Path) -> JobCode:
 
 
 def enter(code: JobCode) -> None:
-    """Make the modules of a job importable here. They take precedence over those of jobs that were entered before."""
+    """Make the modules of a job importable in this process. They take precedence over the modules of jobs that were
+    entered before.
+    """
     with _entering:
         others = [each for each in _finders() if each.code.home != code.home]
         finder = next((each for each in _finders() if each.code.home == code.home), None)
@@ -236,7 +238,7 @@ class _Shelf(MetaPathFinder):
 
 
 def enter_from_environment() -> None:
-    """In a daemon of Python workers: make the modules of the session's job importable."""
+    """Make the modules of the session's job importable. Called in a daemon of Python workers."""
     if SHELF in os.environ:
         sys.meta_path.append(_Shelf(Path(os.environ[SHELF])))
     told = os.environ.get(VARIABLE)

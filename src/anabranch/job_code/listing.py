@@ -1,4 +1,4 @@
-"""Which files below a job's folder are its code."""
+"""Determines which files below a job's folder are the job's code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table provides so that each batch of each lane is in it exactly once."""
+"""The interface of a table that contains each batch of each lane exactly once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Owner", "RowWriter", "Table"]
 
 @dataclass(frozen=True)
 class Owner:
-    """One incarnation of a lane: the process that runs it under an epoch.
+    """One incarnation of a lane: the process that runs the lane under a certain epoch.
 
     Attributes:
         job: the job's name.
@@ -53,8 +53,8 @@ class RowWriter(Protocol):
 
 
 class Table(Protocol):
-    """A table to which one output writes. Your class is called with the output's name and settings: ``Class("orders",
-    settings)``.
+    """A table to which one output writes. A class of your own is called with the output's name and settings:
+    ``Class("orders", settings)``.
 
     The constructor raises ConfigError for a setting that is not allowed, and must not connect to anything. An instance
     must be picklable, because it is sent to Python workers.
@@ -64,7 +64,8 @@ class Table(Protocol):
     """
 
     def id(self) -> str:
-        """An id that distinguishes this table from a later one of the same name, created after this one was deleted.
+        """An id of the table. If the table is deleted, and another table is created under the same name, that table has
+        another id.
 
         Raises:
             NotFoundError: the table does not exist.

@@ -83,7 +83,7 @@ class DeltaFolder:
         return NOTHING if mark is None else mark.batch
 
     def writers(self, job: str) -> list[str]:
-        """Always empty, because the application ids of a Delta table can't be listed, only looked up."""
+        """Always empty, because the application ids of a Delta table can only be looked up, not listed."""
         return []
 
     def writer(self, owner: Owner, schema: pa.Schema) -> Rows:

@@ -132,7 +132,7 @@ class FileWriter:
         return self._done
 
     def abort(self) -> None:
-        """Remove what was written, even if nothing more can be written."""
+        """Remove the files that were written, even if nothing more can be written."""
         for open_one in (self._file, self._sink):
             if open_one is not None:
                 with suppress(OSError):

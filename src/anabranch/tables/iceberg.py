@@ -52,7 +52,7 @@ _MADE = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
 }
-"""The properties of tables that a job creates. They suit many small commits."""
+"""The properties of tables that a job creates. They are suitable for many small commits."""
 
 
 class IcebergOptions(options.Options):
@@ -341,7 +341,7 @@ class IcebergTable:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Raise errors of pyiceberg and of the catalog as anabranch's errors."""
+        """A context in which errors of pyiceberg and of the catalog are raised as anabranch's errors."""
         try:
             yield
         except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError):

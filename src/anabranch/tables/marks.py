@@ -1,4 +1,6 @@
-"""The marker of a lane in a table, and the rules for it that every kind of table follows."""
+"""Defines the marker of a lane in a table, and the rules that every kind of table follows when it reads or writes
+markers.
+"""
 
 from __future__ import annotations
 

@@ -290,5 +290,5 @@ def _move(source: Path, target: Path) -> None:
     try:
         source.rename(target)
     except FileNotFoundError:
-        if not target.exists():  # otherwise another process has moved it
+        if not target.exists():  # otherwise another process has moved the file
             raise

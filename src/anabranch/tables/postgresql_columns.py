@@ -1,5 +1,6 @@
-"""The columns of a table in PostgreSQL: their types, whether a job's rows fit them, and values in the form that COPY
-accepts."""
+"""Handles the columns of a table in PostgreSQL: determines their types, checks whether a job's rows fit, and converts
+values to the form that COPY accepts.
+"""
 
 from __future__ import annotations
 

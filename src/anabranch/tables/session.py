@@ -1,4 +1,4 @@
-"""Connections to a PostgreSQL server for tables. Errors of the server become anabranch's own errors."""
+"""Connects to a PostgreSQL server, for tables, and turns the server's errors into anabranch's own errors."""
 
 from __future__ import annotations
 

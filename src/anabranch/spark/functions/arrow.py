@@ -1,4 +1,4 @@
-"""``mapInArrow`` for DataFrames whose columns may have any names."""
+"""Calls ``mapInArrow`` on DataFrames whose columns may have any names."""
 
 from __future__ import annotations
 

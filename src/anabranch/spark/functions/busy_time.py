@@ -26,14 +26,13 @@ class _Adding(AccumulatorParam[Busy]):
 
 
 def listening(context: SparkContext) -> Accumulator[Busy]:
-    """An accumulator to which Spark tasks add their seconds. If a Spark task runs again, its seconds are added again.
-    """
+    """An accumulator to which Spark tasks add their seconds. If a Spark task is repeated, it adds its seconds again."""
     said: Accumulator[Busy] = context.accumulator({}, _Adding())
     return said
 
 
 def heard(said: Accumulator[Busy]) -> Busy:
-    """The seconds that Spark tasks have added since the last call, by bucket."""
+    """The seconds that Spark tasks have added since this was last called, by bucket."""
     found, said.value = said.value, {}
     return found
 

@@ -55,8 +55,9 @@ class Rejection(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of calling a function on rows. ``places`` has, for each result row, the index of the row from which it
-    comes."""
+    """The result of calling a function on rows. For each result row, ``places`` has the index of the row from which the
+    result comes.
+    """
 
     rows: pa.RecordBatch
     places: Places
@@ -283,7 +284,9 @@ def _key_types(type_: pa.DataType) -> Iterable[pa.DataType]:
 
 
 def _is_cancelled(error: BaseException) -> bool:
-    """Whether this is the exception of an asyncio task that was cancelled. (User code can raise the same exception.)"""
+    """Whether an exception was raised because the current asyncio task was cancelled. (User code can raise the same
+    exception.)
+    """
     if not isinstance(error, asyncio.CancelledError):
         return False
     try:

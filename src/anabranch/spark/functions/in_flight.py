@@ -95,7 +95,7 @@ def _on(meter: Meter, tally: Tally, message: Message, count: int, limit: float) 
 
 
 def at(index: int) -> None:
-    """Record that the function begins to work on the row with this index."""
+    """Record that the function of the current context begins to work on the row with this index."""
     message = _mine.get()
     if message is not None:
         message.index, message.since = index, time.monotonic()

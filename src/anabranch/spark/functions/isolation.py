@@ -54,7 +54,9 @@ TRIES = 3
 """How many times a process must die while it works on a message until the message is rejected."""
 
 MOST = 16
-"""The largest number of processes for one Spark task, and thus of threads that work at the same time."""
+"""The largest number of processes for one Spark task, and thus the largest number of threads that work at the same
+time.
+"""
 
 _BEFORE = -1
 PAUSE = 2.0

@@ -229,7 +229,9 @@ def naive(value: Any) -> dt.datetime:
 
 
 def _whole_us(value: Any) -> int:
-    """The microseconds of a numpy time or duration. (numpy overflows silently; Python's integers don't.)"""
+    """The microseconds of a numpy time or duration, computed by Python's integers, because numpy's would overflow
+    silently.
+    """
     unit, count = np.datetime_data(value)
     whole, rest = divmod(int(value.astype(np.int64)) * count * _ATTOSECONDS[unit], _ATTOSECONDS["us"])
     if rest:

@@ -21,8 +21,7 @@ __all__ = ["ResultError", "Results", "check_awaited"]
 
 
 class Results:
-    """Makes Arrow batches from the results of functions. ``schema`` is the schema of these batches, with times in UTC.
-    """
+    """Makes Arrow batches from the results of functions. ``schema`` is the schema of the batches, with times in UTC."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema

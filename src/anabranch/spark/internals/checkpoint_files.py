@@ -115,8 +115,7 @@ class FarFiles:
         self._class.rename(self._fs, path, to)
 
     def files(self, folder: Any, *, below: bool) -> list[Listed]:
-        """The files in a folder and, if ``below`` is set, in all folders below it. Empty if the folder doesn't exist.
-        """
+        """The files in a folder and, with ``below``, in all folders below it. Empty if the folder doesn't exist."""
         lines = str(self._class.files(self._fs, folder, below)).splitlines()
         parts = (line.rsplit("\t", 2) for line in lines)
         return [Listed(name, int(size), int(changed) / 1000) for name, size, changed in parts]

@@ -14,7 +14,7 @@ from anabranch.spark.internals.surface import Surface
 __all__ = ["SERVER", "SURFACE", "probe", "stop"]
 
 SERVER = "_accumulatorServer"
-"""The attribute of a SparkContext that refers to the server."""
+"""The attribute of a SparkContext that refers to the accumulator server."""
 
 
 class _Server:

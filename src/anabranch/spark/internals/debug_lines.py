@@ -29,7 +29,8 @@ probe = SURFACE.probe
 
 
 def settings() -> dict[str, str]:
-    """Session settings with which lines are recorded only inside :func:`noted`; empty if this isn't possible."""
+    """Session settings that restrict the recording of lines to the context :func:`noted`; empty if this isn't possible.
+    """
     return {_SETTING: "false"} if SURFACE.is_in_pyspark else {}
 
 

@@ -139,8 +139,7 @@ class HeldQuery:
         self._stand()
 
     def go(self, begun: Callable[[], bool] = lambda: True) -> None:
-        """Let the query run the planned batch, and then batches that Spark plans. Returns when ``begun`` returns true.
-        """
+        """Let the query run the planned batch, and then batches that Spark plans, until ``begun`` returns true."""
         self._adopt()
         self._planning.unlock()
         self._ran_at = monotonic()
@@ -153,7 +152,7 @@ class HeldQuery:
         self.close()
 
     def close(self) -> None:
-        """Stop holding the query, but let its batches read nothing. The query can then be stopped. Idempotent."""
+        """Stop holding the query, although its batches still read nothing, so the query can be stopped. Idempotent."""
         if self._planning.isHeldByCurrentThread():
             self._planning.unlock()
 

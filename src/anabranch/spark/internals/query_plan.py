@@ -15,7 +15,7 @@ from anabranch.spark.internals.surface import JavaMembers, Surface
 __all__ = ["GENERATOR", "SURFACE", "count", "is_by_chance", "prepare", "probe"]
 
 GENERATOR = "Generate "
-"""The printed name of the step in which ``explode`` and similar functions turn one row into several."""
+"""How a plan prints the step in which ``explode`` and similar functions turn one row into several rows."""
 
 
 def count(frame: DataFrame, word: str) -> int:
@@ -76,8 +76,7 @@ def _id(expression: Any) -> int:
 
 
 def _read_wrongly(spark: SparkSession) -> str:
-    """Read plans whose content is known. Returns what was read incorrectly, in words; empty if everything was correct.
-    """
+    """Read plans whose content is known. Returns what was read incorrectly, in words; empty if all was correct."""
     rows = spark.range(1)
     several = rows.select(F.explode(F.array("id")).alias("id"), F.rand().alias("chance"))
     counted = several.union(several).groupBy("id").agg(F.max("chance").alias("chance"))

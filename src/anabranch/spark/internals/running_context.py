@@ -1,5 +1,6 @@
-"""Finds out whether this process already has a session. Spark's public interface doesn't offer this without starting a
-session."""
+"""Finds out whether this process already has a session. By Spark's public interface, this can't be found out reliably
+without starting a session.
+"""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ DEADLINE = 60.0
 check. To find the parts takes milliseconds, but on a busy machine it may take thousands of times as long.
 """
 TRIED_WITHIN = 300.0
-"""Seconds within which the trial of a surface must end. (Spark may have to load hundreds of classes for it.)"""
+"""Seconds within which the trial of a surface must end. (Spark may have to load hundreds of classes for the trial.)"""
 
 
 _files: dict[str, ClassFile | None] = {}
@@ -98,8 +98,7 @@ class PythonName:
 
 @dataclass(frozen=True)
 class Probe:
-    """Whether a session's Spark has a surface. ``missing`` says what is missing, in words; empty if nothing is missing.
-    """
+    """Whether a session's Spark has a surface. ``missing`` describes the missing part; empty if none is missing."""
 
     surface: Surface
     version: str
@@ -231,7 +230,7 @@ def _class_file(spark: SparkSession, name: str) -> ClassFile | None:
 
 
 def look(spark: SparkSession, surfaces: Sequence[Surface]) -> list[Probe]:
-    """Check all surfaces in one thread, because each further thread costs a connection to Java."""
+    """Check all surfaces, in a single thread, because each further thread would need its own connection to Java."""
 
     def look_for_all() -> None:
         for each in surfaces:

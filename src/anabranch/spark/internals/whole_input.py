@@ -29,7 +29,9 @@ Load = Callable[[Any, IO[bytes]], Iterator[pa.RecordBatch]]
 
 
 class CutShortError(Exception):
-    """The input of a Spark task ended prematurely, because the Spark task was ended. Its results must not count."""
+    """The input of a Spark task ended prematurely, because the Spark task was ended. The results of this Spark task
+    must not count.
+    """
 
 
 class _Watched:
@@ -60,5 +62,7 @@ def whole(load: Load) -> Load:
 
 
 def insist() -> None:
-    """Apply :func:`whole` to everything that this process, and processes forked from it, read as Arrow."""
+    """Apply :func:`whole` to all Arrow streams that PySpark reads in this process, and in processes forked from this
+    process.
+    """
     ArrowStreamSerializer.load_stream = whole(ArrowStreamSerializer.load_stream)  # type: ignore[method-assign, assignment]

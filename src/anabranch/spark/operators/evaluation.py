@@ -71,7 +71,7 @@ def trunk_nodes(group: Group) -> list[Node]:
     for node in group.nodes:
         if node in group.sources or rule(node).sink or any(i not in reached for i in node.inputs):
             continue
-        if node.kind == "join_table":  # computed for each batch, with the table as it is at that time
+        if node.kind == "join_table":  # computed in each batch, with the table's current content
             continue
         if any(len(_ways(group, i)) > 1 for i in node.inputs):
             continue
@@ -173,7 +173,8 @@ def fan_out(group: Group, start: Node, frame: DataFrame, sinks: Mapping[int, Sin
             return None
         names = added.columns
         guarded = [F.when(F.col(_alive(source)), c).alias(n) for n, c in zip(names, columns, strict=True)]
-        # First as columns, not as fields of a struct, because an expression may use the result of an earlier one.
+        # The results are first made as columns rather than fields of a struct, because an expression may use the result
+        # of an earlier expression.
         places = [f"_anabranch_column{number}" for number in range(len(names))]
         made = unpacked.select(*wide.columns, *guarded).toDF(*wide.columns, *places)
         row = F.struct(*[F.col(place).alias(name) for place, name in zip(places, names, strict=True)])
@@ -241,7 +242,8 @@ def _encoded_row(frame: DataFrame, names: list[str], sink: Sink) -> Column:
 
 
 def _end(frame: DataFrame, names: list[str], sink: Sink) -> Column:
-    """The end of a row's window; null if the row has no window, or can't be marked as cut."""
+    """The end of a row's window; null if the row has no window, or if the row couldn't be marked as cut in its format.
+    """
     may_say = isinstance(sink.writer, JsonWriter) and DRAINED not in names
     return (
         meta_column.field(meta_column.END)

@@ -158,8 +158,8 @@ def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 
 def _check_merge(node: Node, inputs: Sequence[DataFrame]) -> None:
-    """Raises GraphError if a column has different types in the inputs, because Spark would unify them by casts that
-    fail for some values. Numeric types are allowed: the result has the wider one.
+    """Raises GraphError if a column has different types in the inputs, because Spark would unify the types by casts
+    that fail for some values. Different numeric types are allowed; the result has the wider type.
     """
     first = {field.name.lower(): field for field in _visible(inputs[0])}
     for frame in inputs[1:]:
@@ -267,7 +267,9 @@ def keyless() -> Column:
 
 
 def _without(frame: DataFrame, wrong: Column, error: str, what: str, setting: str, by: Rejecting | None) -> DataFrame:
-    """Reject the rows that are ``wrong``, or fail the lane at the first of them."""
+    """The DataFrame without the rows that are ``wrong``. They are rejected or, if ``by`` is None, the first of them
+    fails the lane.
+    """
     if by is not None:
         flagged = frame.withColumn(_FLAG, wrong)
         return arrow.mapped(flagged, user_functions.rejecting(_FLAG, error, what, by), frame.schema)
@@ -345,7 +347,9 @@ def _process(node: Node, frame: DataFrame, context: Context) -> DataFrame:
 
 
 def _sifted(node: Node, frame: DataFrame, end: Column, context: Context) -> DataFrame:
-    """The rows whose last window isn't closed; others are rejected. ``end`` is the end of a row's last window."""
+    """The rows whose last window isn't closed yet; the other rows are rejected. ``end`` is the end of a row's last
+    window.
+    """
     reject = context.on_late if on_late(node) == "dead-letter" else None
     return arrow.mapped(frame.withColumn(_END, end), late_rows.sifting(_END, node, reject), frame.schema)
 

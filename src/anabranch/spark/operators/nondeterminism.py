@@ -23,7 +23,9 @@ __all__ = ["check"]
 
 
 def check(node: Node, frames: Mapping[int, DataFrame]) -> None:
-    """Raises GraphError if an operator's key isn't deterministic. ``frames`` are the DataFrames before the operator."""
+    """Raises GraphError if an operator's key isn't deterministic. ``frames`` has the DataFrames of the earlier
+    operators, by node.
+    """
     for key in _keys(node):
         if query_plan.is_by_chance(frames[node.inputs[0]].select(F.expr(key))):
             raise GraphError(

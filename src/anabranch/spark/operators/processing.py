@@ -181,7 +181,9 @@ def _field_names(kind: DataType) -> Iterator[str]:
 
 
 class _Worker(StatefulProcessor):
-    """A processor in one Spark task. Spark calls it for each key that has rows, for each due timer, and at the end."""
+    """A processor in one Spark task. Spark calls this object for each key that has rows, for each due timer, and at the
+    end.
+    """
 
     def __init__(self, process: Process, schemas: Mapping[str, Schemas], types: StructType) -> None:
         self._process = process

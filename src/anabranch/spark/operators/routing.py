@@ -37,8 +37,9 @@ class Routing:
     count: int
 
     def routed(self, rows: DataFrame) -> DataFrame:
-        """The same rows, with all rows of a virtual task in one Spark task. The rows of a key that come from one
-        partition keep their order."""
+        """The same rows, with all rows of a virtual task in one Spark task. Rows that have the same key and come from
+        the same partition keep their order.
+        """
         return rows.repartitionById(self.count, self._number())
 
     @property

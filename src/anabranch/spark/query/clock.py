@@ -135,7 +135,7 @@ def note_idle(path: Path, idle: Mapping[str, int]) -> None:
 
 
 def idle_at(path: Path) -> dict[str, int]:
-    """The SSPs that :func:`note_idle` has recorded; empty if it hasn't recorded any."""
+    """The SSPs that :func:`note_idle` has recorded last; empty if nothing is recorded."""
     try:
         held: dict[str, int] = json.loads(path.with_suffix(_IDLE).read_text())
     except FileNotFoundError:
@@ -150,7 +150,7 @@ def forget(path: Path) -> None:
 
 
 def reached(last: Batch | None, path: str | None) -> int:
-    """A lane's processing time, in Unix ms: its next batch is planned at this time or later.
+    """A lane's processing time, in Unix ms. The lane's next batch is planned at this time or later.
 
     Args:
         last: the last planned batch.
@@ -235,7 +235,7 @@ class _Reader(DataSourceStreamReader):
         except AnabranchError as error:
             if type(error) is not AnabranchError:  # the error is about a stream or its contents
                 raise
-            return clock.progress.to_builtins()  # a system that can't be reached for a while must not fail the lane
+            return clock.progress.to_builtins()  # the lane must not fail if a system can't be reached for a while
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         risen = end["watermark"] is not None and end["watermark"] != start["watermark"]

@@ -300,7 +300,7 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class _TaskReport(msgspec.Struct, frozen=True):
-    """The report of a Spark task to the driver. If the Spark task is repeated, its last report counts."""
+    """The report of a Spark task to the driver. If the Spark task is repeated, only its last report counts."""
 
     operator: str
     slot: int
@@ -335,7 +335,7 @@ class TaskReports:
 
 
 def heard(aside: WorkerDeadLetters) -> TaskReports:
-    """What Spark tasks have reported since the last call."""
+    """What Spark tasks have reported since this was last called."""
     said = aside.said.value
     aside.said.value = []
     last = {(each.operator, each.slot, each.first): each for each in said if each.written}

@@ -45,7 +45,7 @@ class Gate:
 
     clock: Callable[[], float] = monotonic
     check_owner: Callable[[], object] = lambda: None
-    """Raises FencedError if the lane's folder now belongs to another process. After that, no part of a batch must
+    """Raises FencedError if the lane's folder now belongs to another process, because then no part of a batch must
     become visible.
     """
     number: int = -1
@@ -65,7 +65,7 @@ class Gate:
 
     def check(self) -> None:
         """Raises BrokenOffError if the gate is shut, and FencedError if another process has the lane. Call this before
-        work that isn't visible to others, to avoid useless work.
+        work that isn't visible to others, because the work would then be useless.
         """
         self.check_owner()
         with self._lock:

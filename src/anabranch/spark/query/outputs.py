@@ -111,7 +111,9 @@ class LaneOutputs:
 
     @cached_property
     def scattered(self) -> bool:
-        """Whether, even without state, records of one partition may be in several Spark tasks when they are written."""
+        """Whether records of one partition may be in several Spark tasks when they are written, even if the lane has no
+        state.
+        """
         read = [stages.stream_of(self.plan.graph, node) for node in self.plan.group.sources]
         return len(set(read)) < len(read) or any(self._spreads(node) for node in self.plan.group.nodes)
 

@@ -110,7 +110,7 @@ class Pacer:
                 self._given = given
 
     def took(self, batch: int, seconds: float) -> None:
-        """Record the total duration of a batch: the time to plan, write and commit it."""
+        """Record the total duration of a batch, that is, of its planning, writing and commit."""
         with self._lock:
             if batch in self._written:
                 beside = max(0.0, seconds - self._written.pop(batch))

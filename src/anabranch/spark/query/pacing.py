@@ -71,7 +71,9 @@ class LanePacing:
         return self.plan.settings.job.max_rows_per_batch * max(1, len(self.sources.all))
 
     def pacer(self, first: int | None = None) -> Pacer:
-        """The pacer of the lane's batches. ``first`` is the number of records in the first batch, if it is given."""
+        """A new pacer for the lane's batches. ``first`` is the number of records in the first batch; None to determine
+        it here.
+        """
         job, most = self.plan.settings.job, self._most_rows
         inputs = {place_of(source): source.starts for source in self.sources.all}
         aim = BatchTarget(self._target_seconds, min(most, self._least_rows), most, self.outputs.allowed)

@@ -123,8 +123,7 @@ class LanePlan:
 
     @property
     def real_time(self) -> bool:
-        """Whether records are processed one by one. (A lane that must stop at given offsets processes batches instead.)
-        """
+        """Whether records are processed one by one. (A lane that must stop at given offsets uses batches instead.)"""
         return self.settings.job.trigger == "real-time" and not self.until
 
     @property

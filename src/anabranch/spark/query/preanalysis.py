@@ -25,8 +25,7 @@ _KNOWN_LATER: dict[str, Any] = {
     "ran": False,
     "begun": False,
 }
-"""Fields of a lane whose values are known only when its predecessors are closed. No DataFrame depends on these fields.
-"""
+"""Fields of a lane that are known only when its predecessors are closed. No DataFrame depends on these fields."""
 
 
 @dataclass(frozen=True)

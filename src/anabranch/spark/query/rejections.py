@@ -1,4 +1,4 @@
-"""Finds the records that a lane can't process, writes them as dead letters, and counts those that are dropped."""
+"""Finds the records that a lane can't process, and writes them as dead letters, or counts them if they are dropped."""
 
 from __future__ import annotations
 

@@ -106,8 +106,9 @@ def _after(
 
 
 def _check_names(node: Node, names: Sequence[str]) -> None:
-    """Raises GraphError if Spark, which ignores case, can't distinguish two of these columns, or one of them from
-    anabranch's own columns."""
+    """Raises GraphError if two of these names, or one of these names and the name of one of anabranch's own columns,
+    are the same to Spark, which ignores case.
+    """
     known: dict[str, str] = {}
     for name in names:
         lower = name.lower()

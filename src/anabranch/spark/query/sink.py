@@ -150,7 +150,7 @@ def _parted(batch: pa.RecordBatch, column: str) -> Iterator[tuple[int, pa.Record
 
 
 def _records(rows: pa.RecordBatch, now: int) -> pa.RecordBatch:
-    """The rows as records. ``now`` is the timestamp for rows that have none, in microseconds since 1970."""
+    """The rows as records. ``now`` is the timestamp for rows without a timestamp, in microseconds since 1970."""
     at = rows.schema.get_field_index("headers")
     unpacked = rows.set_column(at, "headers", headers.unpack(rows.column(at)))
     unpacked = _timed(unpacked, now)

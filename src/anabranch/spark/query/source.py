@@ -84,11 +84,13 @@ class Source:
         return self._whole(raw)
 
     def again(self, ranges: Mapping[int, Sequence[Range]]) -> DataFrame:
-        """Selected records, read once more, as a DataFrame that isn't streaming. ``ranges`` are by partition."""
+        """Selected records, read once more, as a DataFrame that isn't streaming. ``ranges`` has ranges of offsets, by
+        partition.
+        """
         return self._whole(records.again(self.spark, self.system, self.stream, ranges, self.bare))
 
     def _whole(self, raw: DataFrame) -> DataFrame:
-        """The records with all columns; those that aren't needed are null."""
+        """The records with all columns of a record. Columns that weren't read are null."""
         if not self.bare:
             return raw
         return raw.withColumns({"headers": F.lit(None).cast("string"), "timestamp": F.lit(None).cast("timestamp")})
@@ -118,7 +120,7 @@ class Source:
         return opened.observe(self.name, *measures) if measures else opened
 
     def rows(self, opened: DataFrame, today: Column | None = None) -> DataFrame:
-        """The rows of the readable records. ``today``: see :meth:`RecordDecoding.faults`."""
+        """The rows of the readable records. For ``today``, see :meth:`RecordDecoding.faults`."""
         if self.timed:
             opened = self._own(opened)
         stream = f"{self.system.name}/{self.stream}"

@@ -31,7 +31,9 @@ OF_THE_PLACE = ("spark.driver.host", "spark.driver.bindAddress", "spark.archives
 _ARCHIVES, _PATH, _PYTHON = "spark.archives", "spark.executorEnv.PYTHONPATH", "spark.pyspark.python"
 _CODE = f"spark.executorEnv.{job_modules.VARIABLE}"
 _JOB, _PACKAGE = "anabranch-job", "anabranch-package"
-"""Folders in an executor's working folder. Spark unpacks archives into it, and Python workers run in it."""
+"""The folders in an executor's working folder into which Spark unpacks the archives. Python workers run in this working
+folder.
+"""
 
 
 def is_cluster(master: str) -> bool:

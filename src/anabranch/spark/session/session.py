@@ -201,7 +201,8 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
 
 
 def _joined(needed: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Settings of a session. The given settings override the needed ones, except that lists of jars are merged."""
+    """The settings of a session. The given settings override the needed settings, except that lists of jars are merged.
+    """
     lists = {name: f"{needed[name]},{given[name]}" for name in _LISTS if needed.get(name) and given.get(name)}
     return {**needed, **given, **lists}
 
@@ -263,7 +264,9 @@ def _java_ended() -> AnabranchError:
 
 
 def for_schemas(settings: Settings, home: str) -> SparkSession:
-    """A small session on this machine, even if containers run their sessions on a cluster. Its output is discarded."""
+    """Start a small session on this machine, even if containers run their sessions on a cluster. Its output is
+    discarded.
+    """
     conf = {name: value for name, value in settings.spark.conf.items() if name not in cluster.OF_THE_PLACE}
     small = settings.spark.model_copy(update={"master": "local[1]", "conf": conf})
     return start(settings.model_copy(update={"spark": small}), home, Path(os.devnull))
@@ -332,7 +335,7 @@ def _printing_to(output: Path | None) -> Iterator[None]:
 
 
 def _pickle_by_value(folder: Path) -> None:
-    """From now on, send functions of all loaded modules in a folder to Python workers as code, not by name."""
+    """From now on, send functions of all loaded modules in a folder to Python workers as code rather than by name."""
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if file and Path(file).parent == folder and module.__name__ != "__main__":

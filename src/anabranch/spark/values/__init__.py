@@ -1,4 +1,4 @@
-"""Conversion between the values of records and columns, for each format."""
+"""Converts between the values of records and columns, in each format."""
 
 from __future__ import annotations
 
@@ -50,8 +50,7 @@ def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[
 
 
 def writing(format_: Format, ours: bool = False) -> Writer:
-    """The object that turns columns into the values of a stream. ``ours`` says whether this is an intermediate stream.
-    """
+    """The object that turns columns into a stream's values. ``ours`` says whether this is an intermediate stream."""
     if format_.name == "json":
         return JsonWriter(ours)
     if format_.name in ("string", "raw"):

@@ -142,7 +142,7 @@ def _decoded(value: Column, writer: str, reader: str) -> Column:
 
 
 def _with_mark(schema: str, names: Sequence[str]) -> str:
-    """The schema of an Avro record with only the named fields, and with :data:`_READ`."""
+    """The schema of an Avro record, reduced to the named fields, and with the field :data:`_READ` added."""
     record: dict[str, Any] = json.loads(schema)
     fields = [field for field in record["fields"] if field["name"] in names]
     return json.dumps({**record, "fields": [*fields, {"name": _READ, "type": "boolean", "default": True}]})

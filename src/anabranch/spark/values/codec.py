@@ -1,4 +1,4 @@
-"""Conversion of keys and values between bytes and columns (docs/reference/operators.md, "Key bytes")."""
+"""Converts keys and values between bytes and columns (docs/reference/operators.md, "Key bytes")."""
 
 from __future__ import annotations
 
@@ -78,8 +78,9 @@ def _element(column: Column) -> Column:
 
 
 def decode_key(key: Column, schema: StructType) -> list[Column]:
-    """The declared key columns, from key bytes: the inverse of :func:`encode_key`. They are null if :func:`key_fault`
-    is true."""
+    """The declared key columns, from key bytes: the inverse of :func:`encode_key`. The columns are null if
+    :func:`key_fault` is true.
+    """
     if _is_json(schema):
         parts = _parts(key, schema)
         return [parts[field.name].alias(field.name) for field in schema.fields]
@@ -88,7 +89,7 @@ def decode_key(key: Column, schema: StructType) -> list[Column]:
 
 
 def key_fault(key: Column, schema: StructType) -> Column | None:
-    """Whether key bytes don't fit the declaration; None if any bytes fit."""
+    """A condition that is true if key bytes don't fit the declaration; None if any bytes fit."""
     if _is_json(schema):
         return key.isNotNull() & _parts(key, schema).isNull()
     kind = schema.fields[0].dataType
@@ -100,7 +101,7 @@ def key_fault(key: Column, schema: StructType) -> Column | None:
 
 
 def key_reason(key: Column, schema: StructType) -> Column:
-    """Why key bytes don't fit the declaration, in words."""
+    """The reason why key bytes don't fit the declaration, in words."""
     declared = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
     hexadecimal = F.concat(
         F.lower(F.hex(F.substring(key, 1, _SHOWN))), F.when(F.length(key) > _SHOWN, "…").otherwise("")
@@ -113,7 +114,7 @@ def key_reason(key: Column, schema: StructType) -> Column:
 
 
 _SHOWN = 40
-"""How many bytes of a wrong key are shown."""
+"""How many bytes of a wrong key are shown in the reason."""
 
 
 def _is_json(schema: StructType) -> bool:

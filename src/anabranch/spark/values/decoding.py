@@ -56,7 +56,7 @@ class RecordDecoding:
         node: the ``read``.
         reader: decodes the needed columns of values.
         key: the declared columns of the key; None if no key is declared.
-        keyed: whether records' keys are the keys of a stateful operator, which doesn't accept null keys.
+        keyed: whether the records' keys become the keys of a stateful operator, which accepts no null keys.
     """
 
     node: Node
@@ -109,7 +109,7 @@ class RecordDecoding:
         return found
 
     def _reasons(self) -> dict[str, Column]:
-        """The error text for each fault, for records that were opened with reasons."""
+        """The error text for each fault, for records that :meth:`opened` has returned with ``explains``."""
         key = F.col("key")
         found = {"value": F.col(_REASON)}
         if self.key is not None:
@@ -243,7 +243,9 @@ class RecordDecoding:
 
 @dataclass(frozen=True)
 class Marks:
-    """Bit masks of a batch's blocks with unreadable records, and of its blocks with null keys."""
+    """Two bit masks of a batch's blocks of offsets: which blocks contain unreadable records, and which contain null
+    keys.
+    """
 
     faulty: int
     keyless: int

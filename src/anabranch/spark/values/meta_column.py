@@ -1,4 +1,6 @@
-"""The hidden column ``_anabranch``, with the origin of a row, its key, and its headers. User functions never see it."""
+"""Makes and reads the hidden column ``_anabranch``, which contains a row's origin, key and headers. User functions
+never get this column.
+"""
 
 from __future__ import annotations
 
