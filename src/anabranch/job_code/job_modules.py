@@ -92,7 +92,9 @@ class JobCode:
         return json.dumps(asdict(self))
 
     def on_this_machine(self) -> JobCode:
-        """The code in the form for workers on this machine, which can import everything that this process can."""
+        """The code in the form for workers on this machine, because these can import everything that this process can
+        import.
+        """
         return replace(
             snapshot(self), path=tuple(os.path.abspath(each) for each in sys.path if os.path.exists(each or "."))
         )
@@ -348,8 +350,8 @@ def code_in(home: str) -> JobCode:
 
 
 def snapshot(code: JobCode) -> JobCode:
-    """The code with its ``sources``, a file for other processes on this machine that exists until this process ends.
-    Modules that are imported later aren't included, so they are read from disk.
+    """The code with its ``sources`` set, for other processes on this machine. The file ``sources`` exists until this
+    process ends. Modules that are imported later aren't included, so they are read from disk.
     """
     with _entering:
         finder = next((each for each in _finders() if each.code == code), None)

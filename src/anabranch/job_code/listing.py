@@ -123,7 +123,7 @@ def fault(name: str) -> str | None:
 
 
 def unreadable(error: OSError) -> AnabranchError:
-    """The error for a file of the job that can't be read."""
+    """The error to raise if a file of the job can't be read."""
     return AnabranchError(
         f"{error.filename}: can't be read: {error.strerror}", "let this user read it, or put it into .gitignore"
     )

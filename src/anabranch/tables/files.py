@@ -47,7 +47,7 @@ _read = msgspec.msgpack.Decoder(FileRef).decode
 
 
 class FileStore(Protocol):
-    """Where files are stored. A file is written once, and never changed."""
+    """A place for files, each of which is written once and never changed."""
 
     def new(self) -> str:
         """A unique name for a new file."""

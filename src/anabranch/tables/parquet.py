@@ -252,7 +252,7 @@ class ParquetFolder:
             files.sync(self._root)
 
     def _check(self, owner: Owner, refs: Sequence[FileRef]) -> None:
-        """Raise LogError if a file isn't as a Spark task left it."""
+        """Raise LogError if a file is missing, or has another size than the Spark task that wrote it has reported."""
         for ref in refs:
             path = self._staged(owner) / ref.name
             size = path.stat().st_size if path.exists() else None

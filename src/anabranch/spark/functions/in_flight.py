@@ -38,7 +38,7 @@ _STDERR = 2
 
 
 def on(meter: Meter, origin: pa.Array, factor: int, limit: float = math.inf) -> AbstractContextManager[None]:
-    """A context in which a function works on the rows of one bucket of one task, one by one; see :func:`at`.
+    """A context in which a function works on the rows of a task's bucket, row by row; see :func:`at`.
 
     Args:
         meter: counts the rows.

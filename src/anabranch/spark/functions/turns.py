@@ -82,8 +82,8 @@ class Turns(Protocol):
 @dataclass(frozen=True)
 class Schemas:
     """The schemas of a state. ``values`` is the schema of the state's values. If the state is a map, ``names`` is the
-    schema of its keys; otherwise None. ``single`` says whether a value is stored as the only field of a struct, because
-    it isn't a struct itself.
+    schema of the names of its entries; otherwise None. ``single`` says whether a value is stored as the only field of a
+    struct, because it isn't a struct itself.
     """
 
     names: StructType | None
@@ -250,8 +250,8 @@ class _IsolatedTurns:
         return self._turn(("timer", now, key, at, fails), begin)
 
     def _turn(self, request: tuple[Any, ...], begin: Begin) -> Turn:
-        """The result of a turn. If the process dies on a message, the turn is repeated, and after a few times, the
-        message is left out and rejected. State and timers change only after the turn has succeeded.
+        """The result of a turn. If the process dies on a message, the turn is repeated, and after :data:`TRIES` deaths,
+        the message is left out and rejected. State and timers change only after the turn has succeeded.
         """
         deaths: dict[int, int] = {}
         rejected: dict[int, str] = {}

@@ -29,8 +29,7 @@ probe = SURFACE.probe
 
 
 def settings() -> dict[str, str]:
-    """Session settings that restrict the recording of lines to the context :func:`noted`; empty if this isn't possible.
-    """
+    """Session settings that restrict the recording of lines to the context :func:`noted`; empty if impossible."""
     return {_SETTING: "false"} if SURFACE.is_in_pyspark else {}
 
 

@@ -33,9 +33,9 @@ class Hadoop:
     """The Hadoop classes for files, as a session's JVM has them.
 
     Attributes:
-        path: makes paths.
-        files: copies files.
-        io: reads streams.
+        path: the class of paths.
+        files: a class with functions that copy files.
+        io: a class with functions that read streams.
         conf: Spark's configuration of Hadoop.
 
     Raises:

@@ -1,4 +1,6 @@
-"""Finds out whether the Java process of a session is this process's child, and whether it has ended, and can end it."""
+"""Finds out whether a session's Java process is a child of this process, and whether the Java process has ended. Can
+also end the Java process.
+"""
 
 from __future__ import annotations
 

@@ -35,8 +35,8 @@ or begin a batch that was planned for it.
 """
 
 _PASSED = 2
-"""How many batches a query may still plan after anabranch has begun to hold it. If it plans more batches, it can't be
-held.
+"""How many batches a query may still plan while anabranch tries to hold it. If the query plans more batches, it can't
+be held.
 """
 
 SURFACE = Surface(

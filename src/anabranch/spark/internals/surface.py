@@ -2,7 +2,7 @@
 Spark lacks a part.
 
 Parts that aren't public may be missing or different in the next version of Spark. So each module that uses such parts
-declares them in its ``SURFACE``, and code that uses the module first asks whether this Spark has them::
+declares them in its ``SURFACE``, and callers of the module first ask whether this Spark has the surface::
 
     if query_hold.SURFACE.works(spark):
         ...  # the quick way
@@ -79,7 +79,7 @@ class JavaMembers:
 
 @dataclass(frozen=True)
 class PythonName:
-    """A module of PySpark, and a name in it or in one of its classes."""
+    """A module of PySpark, and a name in the module or in one of the module's classes."""
 
     module: str
     name: str = ""

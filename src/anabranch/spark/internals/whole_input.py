@@ -1,8 +1,8 @@
 """Makes Python workers accept the input of a Spark task as complete only if it ends with Spark's end mark.
 
-If a Spark task is ended halfway, because its batch is broken off or because another of its workers has died, it closes
-the pipes of its workers. If this happens between two Arrow batches, pyarrow mistakes it for the end of the input. The
-worker would continue, and commit its partial result as if it were complete.
+If a Spark task is ended halfway, because its batch is broken off or because another of its workers has died, the pipes
+to its workers are closed. If a pipe is closed between two Arrow batches, pyarrow mistakes this for the end of the
+input. The worker would continue, and commit its partial result as if it were complete.
 """
 
 from __future__ import annotations

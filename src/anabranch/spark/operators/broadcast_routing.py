@@ -31,8 +31,8 @@ class BroadcastRouting:
     """The routing of one broadcast stream in a lane.
 
     In a lane without state, a record goes to each virtual task. In a lane with state, a record goes to one virtual task
-    of each task at factor 1: the virtual task with the bucket of the record's key, because this bucket has the key's
-    state.
+    of each task at factor 1. This is the virtual task with the bucket of the record's key, because the key's state is
+    there.
 
     Attributes:
         ssps: the partitions of the stream.
@@ -60,9 +60,9 @@ class BroadcastRouting:
         return rows.select(*[F.col(name) for name in records.columns], *given)
 
     def first(self) -> Column:
-        """A condition that is true for records that this lane, and no other, must reject if they are unreadable.
-        Because only the task :data:`FIRST` rejects records, these are the records that belong to buckets of this task
-        in this lane.
+        """A condition that is true for records that this lane, and no other, must reject if they are unreadable. Only
+        the task :data:`FIRST` rejects records. So these are the records whose bucket belongs to this task and to this
+        lane.
         """
         known = {ssp.partition: broadcasts.floors(self.lane, ssp, FIRST) for ssp in self.ssps}
         if all(at == NEVER for each in known.values() for at in each):

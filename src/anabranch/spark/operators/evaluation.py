@@ -242,8 +242,7 @@ def _encoded_row(frame: DataFrame, names: list[str], sink: Sink) -> Column:
 
 
 def _end(frame: DataFrame, names: list[str], sink: Sink) -> Column:
-    """The end of a row's window; null if the row has no window, or if the row couldn't be marked as cut in its format.
-    """
+    """The end of a row's window; null if the row has no window, or if its format allows no mark for cut windows."""
     may_say = isinstance(sink.writer, JsonWriter) and DRAINED not in names
     return (
         meta_column.field(meta_column.END)

@@ -44,9 +44,9 @@ def last_end(window: Window, time: Column) -> Column:
 
 
 def let_know(context: SparkContext, watermark: int) -> None:
-    """Inform the Spark tasks that this thread will start up to which time (in Unix ms) windows are closed.
+    """Set the time (in Unix ms) up to which windows are closed, for the Spark tasks that this thread will start.
 
-    In Spark, this time is the watermark of the previous batch.
+    By Spark's rule, this time is the watermark of the previous batch.
     """
     context.setLocalProperty(_BEFORE, str(watermark))
 

@@ -290,8 +290,8 @@ class _Worker(StatefulProcessor):
 
 
 def _place(message: Mapping[str, Any]) -> tuple[int, int, int]:
-    """The value by which the rows of a key are sorted, so that they are processed in the order of their records. (Rows
-    that don't come from a single record have negative offsets.)
+    """The value by which the rows of a key are sorted, because they must be processed in the order of their records.
+    (Rows that don't come from a single record have negative offsets.)
     """
     at = message[_AT]
     return at["source"], at["partition"], at["offset"] if at["offset"] >= 0 else -1 - at["offset"]

@@ -102,8 +102,8 @@ class LanePlan:
 
     @property
     def sequential(self) -> bool:
-        """Whether the lane's functions process one key after another: all of them are processors, to which Spark passes
-        the rows of one key at a time.
+        """Whether the lane's functions process one key after another. This is true if all functions are processors,
+        because Spark passes the rows of one key at a time to a processor.
         """
         functions = [node for node in self.group.nodes if rule(node).function]
         return bool(functions) and all(node.kind == "process" for node in functions)

@@ -35,8 +35,8 @@ class PreanalyzedQuery:
     query: LaneQuery
 
     def known(self, query: LaneQuery) -> LaneQuery | None:
-        """The lane's final query, ``query``, with the analysis that was made ahead; None unless :func:`is_as_foreseen`
-        is true for its lane.
+        """The lane's final query, ``query``, with the analysis that was made in advance; None unless
+        :func:`is_as_foreseen` is true for its lane.
         """
         return query.as_analyzed(self.query) if is_as_foreseen(self.query.lane, query.lane) else None
 

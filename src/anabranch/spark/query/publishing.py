@@ -39,8 +39,8 @@ class Publishing:
         without_key: handles rows for the next stage that have a null key; None if no output is an intermediate stream.
         time: the lane's event time.
         planned: returns a batch's entry in the offset log.
-        unruly: whether rows of one slot may be in several Spark tasks, so they must be brought together before they are
-            written.
+        unruly: whether rows of one slot may be in several Spark tasks. If so, these rows are brought together before
+            they are written.
         line: where Python workers report their progress.
         gate: each step that makes a batch visible to others must pass this gate.
     """

@@ -253,7 +253,8 @@ class LaneQuery:
     @property
     def foreseeable(self) -> bool:
         """Whether Spark can analyze the query before it is known where the lane starts. This is possible if the lane
-        has one source, if this source finds the start offsets in the folder, and if nothing else depends on them.
+        has a single source, which finds the start offsets in the folder, and if nothing else depends on the start
+        offsets.
         """
         if (
             self.plan.stateful

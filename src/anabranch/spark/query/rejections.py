@@ -1,4 +1,4 @@
-"""Finds the records that a lane can't process, and writes them as dead letters, or counts them if they are dropped."""
+"""Finds the records that a lane can't process, to write them as dead letters or, if they are dropped, to count them."""
 
 from __future__ import annotations
 

@@ -106,8 +106,8 @@ def _after(
 
 
 def _check_names(node: Node, names: Sequence[str]) -> None:
-    """Raises GraphError if two of these names, or one of these names and the name of one of anabranch's own columns,
-    are the same to Spark, which ignores case.
+    """Raises GraphError if two of these names are the same apart from case, which Spark ignores, or if one of them is
+    reserved for anabranch's own columns.
     """
     known: dict[str, str] = {}
     for name in names:

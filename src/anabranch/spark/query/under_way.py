@@ -1,5 +1,5 @@
-"""Records how far the running batch of a lane's query is, in the driver. The code that publishes the batch writes this,
-and status reports read it.
+"""Records, in the driver, how far the running batch of a lane's query is. The code that publishes the batch updates
+this, and status reports show it.
 """
 
 from __future__ import annotations

@@ -79,7 +79,8 @@ def python(conf: Mapping[str, str]) -> str:
     process's interpreter.
 
     Raises:
-        ConfigError: there is no interpreter at this path on this machine, where Spark needs it to plan batches.
+        ConfigError: there is no interpreter at this path on this machine. Spark needs an interpreter here to plan
+            batches.
     """
     found = conf.get(_PYTHON, sys.executable)
     if shutil.which(found) is None:

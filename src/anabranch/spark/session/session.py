@@ -201,8 +201,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
 
 
 def _joined(needed: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a session. The given settings override the needed settings, except that lists of jars are merged.
-    """
+    """The settings of a session. The given settings override the needed settings, but lists of jars are merged."""
     lists = {name: f"{needed[name]},{given[name]}" for name in _LISTS if needed.get(name) and given.get(name)}
     return {**needed, **given, **lists}
 

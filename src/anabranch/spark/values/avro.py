@@ -59,7 +59,9 @@ class AvroReader:
         return cls(schema, format_.schema, tuple((int(id_), text) for id_, text in sorted(format_.writers.items())))
 
     def narrowed(self, declared: StructType, where: str) -> AvroReader:
-        """The reader with only the declared columns. Raises GraphError if the schema has other columns."""
+        """The reader with only the declared columns. Raises GraphError if the schema lacks a declared column, or has it
+        with another type.
+        """
         way.check_declared(declared, self.schema, where, "its Avro schema")
         return replace(self, schema=declared)
 

@@ -43,8 +43,9 @@ _REASON = "_anabranch_reason"
 _MARKED = "marked"
 
 PLAUSIBLE = ("1900-01-01", 24 * 3600 * 1000)
-"""Which event times are accepted if a ``read`` doesn't declare a range: the earliest day, and the milliseconds by which
-an event time may be later than the end of the day on which the batch is planned.
+"""The range of accepted event times, if a ``read`` doesn't declare a range. The first item is the earliest day. The
+second is the number of milliseconds by which an event time may be later than the end of the day on which the batch is
+planned.
 """
 
 
@@ -139,9 +140,9 @@ class RecordDecoding:
         return F.coalesce((self._time() >= first) & (self._time() < latest), F.lit(True))
 
     def measures(self, partitions: Iterable[int], timed: bool, today: Column | None = None) -> list[Column]:
-        """The observations to make of a batch: where the unreadable records are and, if ``keyed`` is set, where the
-        records with null keys are (see :class:`Marks`); and, if ``timed`` is set, the greatest event time of each
-        partition.
+        """The observations to make of a batch. They show where the unreadable records are and, if ``keyed`` is set,
+        where the records with null keys are; see :class:`Marks`. If ``timed`` is set, they include the greatest event
+        time of each partition.
         """
         today = F.current_date() if today is None else today
         faults = self.faults(today).values()

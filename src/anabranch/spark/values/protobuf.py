@@ -63,7 +63,9 @@ class ProtobufReader:
         return cls(_files(format_), found.full_name, codec.nullable(_columns(found, where, ())))
 
     def narrowed(self, declared: T.StructType, where: str) -> ProtobufReader:
-        """The reader with only the declared columns. Raises GraphError if the message has other columns."""
+        """The reader with only the declared columns. Raises GraphError if the message lacks a declared column, or has
+        it with another type.
+        """
         way.check_declared(declared, self.schema, where, f"the message {self.message}")
         return replace(self, schema=codec.nullable(declared))
 

@@ -60,7 +60,7 @@ def _same(one: DataType, other: DataType) -> bool:
 
 
 def check_declared(declared: StructType, held: StructType, where: str, what: str) -> None:
-    """Raises GraphError if the declared columns differ from the columns in a stream's schema."""
+    """Raises GraphError if a stream's schema lacks a declared column, or has it with another type."""
     known = {field.name: field.dataType for field in held}
     for field in declared:
         if field.name not in known:
@@ -77,7 +77,9 @@ def check_declared(declared: StructType, held: StructType, where: str, what: str
 
 
 def check_written(frame: DataFrame, names: Sequence[str], held: StructType, where: str, what: str) -> None:
-    """Raises GraphError if the columns to write differ from the columns in a stream's schema."""
+    """Raises GraphError if a stream's schema lacks a column to write, has it with another type, or requires a column
+    that isn't written.
+    """
     known = {field.name: field for field in held}
     types = {field.name: field.dataType for field in frame.schema}
     for name in names:
