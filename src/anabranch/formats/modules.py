@@ -15,7 +15,7 @@ AVRO = "4.1.1"
 """The version of Spark's Avro module that ``anabranch jars fetch avro`` fetches."""
 
 MODULES = {"avro": "spark-avro", "confluent": "spark-avro"}
-"""Spark's modules, by the formats that need one."""
+"""The Spark module that a format needs, by the name of the format."""
 
 
 def needed(settings: Settings) -> list[str]:

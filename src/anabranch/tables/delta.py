@@ -43,8 +43,8 @@ class DeltaFolder:
 
     A lane has two application ids. The version stored for the first id is the lane's last batch, and the version for
     the second id is the lane's epoch. Each commit and each fence names the second id. Of two concurrent commits that
-    name the same id, the protocol accepts only one. So a commit that runs at the same time as a fence, and loses,
-    fails.
+    name the same id, the protocol accepts only one. So if a commit and a fence run at the same time, and the fence
+    comes first, the commit fails.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:

@@ -62,13 +62,13 @@ class FileStore(Protocol):
         ...
 
     def remove(self, name: str) -> None:
-        """Remove a file. It need not exist."""
+        """Remove a file, unless it doesn't exist."""
         ...
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder on a disk."""
+    """Stores files in a folder on a disk."""
 
     path: Path
     suffix: str = ".parquet"

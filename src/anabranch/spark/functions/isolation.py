@@ -175,7 +175,7 @@ def _told(status: int) -> str:
 
 
 class Host:
-    """Provides processes that run user code. Each process runs a service, which it makes by ``open_service``."""
+    """Provides processes that run user code. Each process runs a service, which it gets by calling ``open_service``."""
 
     def __init__(self, open_service: Callable[[], Service]) -> None:
         self._lock = threading.Lock()

@@ -19,7 +19,7 @@ _NAME = "CheckpointFiles"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 MANAGER = f"anabranch.{_NAME}"
-"""The name of the class in Spark's settings."""
+"""The name under which Spark's settings refer to the class."""
 
 SURFACE = Surface(
     "checkpoint_files",

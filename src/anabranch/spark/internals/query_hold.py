@@ -131,7 +131,7 @@ class HeldQuery:
         self._stand()
 
     def begin(self) -> None:
-        """Let the query run its first batch."""
+        """Let the query plan and run its first batch, and then hold it again."""
         self._planning.unlock()
         self._ran_at = monotonic()
         while not self._execution.offsetLog().getLatestBatchId().isDefined():

@@ -29,7 +29,7 @@ probe = SURFACE.probe
 
 
 def newest(spark: SparkSession, query: StreamingQuery) -> str:
-    """The time of the newest report; empty while there is none."""
+    """The time of the newest report; empty while there is no report."""
     if SURFACE.works(spark):
         report = java.query(query).lastProgress()
         return "" if report is None else str(report.timestamp())

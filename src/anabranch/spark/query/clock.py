@@ -116,7 +116,7 @@ class Clock:
 
 
 def read(path: Path) -> Clock | None:
-    """The last clock that was written; None before the first one."""
+    """The clock that was last written to a file; None if there is no file."""
     try:
         held = json.loads(path.read_text())
     except FileNotFoundError:

@@ -45,7 +45,7 @@ error.
 _HEADER_BYTES = 10
 
 STATE = -1
-"""The source number of rows that a stateful operator has made."""
+"""The source number in rows that a stateful operator has made."""
 _HEADERS = RECORD_SCHEMA.get_field_index("headers")
 
 

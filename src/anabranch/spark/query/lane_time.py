@@ -27,7 +27,7 @@ class LaneTime:
     Attributes:
         path: the lane's clock file; None if the lane has no event time.
         delays: the delay in ms of each SSP that determines the watermark.
-        window: the windows of processing time, if the lane has any; then there are no delays.
+        window: the windows of processing time, if the lane has any. Such a lane has no delays.
         inherited: returns the event time of the lane's predecessors; None if there are none.
     """
 

@@ -179,7 +179,7 @@ class LaneOutputs:
 
     @cached_property
     def tables(self) -> dict[str, Table]:
-        """The tables to which the lane writes, by output."""
+        """The tables to which the lane writes, by the name of the output."""
         return self.plan.systems.tables(self.plan.lane)
 
     def table(self, node: Node) -> str:

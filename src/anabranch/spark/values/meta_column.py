@@ -33,8 +33,8 @@ def of_record(task: Column, source: int, bucket: Column | None = None) -> Column
 
 def of_result(task: Column, key: Column) -> Column:
     """The hidden column for a row that a stateful operator made. Such a row comes from a state partition rather than
-    from a single record. The timestamp is null until the row is written: the batch's time would be part of Spark's
-    generated code, which would then have to be compiled for each batch.
+    from a single record. The timestamp is null until the row is written. If it were the batch's time, Spark's generated
+    code would contain this time, and would have to be compiled for each batch.
     """
     return F.struct(
         task.cast("int").alias("task"),
