@@ -1,4 +1,6 @@
-"""How the values of streams are encoded, as far as this is determined before Spark reads a record."""
+"""The formats of streams: how they are determined from settings, schema files and a registry, before Spark reads a
+record.
+"""
 
 from anabranch.formats.format import JSON, Format
 

@@ -1,4 +1,4 @@
-"""How the values of one stream are encoded. A job's formats are stored when it first starts."""
+"""Describes how the values of one stream are encoded. A job's formats are stored when the job first starts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Format(Document, frozen=True, kw_only=True):
 
     Attributes:
         name: json, string, raw, avro, protobuf or confluent.
-        schema: for avro and confluent, the Avro schema with which values are read and written, as JSON; for protobuf, a
-            descriptor set in base64 that contains ``message``.
+        schema: for avro and confluent, the Avro schema (as JSON) with which values are read and written. For protobuf,
+            a descriptor set (in base64) that contains ``message``.
         message: for protobuf, the name of the message.
         writers: for confluent, the schemas with which values may have been written, by their ids in the registry.
         id: for confluent, the id of the schema with which the job writes.
@@ -27,4 +27,4 @@ class Format(Document, frozen=True, kw_only=True):
 
 
 JSON = Format()
-"""The format of streams for which the settings name none, and of intermediate streams."""
+"""The format of intermediate streams, and of streams for which the settings name no format."""

@@ -1,4 +1,4 @@
-"""Where Spark's modules for binary formats come from: a folder, the cache of ``anabranch jars fetch``, or Maven."""
+"""Finds Spark's modules for binary formats: in a folder, in the cache of ``anabranch jars fetch``, or in Maven."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ AVRO = "4.1.1"
 """The version of Spark's Avro module that ``anabranch jars fetch avro`` fetches."""
 
 MODULES = {"avro": "spark-avro", "confluent": "spark-avro"}
-"""Spark's modules, by the formats that need one."""
+"""The Spark module that a format needs, by the name of the format."""
 
 
 def needed(settings: Settings) -> list[str]:
-    """The names of the modules that the formats of streams need: spark-avro."""
+    """The names of the modules that the formats of the configured streams need."""
     return sorted({MODULES[each.format] for each in settings.streams.values() if each.format in MODULES})
 
 
 def found(settings: FormatsSettings, module: str) -> Path | str:
-    """A module's jar; if there is none here, the Maven coordinates with which Spark gets it.
+    """The path of a module's jar. If there is no jar on this machine, the Maven coordinates with which Spark fetches
+    the module.
 
     Raises:
         ConfigError: the configured folder doesn't contain the jar.
@@ -44,7 +45,9 @@ def found(settings: FormatsSettings, module: str) -> Path | str:
 
 
 def jars(settings: FormatsSettings, module: str) -> str:
-    """The set in :data:`anabranch.jars.pinned.SETS` to fetch for a module; empty if the module comes from elsewhere."""
+    """The name in :data:`anabranch.jars.pinned.SETS` of the jars to fetch for a module; empty if nothing need be
+    fetched.
+    """
     return "avro" if module == "spark-avro" and isinstance(found(settings, module), str) else ""
 
 

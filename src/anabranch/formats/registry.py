@@ -1,4 +1,4 @@
-"""Access to a schema registry, with Confluent's client, which supports TLS, logins and retries."""
+"""Accesses a schema registry, using Confluent's client, which supports TLS, logins and retries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # the client is an optional dependency, imported only when a 
 __all__ = ["Registry", "Version"]
 
 _CLIENT = {"timeout": 15, "max.retries": 3, "retries.wait.ms": 200, "retries.max.wait.ms": 2000}
-"""How long to wait for an answer, and how often to try again if the registry can't be reached or is busy."""
+"""How many seconds to wait for an answer, and how often to try again if the registry can't be reached or is busy."""
 
 _NOT_FOUND = 404
 _REFUSED = (401, 403)
@@ -30,14 +30,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Version:
-    """A schema of a subject. ``id``: the id that values contain."""
+    """A schema of a subject. ``id`` is the id that precedes each value that is written with this schema."""
 
     id: int
     schema: str
 
 
 class Registry:
-    """A registry, as a context manager. Its answers are cached until the end of the block.
+    """A schema registry, as a context manager. The registry's answers are cached until the end of the block.
 
     Raises:
         ConfigError: the settings name no registry, contain a reference that can't be resolved, or contain a property
@@ -67,7 +67,7 @@ class Registry:
         """The schemas of a subject, the oldest first; empty if none is registered.
 
         Raises:
-            ConfigError: a schema isn't Avro, or refers to other schemas.
+            ConfigError: a schema of the subject isn't Avro, or refers to other schemas.
         """
         path = f"GET /subjects/{quote(subject, '')}/versions"
         numbers = self._ask(path, lambda: self._client.get_versions(subject)) or []
@@ -96,8 +96,8 @@ class Registry:
         return int(number)
 
     def _ask(self, what: str, call: Callable[[], T]) -> T | None:
-        """The registry's answer to a call; None if the requested object doesn't exist. ``what`` is the method and path,
-        for messages.
+        """The registry's answer to a call; None if the requested object doesn't exist. ``what`` is the HTTP method and
+        path, for messages.
         """
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 

@@ -1,4 +1,4 @@
-"""Determines the formats of a job's streams, which are then stored, from settings, schema files and the registry."""
+"""Determines the formats of a job's streams, to be stored, from settings, schema files and the registry."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from anabranch.formats.registry import Registry
 __all__ = ["declared", "settled"]
 
 _WITH_SCHEMA = ("avro", "confluent", "protobuf")
-"""The formats whose schemas belong to the streams and not to the job."""
+"""The formats whose schemas come from a schema file or the registry, not from the job's declarations."""
 
 
 def declared(settings: Settings, streams: Iterable[str]) -> dict[str, str]:
     """For each stream, a text that identifies the format that settings and schema files declare for it.
 
-    A job can't continue with another format. Answers of the registry aren't part of the text, and streams of JSON, text
-    and bytes aren't listed.
+    If the text has changed, a job can't continue. The text doesn't depend on answers of the registry. Streams of JSON,
+    text and bytes aren't included.
     """
     found: dict[str, str] = {}
     for stream in streams:
@@ -42,15 +42,15 @@ def settled(
     kept: Mapping[str, Format] = {},
     register: bool = False,
 ) -> dict[str, Format]:
-    """The present formats of a job's streams. Streams that aren't listed are JSON.
+    """The formats of a job's streams, by the current settings. Streams that are missing from the result are JSON.
 
     Args:
         read: the streams that the job reads.
         written: the streams that the job writes.
-        kept: the job's stored formats, if it has run. For these, the registry isn't asked again, because a repeated
+        kept: the job's stored formats, if the job has run. A stored confluent format stays as it is, because a repeated
             batch must be able to read the same records.
-        register: whether to register the schemas with which the job writes, if they aren't registered yet. If not, ids
-            may be missing (-1), which suffices to plan a job.
+        register: whether to register the schemas with which the job writes, if they aren't registered yet. Otherwise
+            the id of such a schema is -1, which suffices to plan a job.
 
     Raises:
         ConfigError: a schema is missing or invalid.

@@ -1,7 +1,8 @@
-"""The code of a job as one file with a hash, which is packed on the user's machine and unpacked where the job runs.
+"""A job's code as one file, named by its hash. The file is packed on the user's machine, and unpacked where the job
+runs.
 
-The hash proves that the content is what was packed, but not that it is harmless. So an archive that this module
-wouldn't have written is refused before anything of it is written to the cache.
+The hash proves that the content is what was packed, but not that it is harmless. So if this module can't have written
+an archive, the archive is refused, and nothing of it is written to the cache.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ MAX_FILES = 10_000
 """The largest number of files in an artifact."""
 
 MAX_UNPACKED = 200_000_000
-"""The size limit of an artifact's unpacked files together, in bytes."""
+"""The limit for the total size of an artifact's unpacked files, in bytes."""
 
 _MARKER = ".whole"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -70,15 +71,16 @@ def pack(home: Path) -> Artifact:
     """The files below ``home``, the job file's folder. The same files give the same hash on every machine.
 
     In a git work tree, these are the files that git doesn't ignore, committed or not. In a folder that :func:`unpack`
-    has made, they are all files that it wrote there. Elsewhere, they are ``*.py`` and ``*.toml``. Hidden files (names
-    that begin with a dot), environments, ``__pycache__`` and data files (see :data:`anabranch.job_code.listing.DATA`)
-    are always excluded. Submodules and links to folders are left out; a link to a file that is also packed becomes a
-    copy of the file. Nothing is compressed, because compressors differ.
+    has made, these are all files that were unpacked there. Elsewhere, these are ``*.py`` and ``*.toml``.
+
+    Always excluded are hidden files (names that begin with a dot), Python environments, ``__pycache__``, data files
+    (see :data:`anabranch.job_code.listing.DATA`), git submodules and links to folders. A link to a file that is also
+    packed becomes a copy of the file. Nothing is compressed, because compressors differ.
 
     Raises:
         NotFoundError: ``home`` isn't a folder.
-        UsageError: there is nothing to pack, or too much; a name isn't allowed on other machines; or a link leads out
-            of the folder.
+        UsageError: there are no files to pack, or too many or too large ones; a file's name isn't allowed on other
+            machines; or a link leads out of the folder.
         OutOfTimeError: git didn't answer.
         AnabranchError: a file can't be read, or git fails.
     """
@@ -121,14 +123,14 @@ def fingerprint(home: Path) -> str:
 
 
 def packed_package(folder: Path) -> bytes:
-    """An archive of an importable package, in a folder with its name."""
+    """An archive of an importable package, whose files are in a folder with the package's name."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".pyc")
     return _zip((path.relative_to(folder.parent).as_posix(), _read(path)) for path in files)
 
 
 def unpack(content: bytes, sha256: str, cache: Path) -> Path:
-    """The complete folder ``cache/<sha256>`` with the files of ``content``. Several processes can call this at the same
-    time.
+    """Unpack ``content`` into the folder ``cache/<sha256>``, unless this was already done, and return the folder.
+    Several processes can call this at the same time.
 
     Raises:
         UsageError: ``content`` doesn't have this hash, or isn't an archive made by ``pack``.
@@ -156,7 +158,8 @@ def unpack(content: bytes, sha256: str, cache: Path) -> Path:
 
 
 def unpacked(sha256: str, cache: Path) -> Path | None:
-    """The folder that ``unpack`` has made; None if there is none, or if a file in it is missing or has changed.
+    """The folder that :func:`unpack` has made; None if there is no such folder, or if a file in it is missing or has
+    changed.
 
     Raises:
         UsageError: ``sha256`` isn't a hash.
@@ -230,14 +233,14 @@ def _zip(files: Iterable[tuple[str, bytes]]) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name, data in files:
             info = zipfile.ZipInfo(name, _EPOCH)
-            info.create_system = 3  # "Unix" on every machine, so that the hash is the same
+            info.create_system = 3  # "Unix" on every machine, so the hash is the same
             info.external_attr = (stat.S_IFREG | 0o644) << 16
             archive.writestr(info, data)
     return buffer.getvalue()
 
 
 def _extract(content: bytes, sha256: str, folder: Path) -> None:
-    """Write the files of ``content``, and at the end the file that lists them, which marks the folder as complete."""
+    """Write the files of ``content``. At the end, write a file that lists them, which marks the folder as complete."""
     files: dict[str, str] = {}
     left = MAX_UNPACKED
     folder.mkdir()
@@ -300,7 +303,9 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """A lock that only one process can have at a time. The operating system releases it however the process ends."""
+    """A context in which this process has a lock, which only one process can have at a time. If the process ends in any
+    way, the operating system releases the lock.
+    """
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,7 +1,7 @@
-"""The modules of a job: the job file, under a unique name, and the modules next to it. This process and Python workers
-can import them.
+"""Makes a job's modules importable in this process and in Python workers: the job file, under a unique name, and the
+modules next to the job file.
 
-Python workers import a job's modules like any program: no objects are copied from the user's process. But workers
+Python workers import a job's modules as any program does, and no objects are copied from the user's process. But they
 import the same text that the user's process has run, even if a file has been edited since.
 """
 
@@ -55,12 +55,14 @@ VARIABLE = "ANABRANCH_JOB_CODE"
 """The name of the environment variable that gives Python workers a session's :class:`JobCode`, as JSON."""
 
 SHELF = "ANABRANCH_JOB_SHELF"
-"""The name of the environment variable with a folder in which the user's process stores the arguments of
-:func:`register`, for workers on the same machine.
+"""The name of the environment variable that names a folder. In this folder, the user's process stores each job's code
+that is passed to :func:`register`, for workers on the same machine.
 """
 
 _INSTALLED = ("anabranch", "pyspark", "py4j", "pandas", "numpy", "pyarrow", "msgspec", "xxhash", "confluent_kafka")
-"""The packages that workers import before any module of a job, in addition to Python's own modules."""
+"""The packages that workers need in addition to Python's own modules. A job's module must not have the name of one of
+them.
+"""
 
 RESERVED = frozenset(sys.stdlib_module_names) | frozenset(_INSTALLED)
 
@@ -74,7 +76,7 @@ class JobCode:
         home: the folder from which modules are imported.
         file: the job file, relative to that folder.
         sha256: the hash of the job file's content.
-        sources: a file with the text of the modules that the user's process has run; '': they are read from disk.
+        sources: a file with the text of the modules that the user's process has run; '' if modules are read from disk.
         path: further folders from which the user's process imports modules.
     """
 
@@ -90,7 +92,9 @@ class JobCode:
         return json.dumps(asdict(self))
 
     def on_this_machine(self) -> JobCode:
-        """The code for workers on this machine, which can import everything that this process can."""
+        """The code in the form for workers on this machine, because these can import everything that this process can
+        import.
+        """
         return replace(
             snapshot(self), path=tuple(os.path.abspath(each) for each in sys.path if os.path.exists(each or "."))
         )
@@ -103,7 +107,7 @@ class _Loaded:
 
 
 class _Loader(SourceFileLoader):
-    """Loads modules from files. Each file is read only once, so that other processes get the same text. No compiled
+    """Loads modules from files. Each file is read only once, so other processes can get the same text. No compiled
     files are written next to a job's modules.
     """
 
@@ -117,16 +121,16 @@ class _Loader(SourceFileLoader):
         return self._sources[path]
 
     def path_stats(self, path: str) -> Mapping[str, Any]:
-        raise OSError  # so that Python uses no compiled file, which may belong to another text
+        raise OSError  # so Python uses no compiled file, which may belong to another text
 
 
 @dataclass
 class _Finder(MetaPathFinder):
-    """Finds modules in a job's folder before installed ones, except for :data:`RESERVED` names.
+    """Finds modules in a job's folder before installed modules, except modules with :data:`RESERVED` names.
 
     Attributes:
         sources: the text of modules, by path.
-        served: the names of the modules that were found.
+        served: the names of the modules that this finder has found for imports.
         snapshot: the result of :func:`snapshot`; None if it wasn't called.
     """
 
@@ -170,7 +174,7 @@ class _Finder(MetaPathFinder):
 
     @property
     def changed(self) -> bool:
-        """Whether a file has changed since it was read."""
+        """Whether the file of a module has changed since it was read."""
         return any(_text(Path(path)) != text for path, text in self.sources.items())
 
 
@@ -181,8 +185,8 @@ _shelves: list[str] = []
 
 
 def new_code(file: Path) -> JobCode:
-    """The code of a job file that is loaded here. The name of its module depends on the file's path and text, so it is
-    unique.
+    """The code of a job file that this process is about to load. The module's name depends on the file's path and text,
+    so the name is unique.
     """
     content = file.read_bytes()
     stem = re.sub(r"\W", "_", file.stem)
@@ -191,7 +195,9 @@ def new_code(file: Path) -> JobCode:
 
 
 def enter(code: JobCode) -> None:
-    """Make the modules of a job importable here. They take precedence over those of jobs that were entered before."""
+    """Make the modules of a job importable in this process. They take precedence over the modules of jobs that were
+    entered before.
+    """
     with _entering:
         others = [each for each in _finders() if each.code.home != code.home]
         finder = next((each for each in _finders() if each.code.home == code.home), None)
@@ -211,8 +217,8 @@ def enter(code: JobCode) -> None:
 
 @dataclass(frozen=True)
 class _Shelf(MetaPathFinder):
-    """Finds modules that no other finder finds, in jobs that were loaded after the start of the session, the latest job
-    first.
+    """Finds modules that no other finder finds, in the folders of jobs that were loaded after the session had started.
+    The job that was loaded last comes first.
     """
 
     folder: Path
@@ -234,7 +240,7 @@ class _Shelf(MetaPathFinder):
 
 
 def enter_from_environment() -> None:
-    """In a daemon of Python workers: make the modules of the session's job importable."""
+    """Make the modules of the session's job importable. Called in a daemon of Python workers."""
     if SHELF in os.environ:
         sys.meta_path.append(_Shelf(Path(os.environ[SHELF])))
     told = os.environ.get(VARIABLE)
@@ -250,10 +256,11 @@ def _read_code(dumped: str) -> JobCode:
 
 
 def importing(code: JobCode) -> ModuleType:
-    """The module of a job file, imported if necessary. What it prints goes to stderr, because stdout is used for data.
+    """The module of a job file, imported if necessary. What the module prints during the import goes to stderr, because
+    stdout is used for data.
 
-    ``code`` is the code as the user's process knows it. A worker that was given another place for this code uses that
-    place.
+    ``code`` has the paths of the user's process. If a worker's environment has other paths for the same code, the
+    worker uses those.
     """
     with _entering:
         here = _given.get(code.name, code)
@@ -277,14 +284,15 @@ def home_of(code: JobCode) -> str:
 
 
 def raised_at(error: BaseException, code: JobCode) -> str:
-    """The line in a job's files at which an error was raised, as the end of a sentence; empty if it was raised
-    elsewhere."""
+    """The line in a job's files at which an error was raised, as the end of a sentence; empty if the error was raised
+    elsewhere.
+    """
     frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(home_of(code))]
     return f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
 
 
 def register(code: JobCode, functions: Mapping[int, Any]) -> None:
-    """Record that a job file was loaded here. ``functions`` are the functions of its job, by node."""
+    """Record that this process has loaded a job file. ``functions`` are the functions of the file's job, by node."""
     _loaded.pop(code.name, None)
     _loaded[code.name] = _Loaded(code, functions)
     if _shelves:
@@ -308,8 +316,7 @@ def _put_on_shelf(code: JobCode) -> None:
 
 
 def code_of(node: int, function: Any) -> JobCode | None:
-    """The job file from which an operator's function comes; None if it doesn't come from a file that was loaded
-    here."""
+    """The job file from which an operator's function comes; None if this process has loaded no such file."""
     for each in reversed(_loaded.values()):
         if each.functions.get(node) is function:
             return each.code
@@ -317,13 +324,14 @@ def code_of(node: int, function: Any) -> JobCode | None:
 
 
 def code_named(name: str) -> JobCode | None:
-    """The job file that was loaded here as the module ``name``."""
+    """The job file that this process has loaded as the module ``name``."""
     return _loaded[name].code if name in _loaded else None
 
 
 def code_of_module(module: ModuleType) -> JobCode | None:
-    """The code of a module that was imported here by its own name; None if other processes couldn't import it by this
-    name."""
+    """The code of a module that this process has imported by its own name; None if other processes couldn't import the
+    module by this name.
+    """
     file, parts = getattr(module, "__file__", None), module.__name__.split(".")
     if file is None or module.__name__ == "__main__" or not Path(file).is_file():
         return None
@@ -336,14 +344,14 @@ def code_of_module(module: ModuleType) -> JobCode | None:
 
 
 def code_in(home: str) -> JobCode:
-    """The code of the job that was last loaded from a folder; if none was, code without a job file."""
+    """The code of the job that was last loaded from a folder. If there is no such job, code without a job file."""
     found = (each.code for each in reversed(_loaded.values()) if each.code.home == home)
     return next(found, JobCode("", home))
 
 
 def snapshot(code: JobCode) -> JobCode:
-    """The code with its ``sources``, for processes on this machine until this process ends. Modules that are imported
-    later aren't included; they are read from disk.
+    """The code with its ``sources`` set, for other processes on this machine. The file ``sources`` exists until this
+    process ends. Modules that are imported later aren't included, so they are read from disk.
     """
     with _entering:
         finder = next((each for each in _finders() if each.code == code), None)
@@ -358,7 +366,7 @@ def snapshot(code: JobCode) -> JobCode:
 
 
 def sources_of(code: JobCode) -> dict[str, bytes]:
-    """The text of the job's modules that were imported here, by path."""
+    """The text of those of the job's modules that this process has imported, by path."""
     return {path: text for each in _finders() if each.code == code for path, text in tuple(each.sources.items())}
 
 
@@ -367,8 +375,8 @@ def _finders() -> list[_Finder]:
 
 
 def _forget(finder: _Finder, names: Collection[str]) -> None:
-    """Forget these modules and their submodules, so that they are imported again: they have changed, or another job has
-    modules of the same names.
+    """Forget these modules and their submodules, which will then be imported again. Call this if they have changed, or
+    if another job has modules of the same names.
     """
     for name in tuple(names):
         for each in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:

@@ -1,4 +1,4 @@
-"""Which files below a job's folder are its code."""
+"""Determines which files below a job's folder are the job's code."""
 
 from __future__ import annotations
 
@@ -90,8 +90,9 @@ def packed(root: Path, listed: Iterable[str]) -> tuple[str, ...]:
 
 
 def _foreign(folder: Path) -> bool:
-    """Whether nothing below a folder belongs to the job's code, because the folder is hidden, has compiled files, or is
-    an environment."""
+    """Whether nothing below a folder belongs to the job's code, because the folder is hidden, contains compiled files,
+    or is a Python environment.
+    """
     return (
         folder.name.startswith(".")
         or folder.name == "__pycache__"
@@ -122,7 +123,7 @@ def fault(name: str) -> str | None:
 
 
 def unreadable(error: OSError) -> AnabranchError:
-    """The error for a file of the job that can't be read."""
+    """The error to raise if a file of the job can't be read."""
     return AnabranchError(
         f"{error.filename}: can't be read: {error.strerror}", "let this user read it, or put it into .gitignore"
     )

@@ -14,11 +14,11 @@ __all__ = ["check"]
 
 
 def check(code: JobCode) -> None:
-    """Check that the job's modules import the intended modules.
+    """Check that the imports in a job's modules find the intended modules.
 
     Raises:
-        UsageError: a module next to the job file has the name of one of Python's own, or of a package that workers
-            need.
+        UsageError: a module next to the job file has the name of one of Python's own modules, or of a package that
+            workers need.
     """
     for path, text in sources_of(code).items():
         for line, name in _imported(text, path):

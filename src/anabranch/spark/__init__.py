@@ -1,1 +1,1 @@
-"""Everything that uses Spark: sessions, a lane's query, and operators as calls on DataFrames."""
+"""Contains everything that uses Spark: sessions, a lane's query, and operators as calls on DataFrames."""

@@ -1,4 +1,4 @@
-"""What a table provides so that each batch of each lane is in it exactly once."""
+"""The interface of a table that contains each batch of each lane exactly once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Owner", "RowWriter", "Table"]
 
 @dataclass(frozen=True)
 class Owner:
-    """One incarnation of a lane: the process that runs it under an epoch.
+    """One incarnation of a lane: the process that runs the lane under a certain epoch.
 
     Attributes:
         job: the job's name.
@@ -48,13 +48,13 @@ class RowWriter(Protocol):
         ...
 
     def abort(self) -> None:
-        """Undo what was written, as far as possible."""
+        """Remove what this writer has written, as far as possible."""
         ...
 
 
 class Table(Protocol):
-    """A table to which one output writes. Your class is called with the output's name and settings: ``Class("orders",
-    settings)``.
+    """A table to which one output writes. A class of your own is called with the output's name and settings:
+    ``Class("orders", settings)``.
 
     The constructor raises ConfigError for a setting that is not allowed, and must not connect to anything. An instance
     must be picklable, because it is sent to Python workers.
@@ -64,7 +64,8 @@ class Table(Protocol):
     """
 
     def id(self) -> str:
-        """An id that distinguishes this table from a later one of the same name, created after this one was deleted.
+        """An id of the table. If the table is deleted, and another table is created under the same name, that table has
+        another id.
 
         Raises:
             NotFoundError: the table does not exist.
@@ -85,11 +86,10 @@ class Table(Protocol):
         ...
 
     def fence(self, owner: Owner, new: bool | None) -> None:
-        """Put the owner's epoch into the lane's marker. When this returns, no process with a lower epoch can commit any
-        more.
+        """Write the owner's epoch into the lane's marker. After this, no process with a lower epoch can commit.
 
-        Must be idempotent; after an error, it is called again. Afterwards, everything that a former owner has committed
-        must be complete. Processes other than the owner may call this at any time.
+        Must be idempotent, because it is called again after an error. When it returns, readers must see every batch
+        that a former owner has committed. Processes other than the owner may call this at any time.
 
         Args:
             owner: the new owner of the lane.
@@ -118,7 +118,7 @@ class Table(Protocol):
         """A writer for the rows of one Spark task.
 
         Args:
-            owner: the lane, and the epoch in which it writes.
+            owner: the incarnation of the lane that writes the rows.
             schema: the columns of the rows, the same as for :meth:`prepare`.
         """
         ...
@@ -127,8 +127,8 @@ class Table(Protocol):
         """Add the rows that Spark tasks have written to the table, in the order of ``parts``, and make ``batch`` the
         lane's last committed batch. Either both happen or neither does.
 
-        A batch whose number is not higher than that of the last committed batch is a replay: change nothing. Its parts
-        may differ from those of the first attempt.
+        If ``batch`` isn't higher than the lane's last committed batch, this is a replay, and nothing must be changed.
+        The parts of a replay may differ from the parts that were committed.
 
         Args:
             owner: the incarnation that commits.
@@ -141,7 +141,7 @@ class Table(Protocol):
         ...
 
     def leave(self, owner: Owner) -> None:
-        """Remove temporary data of this owner, including what a failed batch left. Keep the marker.
+        """Remove temporary data of this owner, including what a failed batch has left behind. Keep the marker.
 
         Called when none of the owner's Spark tasks is running.
         """

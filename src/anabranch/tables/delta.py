@@ -29,8 +29,9 @@ except ModuleNotFoundError as error:
 __all__ = ["DeltaFolder"]
 
 _ATTEMPTS = 20
-"""How many times a commit is tried if it conflicts with commits of other programs. Commits of other lanes don't
-conflict."""
+"""How many times a commit is tried if commits of other programs conflict with it. Commits of other lanes don't conflict
+with it.
+"""
 
 
 class DeltaOptions(options.FolderOptions):
@@ -40,9 +41,10 @@ class DeltaOptions(options.FolderOptions):
 class DeltaFolder:
     """A Delta Lake table in a folder.
 
-    A lane has two application ids: the version of the first is its last batch, the version of the second its epoch.
-    Each commit and each fence names the second id. Of two concurrent commits that name the same id, the protocol
-    accepts only one, so a commit that hasn't seen a fence fails.
+    A lane has two application ids. The version stored for the first id is the lane's last batch, and the version for
+    the second id is the lane's epoch. Each commit and each fence names the second id. Of two concurrent commits that
+    name the same id, the protocol accepts only one. So if a commit and a fence run at the same time, and the fence
+    comes first, the commit fails.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -81,7 +83,7 @@ class DeltaFolder:
         return NOTHING if mark is None else mark.batch
 
     def writers(self, job: str) -> list[str]:
-        """Always empty, because the application ids of a Delta table can't be listed, only looked up."""
+        """Always empty, because the application ids of a Delta table can only be looked up, not listed."""
         return []
 
     def writer(self, owner: Owner, schema: pa.Schema) -> Rows:
@@ -109,7 +111,7 @@ class DeltaFolder:
         self._drop([ref for ref in refs if ref not in joined])
 
     def leave(self, owner: Owner) -> None:
-        """Does nothing: a full vacuum of the table removes files that no commit names."""
+        """Does nothing, because a full vacuum of the table removes files that no commit names."""
 
     def _table(self) -> Any:
         try:

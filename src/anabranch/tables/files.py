@@ -1,4 +1,4 @@
-"""Parquet files of a target size, written by one Spark task."""
+"""Writes the rows of Spark tasks to Parquet files of a target size, and merges small files."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _read = msgspec.msgpack.Decoder(FileRef).decode
 
 
 class FileStore(Protocol):
-    """A store for files, each of which is written only once."""
+    """A place for files, each of which is written once and never changed."""
 
     def new(self) -> str:
         """A unique name for a new file."""
@@ -62,13 +62,13 @@ class FileStore(Protocol):
         ...
 
     def remove(self, name: str) -> None:
-        """Remove a file. It need not exist."""
+        """Remove a file, unless it doesn't exist."""
         ...
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder on a disk."""
+    """Stores files in a folder on a disk."""
 
     path: Path
     suffix: str = ".parquet"
@@ -132,7 +132,7 @@ class FileWriter:
         return self._done
 
     def abort(self) -> None:
-        """Remove what was written, even if nothing more can be written."""
+        """Remove the files that were written, even if nothing more can be written."""
         for open_one in (self._file, self._sink):
             if open_one is not None:
                 with suppress(OSError):
@@ -181,7 +181,7 @@ class Rows:
 
 
 def named(parts: Sequence[bytes]) -> list[FileRef]:
-    """The files that Spark tasks have written. ``parts`` is what their writers' ``close`` returned."""
+    """The files that Spark tasks have written. ``parts`` has what :meth:`Rows.close` returned in these Spark tasks."""
     return [_read(part) for part in parts]
 
 
@@ -192,7 +192,7 @@ def columns(store: FileStore, ref: FileRef) -> pa.Schema:
 
 
 def merged(store: FileStore, refs: Sequence[FileRef], target: int) -> list[FileRef]:
-    """The files of several Spark tasks, with consecutive small files merged into files of about ``target`` bytes.
+    """The files of several Spark tasks, after consecutive small files were merged into files of about ``target`` bytes.
 
     At most ``target`` bytes are rewritten, however many files there are. The files that were merged aren't deleted. All
     files must have the same columns.
@@ -240,7 +240,9 @@ def _joined(store: FileStore, refs: Sequence[FileRef], target: int) -> list[File
 
 @contextmanager
 def told(where: str) -> Iterator[None]:
-    """Raise a disk error as an AnabranchError. ``where`` is the place of the files, for the message."""
+    """A context in which a disk error is raised as an AnabranchError. ``where`` names the place of the files in its
+    message.
+    """
     try:
         yield
     except OSError as error:

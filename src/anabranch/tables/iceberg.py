@@ -44,14 +44,15 @@ __all__ = ["LONGEST_WAIT", "IcebergTable"]
 
 _ATTEMPTS = 20
 _FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
-"""Limits of the wait before a commit is tried again, in seconds. Any two commits conflict, so the loser waits for a
-random time, which may be longer after each attempt."""
+"""In seconds. Any two commits conflict, so the loser waits for a random time before the next attempt. The first number
+is the longest wait after the first attempt. It doubles with each attempt, up to the second number.
+"""
 _MADE = {
     "commit.manifest-merge.enabled": "true",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
 }
-"""The properties of tables that a job creates. They suit many small commits."""
+"""The properties of tables that a job creates. They are suitable for many small commits."""
 
 
 class IcebergOptions(options.Options):
@@ -60,7 +61,7 @@ class IcebergOptions(options.Options):
     Attributes:
         table: the table's name with its namespace.
         catalog: pyiceberg's properties of the catalog, optionally with its ``name``.
-        target_file_mb: the approximate size of large files.
+        target_file_mb: the approximate size, in MB, at which a new file is started.
     """
 
     table: str
@@ -85,14 +86,15 @@ class IcebergOptions(options.Options):
 
 
 class _OneCommit(Transaction):
-    """A commit that succeeds only on top of the version that was read. pyiceberg itself would retry a lost commit on
-    top of a newer version, which might contain a fence.
+    """A commit that succeeds only on top of the version that was read. pyiceberg itself would retry a failed commit on
+    top of a newer version, although a fence may have made this version.
     """
 
     @property
     def table_metadata(self) -> TableMetadata:
-        """The metadata, copied only if there are changes: with a hundred snapshots, copying takes nine tenths of the
-        time of a commit."""
+        """The metadata, copied only if there are changes. Otherwise, with a hundred snapshots, copying would take nine
+        tenths of the time of a commit.
+        """
         return super().table_metadata if self._updates else self._table.metadata
 
     def commit_transaction(self) -> Table:
@@ -101,7 +103,7 @@ class _OneCommit(Transaction):
         return self._table
 
     def clear_away(self) -> None:
-        """Remove the manifests of a commit that lost against another one."""
+        """Remove the manifests of this commit, after another commit came first."""
         for added in [update.snapshot for update in self._updates if isinstance(update, AddSnapshotUpdate)]:
             io = self._table.io
             for manifest in added.manifests(io):
@@ -112,7 +114,7 @@ class _OneCommit(Transaction):
 
 @dataclass(frozen=True)
 class _Data:
-    """The table's location for data files. Names are complete URIs."""
+    """The folder for the table's data files. The names of files are complete URIs."""
 
     table: Table
     owner: Owner
@@ -162,9 +164,9 @@ class _Rows(Rows):
 class IcebergTable:
     """An Iceberg table of a catalog.
 
-    Each commit and each fence creates a snapshot on top of the current one and sets the lane's marker, a property of
-    the table, at the same time. So a commit that hasn't seen a fence fails. (Snapshots name their writers, too, but
-    can't replace markers, because snapshots expire.)
+    Each commit and each fence creates a snapshot on top of the version that was read, and sets the lane's marker, a
+    property of the table, at the same time. So a commit fails if there was a fence after the table was read. (Snapshots
+    also name the lane, epoch and batch, but can't replace markers, because snapshots expire.)
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -232,11 +234,12 @@ class IcebergTable:
                 return
 
     def leave(self, owner: Owner) -> None:
-        """Does nothing: maintenance of the table removes files that no snapshot names."""
+        """Does nothing, because maintenance of the table removes files that no snapshot names."""
 
     def _catalog(self) -> Catalog:
-        """The catalog. References to secrets are resolved at each call; the same catalog is returned until their values
-        change."""
+        """The catalog. References to secrets are resolved at each call, and a new catalog object is made if their
+        values have changed.
+        """
         setting = f"outputs.{self._name}.catalog"
         given = {key: resolved(f"{setting}.{key}", text) for key, text in self._given.items()}
         try:
@@ -252,8 +255,9 @@ class IcebergTable:
             return self._catalog().load_table(self._table)
 
     def _looks(self) -> Iterator[Table]:
-        """Yields the current table: at first, and again for each further attempt, after a pause. Raises AnabranchError
-        after too many attempts."""
+        """For each attempt to commit, yields the table as it is then. Pauses before each further attempt, and raises
+        AnabranchError after too many.
+        """
         for attempt in range(_ATTEMPTS):
             yield self._loaded()
             time.sleep(random.uniform(0, min(_FIRST_WAIT * 2**attempt, LONGEST_WAIT)))
@@ -303,7 +307,8 @@ class IcebergTable:
     @staticmethod
     def _kind(column: pa.Field, table: Table) -> Any:
         """The Iceberg type of a column that the job writes, with the field ids of the table's column of that name. None
-        if it can't be converted."""
+        if Iceberg has no such type.
+        """
         try:
             return io.pyarrow_to_schema(pa.schema([column]), table.schema().name_mapping).fields[0].field_type
         except (ValueError, UnsupportedPyArrowTypeException):
@@ -336,7 +341,7 @@ class IcebergTable:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Raise errors of pyiceberg and of the catalog as anabranch's errors."""
+        """A context in which errors of pyiceberg and of the catalog are raised as anabranch's errors."""
         try:
             yield
         except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError):

@@ -1,4 +1,6 @@
-"""The marker of a lane in a table, and the rules for it that every kind of table follows."""
+"""Defines the marker of a lane in a table, and the rules that every kind of table follows when it reads or writes
+markers.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def check(mark: Mark | None, owner: Owner, where: str) -> Mark:
 
     Raises:
         FencedError: the marker has a higher epoch.
-        StateError: there is no marker, although a fence has created one.
+        StateError: there is no marker, although the owner's fence had created one.
     """
     if mark is None:
         raise _unmarked(owner, where)
@@ -50,7 +52,7 @@ def check(mark: Mark | None, owner: Owner, where: str) -> Mark:
 def fenced(mark: Mark | None, owner: Owner, where: str, new: bool | None) -> Mark | None:
     """The marker that a fence must write; None if the table has this marker already.
 
-    Args and errors are those of :meth:`Table.fence`; ``mark`` and ``where`` are those of :func:`check`.
+    ``owner``, ``new`` and the errors are as for :meth:`Table.fence`; ``mark`` and ``where`` are as for :func:`check`.
     """
     if mark is None:
         if new is False:

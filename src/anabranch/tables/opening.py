@@ -1,4 +1,4 @@
-"""Opens tables from the settings that bind them, ``[outputs.NAME]``."""
+"""Creates the table objects of outputs from their settings, ``[outputs.NAME]``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS = {
 
 
 def is_foreign(settings: OutputSettings) -> bool:
-    """Whether the class is the user's own, which a coordinator doesn't import."""
+    """Whether an output's table is a class of the user's. (A coordinator doesn't import such a class.)"""
     return ":" in settings.to
 
 
@@ -29,7 +29,7 @@ def opened(name: str, settings: OutputSettings) -> Table:
     """The table of an output.
 
     Raises:
-        ConfigError: the kind or a setting is unknown.
+        ConfigError: the kind of table or a setting is unknown, or the user's class can't be imported.
     """
     if not is_foreign(settings) and settings.to not in KINDS:
         near = difflib.get_close_matches(settings.to.lower(), KINDS, n=1)

@@ -25,7 +25,7 @@ class FolderOptions(Options):
     Attributes:
         NOT_LOCAL: the message for a path that isn't a folder on a disk.
         path: a folder on a disk that all containers share.
-        target_file_mb: the approximate size of large files.
+        target_file_mb: the approximate size, in MB, at which a new file is started.
     """
 
     NOT_LOCAL: ClassVar[str]

@@ -1,5 +1,6 @@
-"""A folder of Parquet files. The files directly in this folder are committed; each lane has a log of the files that it
-has committed."""
+"""A table that is a folder of Parquet files. All files directly in this folder are committed. Each lane has a log of
+its commits.
+"""
 
 from __future__ import annotations
 
@@ -69,8 +70,9 @@ class ParquetFolder:
     """A table whose rows are in ``<path>/*.parquet``.
 
     A batch is committed when its entry is in the lane's log. After that, the lane's owner moves the batch's files from
-    ``_anabranch/staged`` to ``<path>``. An entry is a new file with the next number, which only one writer can create.
-    A writer that comes second finds that entry, with an epoch that is higher than its own.
+    ``_anabranch/staged`` to ``<path>``. An entry is a new file with the next number, and only one process can create
+    this file. A former owner that is too late to create the file finds the entry of a fence instead, whose epoch is
+    higher than its own.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -234,8 +236,9 @@ class ParquetFolder:
         return True
 
     def _show(self, owner: Owner, entry: Entry) -> None:
-        """Move the files of a committed batch to the folder that readers see. Another process may have moved some of
-        them already."""
+        """Move the files of a committed batch to the folder that readers see. Files that another process has already
+        moved are left as they are.
+        """
         lane = self._staged(owner).parent
         for ref in entry.files:
             target = self._root / ref.name
@@ -249,7 +252,7 @@ class ParquetFolder:
             files.sync(self._root)
 
     def _check(self, owner: Owner, refs: Sequence[FileRef]) -> None:
-        """Raise LogError if a file isn't as a Spark task left it."""
+        """Raise LogError if a file is missing, or has another size than the Spark task that wrote it has reported."""
         for ref in refs:
             path = self._staged(owner) / ref.name
             size = path.stat().st_size if path.exists() else None
@@ -287,5 +290,5 @@ def _move(source: Path, target: Path) -> None:
     try:
         source.rename(target)
     except FileNotFoundError:
-        if not target.exists():  # otherwise another process has moved it
+        if not target.exists():  # otherwise another process has moved the file
             raise

@@ -1,5 +1,5 @@
-"""A table in PostgreSQL. Spark tasks fill a staging table; then one transaction moves the rows to the table and sets
-the lane's marker.
+"""A table in PostgreSQL. Spark tasks fill a staging table. Then one transaction inserts the rows into the table and
+sets the lane's marker.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ __all__ = ["PostgresqlTable"]
 
 _MARKS = "anabranch_marks"
 _CLEARS_WITHIN = "2s"
-"""The time limit for clearing a staging table: a frozen worker may hold a lock on the table that it was filling."""
+"""How long clearing a staging table may wait for the table's lock, which a frozen worker may hold."""
 
 
 class PostgresqlOptions(options.Options):
     """The settings of a table in PostgreSQL.
 
     Attributes:
-        url: for example, ``postgresql://user:${env:PASSWORD}@host:5432/database``.
+        url: the database's URL, for example, ``postgresql://user:${env:PASSWORD}@host:5432/database``.
         table: the table's name, optionally with its schema.
         mode: ``append``, or ``upsert`` to keep only the last row of each key.
         key: the columns of the key, for ``upsert``.
@@ -75,7 +75,7 @@ _read = msgspec.msgpack.Decoder(_Part).decode
 
 @dataclass
 class _Rows:
-    """Copies the rows of a Spark task into the staging table, under the name of this attempt."""
+    """Copies the rows of a Spark task into the staging table, marked with an id of this attempt of the Spark task."""
 
     connection: psycopg.Connection[Any]
     stage: sql.Identifier
@@ -112,11 +112,11 @@ class _Rows:
 class PostgresqlTable:
     """A table in a PostgreSQL database.
 
-    The markers of all tables in a schema are in the table ``anabranch_marks`` of that schema. Each commit and each
-    fence first locks the lane's marker. So a fence waits for a commit that is under way, and former owners can't commit
+    A schema's table ``anabranch_marks`` has the markers of all lanes that write to tables of this schema. Each commit
+    and each fence first locks the lane's marker. So a fence waits for a running commit, and former owners can't commit
     after the fence.
 
-    Each incarnation of a lane has its own staging table, which is unlogged.
+    Each incarnation of a lane has its own staging table, which is unlogged: PostgreSQL empties the table after a crash.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -174,7 +174,8 @@ class PostgresqlTable:
     def writer(self, owner: Owner, schema: pa.Schema) -> _Rows:
         stage = self._stage(owner)
         with self._connected() as connection:
-            # Several Spark tasks create the staging table at the same time; "if not exists" alone isn't safe then.
+            # Several Spark tasks may create the staging table at the same time, for which "if not exists" alone isn't
+            # safe.
             connection.execute("select pg_advisory_xact_lock(%s)", [_number(stage)])
             columns = [
                 sql.SQL("{} {}").format(_column(each.name), postgresql_columns.type_of(each, str(self)))
@@ -202,7 +203,7 @@ class PostgresqlTable:
         self._clear("drop table if exists {}", self._stage(owner))
 
     def _take_in(self, connection: psycopg.Connection[Any], owner: Owner, wrote: Sequence[_Part]) -> None:
-        """Move the rows of these parts from the staging table to the table itself."""
+        """Insert the rows of these parts, which are in the staging table, into the table itself."""
         attempts, stage = [part.attempt for part in wrote], self._at(self._stage(owner))
         named = sql.SQL("attempt = any(%(attempts)s)")
         query = sql.SQL("select count(*) from {} where {}").format(stage, named)
@@ -298,7 +299,7 @@ class PostgresqlTable:
         connection.execute(query.format(self._at(_MARKS)), [self._table, owner.job, owner.lane, mark.epoch, mark.batch])
 
     def _lock(self, connection: psycopg.Connection[Any], owner: Owner) -> None:
-        """Lock the lane's marker, even if there is none yet, until the transaction ends."""
+        """Lock the lane's marker until the transaction ends. The marker need not exist yet."""
         name = f"{self._given.table} {owner.job} {owner.lane}"
         connection.execute("select pg_advisory_xact_lock(%s)", [_number(name)])
 
@@ -306,7 +307,7 @@ class PostgresqlTable:
         return f"{self._stages(owner)}{owner.epoch}"
 
     def _stages(self, owner: Owner) -> str:
-        """The prefix of the names of the staging tables of a lane's incarnations."""
+        """The common prefix of the names of a lane's staging tables, to which each incarnation adds its epoch."""
         return f"anabranch_{hashlib.sha256(f'{self._table} {owner.job} {owner.lane}'.encode()).hexdigest()[:16]}_"
 
     def _forget(self, owner: Owner) -> None:
@@ -320,8 +321,9 @@ class PostgresqlTable:
                 self._clear("drop table if exists {}", name)
 
     def _clear(self, statement: str, stage: str) -> None:
-        """Delete staged rows that are no longer needed, if possible. Rows that stay do no harm, because a commit moves
-        only rows of the attempts that it names. If the lane was fenced meanwhile, its new owner has removed the table.
+        """Run a statement that clears or drops a staging table, unless the table is locked or no longer exists. Rows
+        that stay do no harm, because a commit inserts only rows of the attempts that it names. If the lane was fenced
+        meanwhile, its new owner has removed the table.
         """
         with (
             session.told(str(self)),
@@ -350,16 +352,17 @@ class PostgresqlTable:
             yield connection
 
     def _connect(self, autocommit: bool = False) -> psycopg.Connection[Any]:
-        """A new connection. References to secrets are resolved each time."""
+        """A new connection. References to secrets in the URL are resolved for each connection."""
         return session.connect(f"outputs.{self._name}.url", self._given.url, str(self), autocommit)
 
 
 def _column(name: str) -> sql.Identifier:
-    """The name of a table's column in the staging table. The prefix avoids conflicts with the staging table's own
-    columns."""
+    """The name in the staging table of one of the table's columns. The prefix avoids conflicts with the staging table's
+    own columns.
+    """
     return sql.Identifier(f"c_{name}")
 
 
 def _number(name: str) -> int:
-    """The number of an advisory lock."""
+    """The number of the advisory lock for a name."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)

@@ -1,5 +1,6 @@
-"""The columns of a table in PostgreSQL: their types, whether a job's rows fit them, and values in the form that COPY
-accepts."""
+"""Handles the columns of a table in PostgreSQL: determines their types, checks whether a job's rows fit, and converts
+values to the form that COPY accepts.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +37,15 @@ _ALSO = {
     "text": ("character", "uuid"),
     "jsonb": ("json",),
 }
-"""For each type with which a column would be created, the beginnings of other types that a column may have instead."""
+"""For each type that anabranch would give a new column: how the names of other types begin that an existing column may
+have instead.
+"""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table. ``needed`` says whether the job must write it, because it has no default and can't be
-    null.
+    """A column of the table. ``needed`` says whether the job must write the column, because it has no default and can't
+    be null.
     """
 
     type: str
@@ -53,7 +56,7 @@ def check(held: Mapping[str, Column], wanted: Mapping[str, sql.SQL], shown: str,
     """Check that a table, called ``shown`` in messages, accepts rows with the wanted columns.
 
     Raises:
-        ConflictError: a column doesn't fit. The message names the first one, and how to fix it.
+        ConflictError: a column doesn't fit. The message names the first such column, and how to fix it.
     """
     for name, written in wanted.items():
         kind = written.as_string()
@@ -77,8 +80,8 @@ def check(held: Mapping[str, Column], wanted: Mapping[str, sql.SQL], shown: str,
 
 
 def type_of(column: pa.Field, shown: str) -> sql.SQL:
-    """The type with which a column is created. Raises ConflictError if PostgreSQL has no such type. ``shown`` is the
-    table's name in messages.
+    """The PostgreSQL type that a column gets when the table is created. Raises ConflictError if there is no such type.
+    ``shown`` is the table's name in messages.
     """
     kind = column.type
     if pa.types.is_decimal(kind):

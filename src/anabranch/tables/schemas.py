@@ -16,11 +16,11 @@ def check(held: pa.Schema, written: pa.Schema, where: str, cure: str) -> None:
         held: the table's columns.
         written: the columns that the job writes.
         where: the table, for the message.
-        cure: the error's cure.
+        cure: what the error advises the user to do.
 
     Raises:
-        ConflictError: a column has another type, or only one of the two has it. The message names the first such
-            column.
+        ConflictError: a column has different types in the table and the job, or only one of the two has the column. The
+            message names the first such column.
     """
     has, wants = ({field.name: field.type for field in schema} for schema in (held, written))
     for name, kind in wants.items():

@@ -1,4 +1,4 @@
-"""Connections to a PostgreSQL server for tables. Errors of the server become anabranch's own errors."""
+"""Connects to a PostgreSQL server, for tables, and turns the server's errors into anabranch's own errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["LIMITS", "connect", "told"]
 
 _CONNECTS_WITHIN = 5
 _PATIENCE, _STEP = 60.0, 0.5
-"""The seconds for which a connection is tried, and the seconds between two attempts."""
+"""For how many seconds anabranch tries to connect, and the seconds between two attempts."""
 LIMITS = {
     "lock_timeout": "30s",
     "idle_in_transaction_session_timeout": "10s",  # the longest that a frozen process keeps its locks
@@ -63,7 +63,7 @@ def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psy
 
 @contextmanager
 def told(where: str) -> Iterator[None]:
-    """Raise PostgreSQL's errors as anabranch's."""
+    """A context in which PostgreSQL's errors are raised as anabranch's. ``where`` names the table in messages."""
     try:
         yield
     except psycopg.Error as error:

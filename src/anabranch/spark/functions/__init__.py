@@ -1,3 +1,3 @@
-"""User functions in Python workers: calls them, limits their time, isolates those that end their process, and checks
-their results.
+"""Runs user functions in Python workers: calls them, limits their time, isolates messages that kill a process, and
+checks the functions' results.
 """

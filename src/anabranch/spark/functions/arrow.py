@@ -1,4 +1,4 @@
-"""``mapInArrow`` for DataFrames whose columns may have any names."""
+"""Calls ``mapInArrow`` on DataFrames whose columns may have any names."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def mapped(frame: DataFrame, function: Callable[[Batches], Batches], schema: StructType) -> DataFrame:
-    """The result of applying a function of Arrow batches to a DataFrame. PySpark takes a name with a dot for the name
-    of a nested field. If a column has such a name, the columns are sent to workers under other names, and renamed
-    there.
+    """The result of applying a function of Arrow batches to a DataFrame. PySpark would mistake a name with a dot for
+    the name of a nested field. So if a column has such a name, the columns are sent to workers under other names, and
+    get their own names back there.
     """
     names = frame.columns
     if not any("." in name or "`" in name for name in names):

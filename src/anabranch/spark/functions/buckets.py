@@ -1,4 +1,6 @@
-"""Processes the buckets of a Spark task in a Python worker: several at the same time, but the rows of each in order."""
+"""Processes the buckets of a Spark task in a Python worker: several buckets at the same time, but the rows of a bucket
+in order.
+"""
 
 from __future__ import annotations
 
@@ -25,23 +27,25 @@ from anabranch.spark.values import meta_column
 __all__ = ["LOOK_AHEAD", "Bucket", "Crew", "Places", "Work", "Worked", "done", "of_rows", "worked"]
 
 LOOK_AHEAD = 64 * 2**20
-"""The largest number of bytes of Arrow data that a Spark task keeps: rows that it has read, and results that wait for
-earlier rows. When this limit is reached, other buckets must wait for a slow one.
+"""How many bytes of Arrow data a Spark task may keep: rows that it has read, and results that wait for the results of
+earlier rows. When this limit is reached, all buckets must wait for the slowest bucket.
 """
 
 T = TypeVar("T")
 Places = npt.NDArray[np.int64]
 Worked = tuple[pa.RecordBatch, Places]
-"""Result rows, and for each of them the index of the row from which it comes."""
+"""Result rows, and for each result row the index of the row from which it comes."""
 
 Bucket = tuple[int, int]
 """The number of a task at factor 1, and the number of a bucket."""
 
 Cut = Callable[[pa.RecordBatch, dict[int, int]], None]
-"""Called with the rows of a partition that have arrived, and how many of them each bucket has."""
+"""A function that is called with rows of a partition when they arrive, and with the number of these rows in each
+bucket.
+"""
 
 Work = Callable[[pa.RecordBatch], Coroutine[Any, Any, Worked]]
-"""The work on some rows. It is suspended only while it waits for something in an event loop."""
+"""An async function that works on some rows. It is suspended only while it waits for something in an event loop."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,8 @@ class Crew:
     Attributes:
         factor: how many buckets each partition has.
         threads: the largest number of threads.
-        awaits: whether the work is async. If so, buckets take turns in one event loop, without further threads.
+        awaits: whether the user's function is async. If so, all buckets are processed in one event loop, rather than in
+            several threads.
     """
 
     factor: int
@@ -67,15 +72,17 @@ def worked(
     ahead: int = LOOK_AHEAD,
     cut: Cut = lambda _, __: None,
 ) -> Iterator[pa.RecordBatch]:
-    """The results of rows, in the order of the rows. Exceptions of the work are raised here.
+    """The results of ``work`` on rows, in the order of the rows. Exceptions that ``work`` raises are raised here.
 
-    Above factor 1, work on later batches continues while a bucket is busy with an earlier batch.
+    If the factor is above 1, other buckets go on with later batches while a bucket is busy with an earlier batch.
 
     Args:
         batches: each batch has rows of one task.
-        busy: a mapping to which the seconds that were spent on each bucket (at factor 1: on each task) are added.
-        ahead: how many bytes of rows and results may be kept before this waits for the earliest batch.
-        cut: above factor 1, called with each batch.
+        busy: a mapping from buckets (at factor 1, from tasks) to seconds. The seconds that are spent on each are added
+            here.
+        ahead: how many bytes of rows and results may be kept. If there are more, this function waits for the earliest
+            batch.
+        cut: if the factor is above 1, called with each batch.
     """
     if crew.factor > 1:
         yield from _at_once(batches, work, crew, busy, ahead, cut)
@@ -120,7 +127,7 @@ def _at_once(
 
 @dataclass
 class _Part:
-    """The rows of one bucket in a batch, with their indexes in the batch, and their results."""
+    """One bucket's part of a batch: the indexes of its rows in the batch, and their results."""
 
     bucket: Bucket
     places: Places
@@ -129,7 +136,7 @@ class _Part:
 
 @dataclass
 class _Queue:
-    """The batches in progress, in order."""
+    """The batches on which work is in progress, in order."""
 
     work: Work
     busy: dict[Bucket, float]
@@ -171,8 +178,9 @@ class _Queue:
             self._changed.notify()
 
     def ended(self, ahead: int) -> Iterator[pa.RecordBatch]:
-        """The results of the first batches, as far as they have ended. While more than ``ahead`` bytes are held, this
-        waits for the first batch to end."""
+        """The results of the earliest batches, as far as work on these has ended. While more than ``ahead`` bytes are
+        kept, this function waits for the earliest batch.
+        """
         while self._batches:
             with self._changed:
                 first = self._batches[0]
@@ -201,7 +209,9 @@ def _in_order(parts: list[_Part]) -> pa.RecordBatch:
 
 
 def of_rows(rows: pa.RecordBatch, factor: int) -> Places:
-    """The bucket of each row: from the hidden column or, if that has none, from the key."""
+    """The bucket of each row, taken from the hidden column. If this has no bucket, the bucket is computed from the
+    row's key.
+    """
     fields = "key", "offset", "bucket"
     keys, offsets, given = (pc.struct_field(rows.column(meta_column.NAME), name).to_pylist() for name in fields)
     found = (
@@ -222,8 +232,9 @@ def _run(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def done(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
-    """The result of work in an event loop. If an asyncio task that user code has started raises SystemExit, the loop
-    stops, and is run again here. Code that waits for this asyncio task then gets the exception.
+    """The result of work in an event loop. If user code has started an asyncio task, and this asyncio task raises
+    SystemExit, the loop stops. Then this function runs the loop again, so code that waits for the asyncio task gets the
+    exception.
     """
     task = loop.create_task(work)
     while not task.done():
@@ -239,7 +250,7 @@ _Job = Callable[[], Coroutine[Any, Any, None]]
 
 class _Workers(Protocol):
     def put(self, bucket: Bucket, job: _Job) -> None:
-        """Queue a job, to be done after all earlier ones of this bucket."""
+        """Queue a job, to be done after all earlier jobs of the same bucket."""
         ...
 
     def close(self) -> None:

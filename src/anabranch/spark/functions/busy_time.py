@@ -14,7 +14,7 @@ from anabranch.spark.functions.buckets import Bucket
 __all__ = ["Busy", "Slowest", "heard", "listening", "slowest"]
 
 Busy = dict[Bucket, float]
-"""Seconds by bucket, including those that a function spent waiting."""
+"""Seconds by bucket. They include the time for which a function waited."""
 
 
 class _Adding(AccumulatorParam[Busy]):
@@ -26,20 +26,22 @@ class _Adding(AccumulatorParam[Busy]):
 
 
 def listening(context: SparkContext) -> Accumulator[Busy]:
-    """The accumulator to which Spark tasks add their seconds. A Spark task that runs again adds its seconds again."""
+    """An accumulator to which Spark tasks add their seconds. If a Spark task is repeated, it adds its seconds again."""
     said: Accumulator[Busy] = context.accumulator({}, _Adding())
     return said
 
 
 def heard(said: Accumulator[Busy]) -> Busy:
-    """The seconds that Spark tasks have added since the last call, by bucket."""
+    """The seconds that Spark tasks have added since this was last called, by bucket."""
     found, said.value = said.value, {}
     return found
 
 
 @dataclass(frozen=True)
 class Slowest:
-    """The bucket on which functions spent the most time: its SSP, the seconds, and their ratio to the average."""
+    """The bucket on which functions spent the most time: its SSP, the seconds, and the ratio of these to the average of
+    all buckets.
+    """
 
     ssp: str
     seconds: float

@@ -1,4 +1,5 @@
-"""Calls a user's function on rows. Returns its results as columns of its schema, and the rows on which it failed.
+"""Calls a user's function on rows. Returns the results as columns of the declared schema, and the rows on which the
+function failed.
 
 This runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`.
 """
@@ -40,12 +41,12 @@ Begin = Callable[[int], None]
 """A function that is called with the number of each row before the user's function is called on it."""
 
 BATCH = -1
-"""The index of a rejection that concerns all rows."""
+"""The index in a rejection that is about all rows rather than a single row."""
 
 
 class Rejection(NamedTuple):
-    """A rejected row, by its index, and the error. ``raised`` says whether the function raised an exception; otherwise
-    its result is wrong.
+    """A rejected row: ``place`` is the row's index, and ``error`` describes what is wrong. ``raised`` says whether the
+    function raised an exception; otherwise the function's result is wrong.
     """
 
     place: int
@@ -54,8 +55,9 @@ class Rejection(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of calling a function on rows. ``places`` has, for each result row, the index of the row from which it
-    comes."""
+    """The result of calling a function on rows. For each result row, ``places`` has the index of the row from which the
+    result comes.
+    """
 
     rows: pa.RecordBatch
     places: Places
@@ -64,14 +66,14 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class UserFunction:
-    """A function of an operator.
+    """The user's function in an operator, with everything that is needed to call it.
 
     Attributes:
         kind: the kind of the operator.
         schema: the schema of the function's results.
         home: the job's folder; tracebacks are shortened to its files.
         seconds: how long the function may work on a message.
-        source: how other processes get the function; None if it is pickled.
+        source: how other processes get the function; None if they get a pickled copy.
     """
 
     kind: str
@@ -100,12 +102,12 @@ def awaits(function: Callable[..., Any]) -> bool:
 
 
 def overdue(seconds: float) -> str:
-    """The error text for a message that took too long."""
+    """The error text for a message on which a function has worked for more than ``seconds``."""
     return f"the function worked on it for more than {seconds:g} s: [job] message_timeout"
 
 
 class Evaluator:
-    """Calls a function. Each Spark task has one evaluator, which several threads may call at the same time."""
+    """Calls a user's function. Each Spark task has one evaluator, which several threads may call at the same time."""
 
     def __init__(self, user: UserFunction) -> None:
         self._user = user
@@ -113,8 +115,8 @@ class Evaluator:
         self._results = Results(user.schema)
 
     async def __call__(self, rows: pa.RecordBatch, begin: Begin, fails: bool = False) -> Outcome:
-        """The results for some rows. ``fails`` says whether a rejection fails the lane, so the call ends at the first
-        rejection.
+        """The results for some rows. ``fails`` says whether a rejection fails the lane. If so, the call ends at the
+        first rejection.
         """
         match self._user.kind:
             case "map_arrow":
@@ -138,7 +140,7 @@ class Evaluator:
             for number, error in errors.items():
                 wrong.setdefault(places[number], error)
             of = np.delete(of, list(errors))
-            whole = ~np.isin(of, list(wrong))  # if one result of flat_map is wrong, no result of the message counts
+            whole = ~np.isin(of, list(wrong))  # if one result of a message is wrong, none of them counts
             rows, of = rows.filter(pa.array(whole)), of[whole]
             rejected += [Rejection(place, error, raised=False) for place, error in wrong.items()]
         return Outcome(rows, of, tuple(sorted(rejected)))
@@ -152,8 +154,8 @@ class Evaluator:
     async def _called(
         self, rows: pa.RecordBatch, begin: Begin, fails: bool
     ) -> tuple[list[Any], list[int], list[Rejection]]:
-        """The returned values, the indexes of their rows, and the rejected rows. Each message is passed to the function
-        once.
+        """The values that the function has returned, the indexes of the rows from which they come, and the rejected
+        rows. Each message is passed to the function once.
         """
         function, take = self._user.function, _TAKE[self._user.kind]
         returned: list[Any] = []
@@ -245,15 +247,17 @@ class _Unreadable:
 
 
 async def _value(called: Any) -> Any:
-    """The result of calling an async function or an async generator."""
+    """The result of a function, given what the call has returned: a coroutine, an async generator, or the result
+    itself.
+    """
     if inspect.isasyncgen(called):
         return [each async for each in called]
     return await called if isinstance(called, Awaitable) else called
 
 
 def messages(rows: pa.RecordBatch) -> list[Any]:
-    """The rows as dicts. Maps become dicts, too, unless their keys are arrays or structs, which can't be keys of a
-    dict: such a map becomes a list of pairs.
+    """The rows as dicts. Maps also become dicts. But if the keys of a map are arrays or structs, which can't be keys of
+    a dict, the map becomes a list of pairs.
     """
     kinds = [kind for field in rows.schema for kind in _key_types(field.type)]
     maps = "strict" if kinds and not any(map(pa.types.is_nested, kinds)) else None
@@ -280,7 +284,9 @@ def _key_types(type_: pa.DataType) -> Iterable[pa.DataType]:
 
 
 def _is_cancelled(error: BaseException) -> bool:
-    """Whether this is the exception of an asyncio task that was cancelled. (User code can raise the same exception.)"""
+    """Whether an exception was raised because the current asyncio task was cancelled. (User code can raise the same
+    exception.)
+    """
     if not isinstance(error, asyncio.CancelledError):
         return False
     try:

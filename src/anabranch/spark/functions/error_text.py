@@ -1,7 +1,7 @@
 """Describes exceptions and rows in short texts, which can always be produced and encoded.
 
-Exceptions and values come from user code: their ``__str__`` may raise an exception, may return something that isn't a
-string, or may return a string of 50 MB. Whatever they do, no function in this module raises an exception.
+Exceptions and values come from user code. Their ``__str__`` may raise an exception, may return something other than a
+string, or may return a string of 50 MB. Even so, no function in this module raises an exception.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _CAUSES = 4
 _MEMBERS = 5
 _FRAMES = 8
 _DEPTH = 100
-"""Rows that are nested more deeply are cut at this depth. Spark's own values are never so deep."""
+"""Values that are nested more deeply are cut off at this depth. Spark's own values are never nested so deeply."""
 
 
 class _Repr(reprlib.Repr):
-    """A ``repr`` that doesn't compute the whole text of large values."""
+    """Computes a shortened ``repr``, without computing the whole text of a large value."""
 
     def repr_bytes(self, value: bytes, level: int) -> str:
         return repr(value) if len(value) <= _SHORT else f"{value[: _SHORT // 2]!r}… ({len(value)} bytes)"
@@ -56,10 +56,11 @@ _REPR.maxstring = _REPR.maxother = _SHORT
 
 
 def described(error: BaseException, home: str = "") -> str:
-    """The type and message of an exception, its place in the job's files, its members if it is a group, and its causes.
+    """A text about an exception: its type, its message, where in the job's files it was raised, the members of an
+    exception group, and the causes.
 
     Args:
-        home: the job's folder; frames of files elsewhere aren't shown. By default, all frames are.
+        home: the job's folder. Frames in files elsewhere aren't shown. If ``home`` is '', all frames are shown.
     """
     told = _attempted(lambda: "; caused by ".join(_chain(error, home)))
     return bounded(told if told is not None else _name(type(error)))
@@ -76,7 +77,9 @@ def traced(error: BaseException, home: str) -> str:
 
 
 def bounded(text: str, limit: int = LIMIT) -> str:
-    """The text, cut to ``limit`` characters. NUL, and what can't be encoded as UTF-8, are replaced by escapes."""
+    """The text, cut to ``limit`` characters. NUL characters, and characters that can't be encoded as UTF-8, are
+    replaced by escapes.
+    """
     length = str.__len__(text)
     cut = str.__getitem__(text, slice(0, limit))
     clean = cut.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
@@ -93,15 +96,15 @@ def shortened(value: object) -> str:
 
 
 def as_json(row: object) -> bytes:
-    """A row as a JSON object. Values that JSON can't represent become text: bytes as base64, numbers such as NaN as
-    their names.
+    """A row as a JSON object. Values that JSON can't represent become text: bytes become base64, and a number such as
+    NaN becomes its name.
     """
     plain = _attempted(lambda: _plain(row, 0))
     return json.dumps(plain if plain is not None else shortened(row)).encode() if row is not None else b"null"
 
 
 def _attempted(make: Callable[[], _T]) -> _T | None:
-    """The result of running user code; None if it raises an exception of any kind."""
+    """The result of ``make``, which runs user code; None if ``make`` raises an exception of any kind."""
     try:
         return make()
     except BaseException:  # user code can raise anything

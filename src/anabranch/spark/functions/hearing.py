@@ -1,4 +1,6 @@
-"""The driver's side of :mod:`anabranch.task_progress.meters`: receives reports of Spark tasks about running batches."""
+"""The driver's side of :mod:`anabranch.task_progress.meters`: receives the reports of Spark tasks on their progress in
+running batches.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,10 @@ __all__ = ["Listener", "listening"]
 log = logs.get_logger()
 
 _LONGEST = 2**20
-"""The size limit of a line (a report), in bytes. The sender of a longer line is disconnected."""
+"""The size limit of a report, which is a line, in bytes. If a line is longer, its sender is disconnected."""
 _MOST_RUNS, _MOST_CONNECTIONS, _MOST_TASKS, _MOST_COUNTS = 256, 4096, 4096, 65536
 _FRESH = 3.0
-"""In seconds. If the newest report is older than this, its worker is considered gone."""
+"""In seconds. If a worker's newest report is older than this, the worker is considered gone."""
 _HELLO, _TOLD = msgspec.json.Decoder(Greeting), msgspec.json.Decoder(TaskReport)
 
 _Key = tuple[int, int, int, int]
@@ -36,7 +38,7 @@ _Key = tuple[int, int, int, int]
 
 @dataclass
 class _Task:
-    """The newest report on one attempt of a Spark task, for one operator."""
+    """The newest report of one attempt of a Spark task, about one operator."""
 
     told: TaskReport
     at: float
@@ -95,8 +97,8 @@ class Listener:
             ]
 
     def oldest(self, run: str) -> Work | None:
-        """The message in a run's batch on which a function has been working longest. Workers report only messages that
-        take a second or more.
+        """The message on which a function has been working longest, in the newest batch of a query's run. None if there
+        is no such message. Workers report only messages that take a second or more.
         """
         now = time.monotonic()
         with self._lock:
@@ -167,7 +169,9 @@ class Listener:
             self._end(connection, client)
 
     def _end(self, connection: Any, client: _Client | None) -> None:
-        """Close a connection. Its worker is gone, so the messages on which it was working no longer count."""
+        """Close a connection. Because the connection's worker is gone, the messages on which the worker was working no
+        longer count.
+        """
         if client is None:
             return
         self._connected -= 1
@@ -182,8 +186,8 @@ class Listener:
 
 
 def _bound(hosts: Iterable[str]) -> socket.socket:
-    """A socket that listens at the first of these addresses that belongs to this machine. If none does, it listens at
-    all addresses of this machine.
+    """A socket that listens at the first of these addresses that belongs to this machine. If no address belongs to this
+    machine, the socket listens at all addresses of this machine.
     """
     for host in (*hosts, ""):
         made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

@@ -1,5 +1,5 @@
-"""Records on which messages the Python functions of a lane are working. Workers report this to the driver, and end if a
-function takes too long.
+"""Records on which messages a lane's Python functions are working. A worker reports these messages to the driver, and
+ends if a function takes too long.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["OVERDUE_EXIT", "at", "number", "on", "on_key"]
 
 LOOK_EVERY = 1.0
 OVERDUE_EXIT = 75
-"""The exit code of a worker in which a message took too long."""
+"""The exit code of a worker that ends because a function worked on a message for too long."""
 
 
 _mine: ContextVar[Message | None] = ContextVar("message", default=None)
@@ -38,13 +38,13 @@ _STDERR = 2
 
 
 def on(meter: Meter, origin: pa.Array, factor: int, limit: float = math.inf) -> AbstractContextManager[None]:
-    """A context in which a function works on the rows of one bucket of one task, one by one; see :func:`at`.
+    """A context in which a function works on the rows of a task's bucket, row by row; see :func:`at`.
 
     Args:
         meter: counts the rows.
         origin: the rows' hidden column.
-        limit: how many seconds the function may work on a row. If it takes longer, this process ends, and user code
-            runs in isolation; see :mod:`anabranch.spark.functions.isolation`.
+        limit: how many seconds the function may work on a row. If it takes longer, this process ends. In the next
+            attempt, user code runs in isolation; see :mod:`anabranch.spark.functions.isolation`.
     """
     if not len(origin):
         return nullcontext()
@@ -58,8 +58,8 @@ def on(meter: Meter, origin: pa.Array, factor: int, limit: float = math.inf) -> 
 def on_key(
     meter: Meter, origins: Sequence[Mapping[str, int]], bucket: tuple[int, int], limit: float = math.inf
 ) -> AbstractContextManager[None]:
-    """Like :func:`on`, for the rows of one key. ``origins`` has the source, partition and offset of each row, and
-    ``bucket`` the numbers of the key's task and bucket.
+    """Like :func:`on`, but for the rows of one key. ``origins`` has the source, partition and offset of each row.
+    ``bucket`` has the numbers of the key's task and bucket.
     """
     label = meter.told.label
 
@@ -95,7 +95,7 @@ def _on(meter: Meter, tally: Tally, message: Message, count: int, limit: float) 
 
 
 def at(index: int) -> None:
-    """Record that the function begins to work on the row with this index."""
+    """Record that the function of the current context begins to work on the row with this index."""
     message = _mine.get()
     if message is not None:
         message.index, message.since = index, time.monotonic()
@@ -140,8 +140,9 @@ def _look() -> None:
 
 
 def _end_if_late(several: dict[Message, float], now: float) -> None:
-    """End this process if a message takes too long. Otherwise postpone the end that :func:`_arm` has set, or cancel it
-    if no function is working any more."""
+    """End this process if a function has worked on a message for too long. Otherwise postpone the end that :func:`_arm`
+    has scheduled, or cancel it if no function is working any more.
+    """
     late = next((each for each, limit in several.items() if now - each.since > limit + LOOK_EVERY), None)
     if late is not None:
         told = late.place(late.index)
@@ -156,8 +157,8 @@ def _end_if_late(several: dict[Message, float], now: float) -> None:
 
 
 def _arm(limit: float, now: float) -> None:
-    """Make this process end unless this function is called again in time. (A thread can't do this: none can run while a
-    function works on a message in code that doesn't release Python's global lock.)
+    """Schedule the end of this process, which happens unless this function is called again in time. (A Python thread
+    can't do this, because no thread can run while a function executes code that doesn't release Python's global lock.)
     """
     if now - _armed[0] >= LOOK_EVERY / 2:
         _armed[0] = now

@@ -1,10 +1,11 @@
-"""Runs user code in separate processes, to find and reject messages that kill the process in which they are processed.
+"""Runs user code in separate processes, to find and reject messages that kill the process that works on them.
 
 The first attempt of a Spark task runs user code in the worker itself. If the worker dies, or is ended because one
-message takes too long, Spark retries the Spark task, perhaps elsewhere. From then on, user code runs in forks of a
-clean process, one for each thread. If a fork dies, only its own messages are affected: they are retried one by one, and
-a message on which a fork dies :data:`TRIES` times is rejected. So a single attempt of a Spark task finds any number of
-such messages.
+message takes too long, Spark retries the Spark task, perhaps elsewhere. In all later attempts, user code runs in forks
+of a clean process, one for each thread.
+
+If a fork dies, only its own messages are affected. They are retried one by one, and a message on which a fork dies
+:data:`TRIES` times is rejected. So a single attempt of a Spark task finds all such messages, however many there are.
 """
 
 from __future__ import annotations
@@ -50,15 +51,17 @@ __all__ = [
 ]
 
 TRIES = 3
-"""How many times a process must die on a message before the message is rejected."""
+"""How many times a process must die while it works on a message until the message is rejected."""
 
 MOST = 16
-"""The largest number of processes for one Spark task, and thus of threads that work at the same time."""
+"""The largest number of processes for one Spark task, and thus the largest number of threads that work at the same
+time.
+"""
 
 _BEFORE = -1
 PAUSE = 2.0
-"""Seconds to wait after a process was killed. The kernel kills processes if there is too little memory, which may not
-be the fault of a message, and may pass.
+"""Seconds to wait after a process was killed. The kernel kills processes if memory runs out. This may have another
+cause than a message, and may soon be over.
 """
 
 _KILLED = "killed by SIGKILL"
@@ -78,8 +81,9 @@ isolated_lanes: set[str] = set()
 
 
 def note(lane: str, error: BaseException) -> None:
-    """Record that a lane has failed in this process. If one of its Python workers has died, the lane's next batch
-    isolates user code even in the first attempt. (Spark may be configured not to retry Spark tasks.)
+    """Record that a lane has failed in this process. If one of the lane's Python workers has died, the lane's next
+    batch isolates user code even in the first attempt of a Spark task. (Spark may be configured not to retry Spark
+    tasks.)
     """
     if _DIED in str(error):
         isolated_lanes.add(lane)
@@ -96,7 +100,7 @@ def end(lane: str) -> None:
 
 
 class LostError(Exception):
-    """The process that ran user code is gone.
+    """The process that ran user code has died, or was killed because it took too long.
 
     Args:
         at: the number of the message on which the process was working.
@@ -119,9 +123,10 @@ class _Fork:
             self._pid = host.fork(theirs)
 
     def ask(self, request: object, begin: Begin, seconds: float, answer: Callable[[Any], Any]) -> Any:
-        """The result of a request. ``answer`` answers questions that the process asks before it has the result.
+        """Sends a request to the process, and returns the result. ``answer`` is called for questions that the process
+        asks meanwhile.
 
-        Raises LostError if the process is gone.
+        Raises LostError if the process dies, or takes longer than ``seconds`` for a message.
         """
         at = _BEFORE
         limit: float | None = _BEGINNING
@@ -170,7 +175,7 @@ def _told(status: int) -> str:
 
 
 class Host:
-    """Provides processes that run user code. Each of them runs a service that ``open_service`` makes."""
+    """Provides processes that run user code. Each process runs a service, which it gets by calling ``open_service``."""
 
     def __init__(self, open_service: Callable[[], Service]) -> None:
         self._lock = threading.Lock()
@@ -216,7 +221,7 @@ class Host:
         seconds: float = math.inf,
         answer: Callable[[Any], Any] = lambda _: None,
     ) -> Any:
-        """Like :meth:`_Fork.ask`, with a process that no other thread uses. Raises RuntimeError if :data:`TRIES`
+        """Like :meth:`_Fork.ask`, using a process that no other thread is using. Raises RuntimeError if :data:`TRIES`
         processes in succession end before user code begins.
         """
         for _ in range(TRIES):
@@ -248,13 +253,13 @@ class Host:
 
 
 class Calls(Protocol):
-    """Calls a user's function on rows, in this process or another."""
+    """Calls a user's function on rows, in this process or in another process."""
 
     async def __call__(self, rows: pa.RecordBatch, begin: Begin, fails: bool = False) -> Outcome: ...
 
 
 def _opened(user: UserFunction) -> Service:
-    """In a fork: the service that calls the function."""
+    """The service that calls the function, made in a fork."""
     evaluator, loop = Evaluator(user), asyncio.new_event_loop()
 
     def serve(request: Any, channel: Channel) -> Any:
@@ -266,12 +271,12 @@ def _opened(user: UserFunction) -> Service:
 
 
 def called(user: UserFunction, host: Host) -> Calls:
-    """Calls a function in the processes of a host."""
+    """An object that calls a function in the processes of a host."""
     return _Isolated(user, host)
 
 
 def service(user: UserFunction) -> Callable[[], Service]:
-    """The service that a host needs for a function."""
+    """The argument with which a :class:`Host` makes processes that call a function."""
     return partial(_opened, user)
 
 
@@ -282,7 +287,7 @@ class _Isolated:
 
     async def __call__(self, rows: pa.RecordBatch, begin: Begin, fails: bool = False) -> Outcome:
         nothing = pa.RecordBatch.from_pylist([], schema=self.user.schema)
-        names_late = self.user.kind != "map_arrow"  # map_arrow is called once for all rows
+        names_late = self.user.kind != "map_arrow"  # map_arrow functions are called once for all rows
         ask = partial(self._ask, begin=begin, fails=fails)
         return narrowed(rows, nothing, ask, names_late, fails)
 
@@ -300,12 +305,14 @@ _Ask = Callable[[pa.RecordBatch, int], Outcome]
 
 
 def narrowed(rows: pa.RecordBatch, nothing: pa.RecordBatch, ask: _Ask, names_late: bool, fails: bool) -> Outcome:
-    """The results of rows. A row that ends the process is rejected.
+    """The results for rows that are processed in another process. Rows on which the process dies are found and
+    rejected.
 
     Args:
         nothing: a result without rows.
-        ask: returns the result of some of the rows, given these rows and the index of the first one. Raises LostError.
-        names_late: whether ``ask`` says which row takes too long.
+        ask: returns the result for some of the rows, given these rows and the index of the first of them. Raises
+            LostError.
+        names_late: whether the LostError names the row that takes too long.
         fails: whether a rejection fails the lane, so the call ends at the first rejection.
     """
     step = min(_ROWS, max(1, _BYTES * rows.num_rows // max(1, rows.nbytes)))
@@ -339,7 +346,7 @@ def _tried_again(row: pa.RecordBatch, nothing: pa.RecordBatch, at: int, ask: _As
 
 
 def killed(how: str) -> str:
-    """The error text for a message that kills processes."""
+    """The error text for a message that kills processes. ``how`` says how the last process ended."""
     return f"the worker died on it {TRIES} times: {how}"
 
 

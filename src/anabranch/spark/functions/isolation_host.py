@@ -1,7 +1,7 @@
 """Forks the processes in which user code runs in isolation: ``python -m anabranch.spark.functions.isolation_host FD``.
 
-The host itself loads nothing from the job. Each fork does its own imports, because threads and clients that a module
-creates at its top level don't survive a fork. The host ends when its worker ends, and its forks end with it.
+The host itself imports nothing from the job. Each fork does its own imports, because threads and clients that a module
+creates at its top level don't survive a fork. The host ends when the Python worker ends, and so do the forks.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _FAILED = 70
 
 
 class Channel:
-    """A fork's end of the connection to the worker."""
+    """A fork's side of the connection to the Python worker."""
 
     def __init__(self, worker: socket.socket) -> None:
         self.worker = worker
 
     def begin(self, place: int) -> None:
-        """Report to the worker that user code begins to work on the message with the number ``place``."""
+        """Report to the worker that user code begins to work on the message number ``place``."""
         messages.send(self.worker, ("begin", place))
 
     def ask(self, question: object) -> Any:
@@ -49,7 +49,7 @@ class Channel:
 
 
 Service = Callable[[Any, Channel], Any]
-"""A function that returns the result of a request. Through the channel, it can ask the worker questions."""
+"""A function that returns the result of a request. It can ask the worker questions through the channel."""
 
 
 def main(number: int) -> None:
@@ -72,7 +72,7 @@ def main(number: int) -> None:
 
 
 def _tried(pickled: bytes) -> str:
-    """Why a fork can't load the code that it needs; empty if it can."""
+    """The reason why a fork can't load the code that it needs; empty if it can load the code."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
@@ -115,7 +115,7 @@ def _serve(control: socket.socket, pickled: bytes, forks: set[int]) -> None:
 
 
 def _become(worker: socket.socket, pickled: bytes) -> None:
-    """In a fork: answer the worker's requests, and end when the worker ends."""
+    """Runs in a fork: answers the worker's requests, and exits when the worker ends."""
     status = _FAILED
     try:
         with contextlib.suppress(OSError):

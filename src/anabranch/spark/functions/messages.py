@@ -1,4 +1,6 @@
-"""Messages between a Python worker and the processes in which it isolates user code, over a local socket."""
+"""Sends and receives messages between a Python worker and the processes in which it isolates user code, over a local
+socket.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,11 @@ def send(to: socket.socket, message: object) -> None:
 
 
 def receive(source: socket.socket, seconds: float | None = None) -> Any:
-    """The next message. ``seconds`` says how long to wait until the message begins to arrive.
+    """The next message. ``seconds`` says how long to wait for the beginning of the message.
 
     Raises:
-        Closed: the other process has ended before it has sent a complete message.
-        OutOfTime: nothing has arrived in this time.
+        Closed: the other process has ended before it sent a complete message.
+        OutOfTime: nothing has arrived within ``seconds``.
     """
     if seconds is not None and not _is_readable(source, seconds):
         raise OutOfTime

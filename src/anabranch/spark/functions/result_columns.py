@@ -28,9 +28,9 @@ class Column:
 
     Args:
         kind: the name of the type in messages.
-        usual: the Python types whose values Arrow either converts exactly or refuses; empty if Arrow would accept
-            values that it should refuse.
-        convert: returns a value in the form that Arrow needs, or raises :class:`Wrong`.
+        usual: the Python types whose values can be passed to Arrow directly, because Arrow either converts them exactly
+            or refuses them; empty if there are no such types.
+        convert: converts a value of any type to the form that Arrow needs, or raises :class:`Wrong`.
         nullable: whether null is allowed.
     """
 
@@ -59,7 +59,7 @@ class Column:
         return pa.array(plain, self.type)
 
     def plain(self, value: object) -> Any:
-        """The value in the form that Arrow needs. Raises :class:`Wrong` if it doesn't fit the type."""
+        """The value in the form that Arrow needs. Raises :class:`Wrong` if the value doesn't fit the type."""
         if result_values.is_missing(value):
             if not self._nullable:
                 raise Wrong(None, "give a value, or declare the column without NOT NULL")
@@ -78,7 +78,7 @@ class Column:
         return True
 
     def is_right(self, built: pa.Array) -> bool:
-        """Whether all numbers are finite, and all times are in years that Python supports."""
+        """Whether all numbers of an array are finite, and all times are in years that Python supports."""
         if pa.types.is_floating(self.type):
             return bool(pc.all(pc.is_finite(built), min_count=0).as_py())
         if pa.types.is_timestamp(self.type):
@@ -102,7 +102,9 @@ def column_of(type_: pa.DataType, nullable: bool) -> Column:
 
 
 def is_alike(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a cast between two types changes only how values are stored, and fails if it would change a value."""
+    """Whether values of one type can safely be cast to the other: the cast changes only how values are stored, and
+    fails if it would change a value.
+    """
     types = pa.types
     if given == wanted or types.is_null(given):
         return True
@@ -169,7 +171,7 @@ def _kind(type_: pa.DataType) -> tuple[str, Sequence[type], Callable[[Any], Any]
         return "struct", [], _struct({field.name: column_of(field.type, field.nullable) for field in type_})
     if types.is_null(type_):
         return "void", [], result_values.nothing
-    return str(type_), [], lambda value: value  # Arrow converts it, or refuses
+    return str(type_), [], lambda value: value  # Arrow converts or refuses the value
 
 
 def _list(element: Column) -> Callable[[Any], list[Any]]:

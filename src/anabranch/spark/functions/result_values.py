@@ -65,8 +65,8 @@ class Wrong(Exception):
 
     Args:
         advice: what to return instead.
-        path: the position of the value within the column.
-        kind: the name of the type that it should have.
+        path: where the value is within the column's value, if this is nested.
+        kind: the name of the type that the value should have.
     """
 
     def __init__(self, value: object, advice: str, path: str = "", kind: str = "") -> None:
@@ -78,7 +78,7 @@ class Wrong(Exception):
 
 
 def check_awaited(value: object) -> None:
-    """Raises ResultError for a value that should have been awaited."""
+    """Raises ResultError for a value that user code should have awaited."""
     if inspect.isawaitable(value) or inspect.isasyncgen(value):
         if inspect.iscoroutine(value):
             value.close()
@@ -229,7 +229,9 @@ def naive(value: Any) -> dt.datetime:
 
 
 def _whole_us(value: Any) -> int:
-    """The microseconds of a numpy time or duration. (numpy overflows silently; Python's integers don't.)"""
+    """The microseconds of a numpy time or duration, computed by Python's integers, because numpy's would overflow
+    silently.
+    """
     unit, count = np.datetime_data(value)
     whole, rest = divmod(int(value.astype(np.int64)) * count * _ATTOSECONDS[unit], _ATTOSECONDS["us"])
     if rest:

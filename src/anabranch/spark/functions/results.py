@@ -1,8 +1,8 @@
 """Converts the results of Python functions to columns of the declared schema. Each value is either converted exactly,
 or refused with the reason.
 
-If all values of a column have the usual Python type, Arrow converts the whole column. Otherwise, or if Arrow refuses
-the column, its values are checked one by one, which finds the rows at fault.
+If all values of a column have the usual Python type, Arrow converts the whole column. If some values have another type,
+or if Arrow refuses the column, all values are checked one by one, to find the rows at fault.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["ResultError", "Results", "check_awaited"]
 
 
 class Results:
-    """Makes batches from the results of functions. ``schema`` is the schema of these batches, with times in UTC."""
+    """Makes Arrow batches from the results of functions. ``schema`` is the schema of the batches, with times in UTC."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -29,7 +29,9 @@ class Results:
         self._names = frozenset(schema.names)
 
     def batch(self, rows: Sequence[Any]) -> tuple[pa.RecordBatch, dict[int, str]]:
-        """The rows that can be converted, in order; and, by index, why each of the other rows can't be converted."""
+        """A batch of the rows that can be converted, in order. For each other row, by its index, the reason why the row
+        can't be converted.
+        """
         try:
             arrays = self._arrays(rows)
         except BaseException:  # a user's class can raise anything, even when it is only compared
@@ -49,8 +51,8 @@ class Results:
         return dict(zip(self.schema.names, self._row(row), strict=True))
 
     def cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch that a function has returned, in the types of the schema. Raises ResultError if the conversion isn't
-        exact.
+        """A batch that a function has returned, converted to the types of the schema. Raises ResultError if a value
+        would change.
         """
         arrays = []
         for field, column in zip(self.schema, self._columns, strict=True):

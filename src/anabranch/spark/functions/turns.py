@@ -1,8 +1,8 @@
-"""Gives keys their turns: in a turn, a processor is called with the messages of one key, or with a timer, and with the
+"""Calls processors in turns: a turn passes to a processor the messages of one key, or a timer of one key, with the
 key's state.
 
-This runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`. These ask their
-worker for state, and send all changes of state to the worker when the turn has ended.
+This runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`. Such a process
+asks its worker for state, and sends all changes of state to the worker when the turn has ended.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ __all__ = [
 VALUE = "value"
 
 Stored = Mapping[str, Any]
-"""Spark's objects for the states of the present key, by the state's name."""
+"""Spark's objects for the states of the current key, by the state's name."""
 
 
 @dataclass(frozen=True)
 class Turn:
     """The result of a turn: the rows that were returned, the messages that were rejected, and the timers that were
-    changed. ``timers`` says, by the time of such a timer, whether the timer exists now.
+    changed. ``timers`` maps the time of each changed timer to whether this timer now exists.
     """
 
     rows: list[dict[str, Any]]
@@ -70,8 +70,9 @@ class Turn:
 
 
 class Turns(Protocol):
-    """Gives keys their turns. ``now`` is the time on the clock of the timers, in Unix ms. ``fails`` says whether the
-    first rejection ends the turn, because it fails the lane."""
+    """Calls a processor in turns. ``now`` is the time on the timers' clock, in Unix ms. ``fails`` says whether a
+    rejection fails the lane. If so, the turn ends at the first rejection.
+    """
 
     def on_messages(self, now: int, messages: list[dict[str, Any]], begin: Begin, fails: bool) -> Turn: ...
 
@@ -80,9 +81,9 @@ class Turns(Protocol):
 
 @dataclass(frozen=True)
 class Schemas:
-    """The schemas of a state. ``names`` is the schema of the entries' names if the state is a map. ``values`` is the
-    schema of its values. ``single`` says whether values are stored as the only field of a struct, because they aren't
-    structs.
+    """The schemas of a state. ``values`` is the schema of the state's values. If the state is a map, ``names`` is the
+    schema of the names of its entries; otherwise None. ``single`` says whether a value is stored as the only field of a
+    struct, because it isn't a struct itself.
     """
 
     names: StructType | None
@@ -94,8 +95,9 @@ class Schemas:
 class KeyedProcessor:
     """A processor, with everything that is needed to call it in another process.
 
-    ``clock`` is the clock of its timers, ``result`` the schema of the rows that it returns, and ``schemas`` has the
-    schemas of its states. ``source`` says how other processes get the processor; None if the processor is pickled.
+    ``clock`` is the clock of the processor's timers (None if it has no timers), ``result`` is the schema of the rows
+    that it returns, and ``schemas`` has the schemas of its states. ``source`` says how other processes get the
+    processor; None if they get a pickled copy.
     """
 
     processor: Processor
@@ -111,7 +113,7 @@ class KeyedProcessor:
         return _from_source, (self.source, self.clock, self.result, self.schemas)
 
     def opened(self, stored: Stored, timers: StoredTimers | None) -> LocalTurns:
-        """The processor's turns, in this process."""
+        """An object that calls the processor in this process."""
         return LocalTurns(self, stored, timers)
 
 
@@ -122,7 +124,7 @@ def _from_source(
 
 
 class LocalTurns:
-    """Gives turns in this process; see :class:`Turns`. ``skip`` has the numbers of the messages to leave out."""
+    """Calls a processor in this process; see :class:`Turns`. ``skip`` has the numbers of the messages to leave out."""
 
     def __init__(self, keyed: KeyedProcessor, stored: Stored, timers: StoredTimers | None) -> None:
         self._home = keyed.home
@@ -177,7 +179,9 @@ class LocalTurns:
 
 
 class _Writes:
-    """The changes of a key's states that will be made when the turn has ended: state, method, arguments."""
+    """The changes of a key's states and timers that will be made when the turn has ended. Each consists of a state's
+    name, a method and its arguments.
+    """
 
     def __init__(self) -> None:
         self.noted: list[tuple[str, str, tuple[Any, ...]]] = []
@@ -188,7 +192,9 @@ _TIMERS = ""
 
 
 class _Remote:
-    """Stands for a state, or the timers, in the worker. A read asks the worker; a change waits for the turn's end."""
+    """Represents a state, or the timers, that the worker has. To read a value, this object asks the worker. Changes are
+    only recorded, and made at the end of the turn.
+    """
 
     def __init__(self, name: str, channel: Channel, writes: _Writes) -> None:
         self._name, self._channel, self._writes = name, channel, writes
@@ -204,7 +210,7 @@ class _Remote:
 
 
 def service(keyed: KeyedProcessor) -> Callable[[], Service]:
-    """The service that a host needs for a processor."""
+    """The argument with which a :class:`Host` makes processes that call a processor."""
     return partial(_opened, keyed)
 
 
@@ -227,7 +233,7 @@ def _opened(keyed: KeyedProcessor) -> Service:
 
 
 def isolated(host: Host, stored: Stored, timers: StoredTimers | None, seconds: float) -> Turns:
-    """Gives turns in which user code runs in the processes of a host. ``seconds`` says how long a message may take."""
+    """An object that calls a processor in the processes of a host. ``seconds`` says how long a message may take."""
     return _IsolatedTurns(host, {**stored, _TIMERS: timers}, seconds)
 
 
@@ -244,8 +250,9 @@ class _IsolatedTurns:
         return self._turn(("timer", now, key, at, fails), begin)
 
     def _turn(self, request: tuple[Any, ...], begin: Begin) -> Turn:
-        """A turn. If messages end the process, the turn is repeated, and finally leaves these messages out. State and
-        timers change only after the turn has succeeded."""
+        """The result of a turn. If the process dies on a message, the turn is repeated, and after :data:`TRIES` deaths,
+        the message is left out and rejected. State and timers change only after the turn has succeeded.
+        """
         deaths: dict[int, int] = {}
         rejected: dict[int, str] = {}
         turn: Turn
@@ -271,9 +278,11 @@ class _IsolatedTurns:
 
 
 def reader(kind: DataType) -> Callable[[Any], Any] | None:
-    """A function that converts a value from Spark's store to the form of messages; None if both forms are the same."""
+    """A function that converts a value from Spark's store to the form that values have in messages; None if both forms
+    are the same.
+    """
     if isinstance(kind, TimestampType):
-        return lambda value: value.astimezone(UTC)  # Spark returns it in the worker's own zone
+        return lambda value: value.astimezone(UTC)  # Spark returns the time in the worker's own zone
     if isinstance(kind, BinaryType):
         return bytes
     if isinstance(kind, ArrayType):
@@ -296,8 +305,8 @@ def fields(readers: Sequence[tuple[str, Callable[[Any], Any] | None]], row: Sequ
 
 
 def maps(kind: DataType) -> Callable[[Any], Any] | None:
-    """A function that converts the maps in a value of this type, which Arrow represents as lists of pairs, to dicts;
-    None if the type has no maps. Maps whose keys are arrays or structs can't be dicts, and stay lists of pairs.
+    """A function that converts the maps in a value of this type to dicts; None if the type contains no maps. (Arrow
+    represents maps as lists of pairs.) Maps whose keys are arrays or structs can't be dicts, and stay lists of pairs.
     """
     if isinstance(kind, ArrayType):
         element = maps(kind.elementType)
@@ -321,12 +330,15 @@ def _kept(state: State, stored: Any, schemas: Schemas) -> Any:
 
 
 class _Kept:
-    """One of Spark's states. Converts its values between the form for functions and Spark's form, tuples."""
+    """Wraps one of Spark's states, and converts its values between the form for functions and tuples, which Spark
+    needs.
+    """
 
     def __init__(self, state: Any, schemas: Schemas) -> None:
         self._state = state
         self._schemas = schemas
-        # Values of a wrong type must be found here: in Spark's store, no message could be rejected for them.
+        # Values of a wrong type must be found here, because no message could be rejected if Spark's store refused them
+        # later.
         self._verify = type_verifiers.of_type(schemas.values)
         self._readers = [(field.name, reader(field.dataType)) for field in schemas.values]
         self._times = [isinstance(field.dataType, TimestampType) for field in schemas.values]

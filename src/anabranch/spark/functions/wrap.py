@@ -1,4 +1,6 @@
-"""Applies user functions to Arrow batches. The hidden column is removed before the call, and added to the results."""
+"""Applies user functions to Arrow batches. The hidden column is removed before a function is called, and added to the
+results.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ from anabranch.task_progress.meters import Meter
 
 Batches = Iterator[pa.RecordBatch]
 Rejecting = Callable[[str], Rejects]
-"""Opens, in a Spark task, the receiver for the rows that the operator with the given label rejects."""
+"""A function that is called in a Spark task with an operator's name in messages. It returns the object that receives
+the rows that the operator rejects.
+"""
 
 CURE = "fix the function; the lane continues from this batch at the next run"
 
@@ -50,8 +54,8 @@ def wrap(
 ) -> Callable[[Batches], Batches]:
     """The function for ``mapInArrow`` that runs an operator of the given kind.
 
-    With a factor above 1, several buckets are processed at the same time. The results are still in the order of the
-    rows.
+    If the factor is above 1, several buckets are processed at the same time. Even so, the results are in the order of
+    the rows.
 
     Args:
         schema: the schema of the result, without the hidden column.
@@ -59,11 +63,12 @@ def wrap(
         home: the job's folder; tracebacks are shortened to its files.
         on_error: receives the messages on which the function fails; if None, they fail the lane.
         factor: how many buckets each partition is divided into.
-        threads: the number of buckets on which a function that isn't async works at the same time, in one Spark task.
-        busy: called at the end of each Spark task with the seconds for which it has worked on each bucket.
+        threads: the number of buckets that are processed at the same time in one Spark task, if the function isn't
+            async.
+        busy: called at the end of each Spark task with how many seconds the function has worked on each bucket.
         line: where workers report their progress; see :mod:`anabranch.task_progress.meters`.
         seconds: how long the function may work on a message.
-        source: how other processes get the function; None if it is pickled.
+        source: how other processes get the function; None if they get a pickled copy.
     """
     user = UserFunction(kind, function, schema, home, seconds, source)
 
@@ -105,7 +110,9 @@ def wrap(
 
 @contextmanager
 def _calling(user: UserFunction) -> Iterator[tuple[Calls, bool]]:
-    """A context with the object that calls a function in this Spark task, and whether it does so in other processes."""
+    """A context with the object that calls a function in this Spark task. The second value says whether the object
+    calls the function in other processes.
+    """
     let_signals_end()
     if not isolation.is_needed():
         yield Evaluator(user), False
@@ -118,15 +125,17 @@ def _calling(user: UserFunction) -> Iterator[tuple[Calls, bool]]:
 
 
 def let_signals_end() -> None:
-    """Let SIGINT end this worker at once, as it ends programs that aren't written in Python. Then only user code can
-    raise ``KeyboardInterrupt``.
+    """Let SIGINT end this worker at once, rather than raise ``KeyboardInterrupt``. So only user code can raise this
+    exception.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _of_no_record(origin: pa.Array) -> pa.Array:
-    """The hidden column for rows if it isn't known from which of a partition's records each of them comes."""
+    """The hidden column for result rows that come from records of one partition, when it isn't known which row comes
+    from which record.
+    """
     fields = [origin.field(i) for i in range(origin.type.num_fields)]
     at = origin.type.get_field_index("offset")
     offsets = fields[at].to_numpy(zero_copy_only=False)
@@ -135,8 +144,8 @@ def _of_no_record(origin: pa.Array) -> pa.Array:
 
 
 def origin_of(origins: pa.Array, place: int) -> dict[str, Any]:
-    """The part of a row's hidden column that identifies its record. (The timestamp isn't included, because Python may
-    not support it.)
+    """The part of a row's hidden column that identifies the row's record. (The timestamp isn't included, because Python
+    doesn't support all timestamps.)
     """
     fields = ("source", "partition", "offset", "key")
     return {name: pc.struct_field(origins.slice(place, 1), name)[0].as_py() for name in fields}
@@ -161,7 +170,9 @@ def rejecting(condition: str, error: str, label: str, on_error: Rejecting) -> Ca
 
 
 def _of_one_partition(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
-    """The batch in slices of consecutive rows with the same partition and task. Most batches are a single slice."""
+    """The batch, divided into slices of consecutive rows with the same partition and task. Most batches give a single
+    slice.
+    """
     if not batch.num_rows:
         return
     origin = batch.column(meta_column.NAME)
@@ -203,7 +214,7 @@ def _explained(rejection: Rejection, label: str, origin: pa.Array) -> OperatorEr
 
 
 def of_batch(error: BaseException, label: str, batch: int, home: str) -> OperatorError:
-    """The error for a ``foreach_batch`` function that raised."""
+    """The error for a ``foreach_batch`` function that has raised an exception."""
     if hasattr(error, "java_exception"):
         first = str(error.java_exception).strip().split("\n")[0]
         told = f"{type(error).__name__}: {first}{error_text.traced(error, home)}"

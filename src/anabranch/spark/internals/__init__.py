@@ -1,7 +1,8 @@
-"""The uses of Spark's private surface, that is, of what PySpark's public interface doesn't offer: one module for each.
+"""Uses the private surface of Spark, that is, what PySpark's public interface doesn't offer. There is one module for
+each purpose.
 
 No other code of anabranch uses the private surface; ``scripts/check`` enforces this. Each module has a ``SURFACE``,
-which says what the module needs, which features depend on it, and what happens without it, and a ``probe``.
-:mod:`probes` lists all surfaces: they are checked when a session starts, tried by ``anabranch doctor``, and taken away
-one by one in tests.
+which describes the parts that the module needs, the features that depend on these parts, and what happens if a part is
+missing. Each module also has a ``probe``, which finds out whether a session's Spark has the parts. :mod:`probes` lists
+all surfaces. They are checked when a session starts, tried by ``anabranch doctor``, and taken away one by one in tests.
 """

@@ -1,8 +1,8 @@
-"""Installs ``BatchClock.java``, the clock by which a lane's query plans its batches. It never goes back.
+"""Installs ``BatchClock.java``, the clock by which a lane's query plans its batches. This clock never goes back.
 
-By default, Spark stamps batches with the machine's time. If a batch had an earlier stamp than the previous one, its
-records would fall into closed windows. Timers, and a query with an interval between its batches, would wait until the
-machine's clock has caught up. See :mod:`anabranch.event_time.batch_time`.
+By default, Spark stamps batches with the machine's time. If a batch had an earlier stamp than the batch before, its
+records would fall into closed windows. Timers, and queries with an interval between their batches, would wait until the
+machine's clock had caught up. See :mod:`anabranch.event_time.batch_time`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RUNTIME = "org.apache.spark.sql.execution.streaming.runtime"
 log = logs.get_logger()
 _lock = threading.Lock()
 _installed: list[tuple[object, Any]] = []
-"""The present SparkContext, and the listener in its session."""
+"""The current SparkContext, and the listener in its session; empty if no listener is installed."""
 
 
 def _tried(spark: SparkSession) -> str:
@@ -53,8 +53,9 @@ probe = SURFACE.probe
 
 @contextmanager
 def starting(spark: SparkSession, name: str, since: int) -> Iterator[None]:
-    """A context for starting the query of that name. The query's time begins at ``since`` (Unix ms), or at the
-    machine's time if this is later."""
+    """A context for starting the query ``name``. The query's time begins at ``since`` (Unix ms), or at the machine's
+    time if the latter is later.
+    """
     if not SURFACE.works(spark):
         yield
         return

@@ -1,4 +1,5 @@
-"""Checkpoint files that aren't on a local disk: writes each as a whole, creates files exclusively, and lists them.
+"""Reads, lists and writes checkpoint files that aren't on a local disk. A file can be created exclusively, and readers
+never see an incomplete file.
 
 Spark uses the same class, ``CheckpointFiles.java``, for its own checkpoint files.
 """
@@ -18,7 +19,7 @@ _NAME = "CheckpointFiles"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 MANAGER = f"anabranch.{_NAME}"
-"""The name of the class in Spark's settings."""
+"""The name under which Spark's settings refer to the class."""
 
 SURFACE = Surface(
     "checkpoint_files",
@@ -50,7 +51,8 @@ class Listed(NamedTuple):
 
 
 def prepare(spark: SparkSession) -> None:
-    """Let Spark find the class. Must be called before the first query, and before :class:`FarFiles`.
+    """Compile ``CheckpointFiles.java``, so Spark finds the class. Must be called before the first query is started, and
+    before :class:`FarFiles` is used.
 
     Raises:
         UnsupportedSparkError: this Spark lacks what the class needs.
@@ -83,11 +85,13 @@ class FarFiles:
         self._class = java.java_class(spark, MANAGER)
         self._fs = fs
         self.is_object_store = bool(self._class.isObjectStore(fs))
-        """Whether a file appears completely, under its own name, when it is closed, and renaming means copying."""
+        """Whether the file system is an object store. In an object store, a file appears complete, under its final
+        name, when it is closed. A file can't be renamed, only copied.
+        """
 
     def create(self, path: Any, text: str) -> bool:
-        """Create a file unless it exists, and return whether it was created. If several processes try, only one
-        succeeds, provided that the file system creates files exclusively.
+        """Create a file unless it exists, and return whether it was created. If several processes try this at the same
+        time, only one succeeds, provided that the file system can create files exclusively.
         """
         return bool(self._class.create(self._fs, path, text))
 
@@ -100,8 +104,8 @@ class FarFiles:
         return str(self._class.read(self._fs, path))
 
     def just_written(self, path: Any) -> str | None:
-        """The text of a log entry that this JVM has just written to an object store, without a request to the store.
-        Each text is returned only once, because the entry may be rewritten later. None if the text isn't known.
+        """The text of a log entry that this JVM has just written to an object store, without a request to the object
+        store. The text is returned only once, because the entry may be rewritten later. None if the text isn't known.
         """
         text = self._class.justWritten(self._fs, path)
         return None if text is None else str(text)
@@ -111,8 +115,7 @@ class FarFiles:
         self._class.rename(self._fs, path, to)
 
     def files(self, folder: Any, *, below: bool) -> list[Listed]:
-        """The files in a folder; with ``below``, including those in folders below it. Empty if the folder doesn't
-        exist."""
+        """The files in a folder and, with ``below``, in all folders below it. Empty if the folder doesn't exist."""
         lines = str(self._class.files(self._fs, folder, below)).splitlines()
         parts = (line.rsplit("\t", 2) for line in lines)
         return [Listed(name, int(size), int(changed) / 1000) for name, size, changed in parts]

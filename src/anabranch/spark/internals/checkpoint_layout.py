@@ -1,7 +1,8 @@
-"""The layout of Spark's checkpoints. anabranch relies on it when it writes planned batches into a lane's folder,
-divides or copies folders, or sets time back.
+"""Describes the layout of Spark's checkpoints. anabranch relies on this layout when it writes planned batches into a
+lane's folder, divides or copies folders, or sets time back.
 
-:mod:`anabranch.container.checkpoint.folder` reads and changes the folders, in the versions of the format named here.
+:mod:`anabranch.container.checkpoint.folder` reads and changes checkpoints. The format versions that it supports are
+listed here.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ OFFSETS = "v1"
 """The first line of an entry of ``offsets`` and ``commits``."""
 
 SCHEMAS = ("*/_metadata", "*/*/_metadata", "*/*/*/_metadata", "*/_stateSchema")
-"""The folders below ``state`` with the schemas of state: of operators, of state partitions, and of state stores."""
+"""The folders below ``state`` that contain the schemas of operators, of state partitions, and of state stores."""
 
 OPERATORS = "*/_metadata/v2/*"
-"""The files below ``state`` in which a ``process`` describes its state, with the absolute paths of its schemas."""
+"""The files below ``state`` in which a ``process`` operator describes its state. They contain the absolute paths of the
+state's schemas.
+"""
 
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 _METADATA = "org.apache.spark.sql.execution.streaming.state.OperatorStateMetadataV2"
@@ -30,7 +33,7 @@ _VERSIONS = {
     "spark.sql.streaming.offsetLog.formatVersion": ("1",),
     "spark.sql.streaming.stateStore.checkpointFormatVersion": ("1", "2"),
 }
-"""The format versions that a session may be configured to write, by setting."""
+"""The format versions that anabranch can read, for each of Spark's settings that determines a format version."""
 
 
 def _others(spark: SparkSession) -> str:

@@ -1,7 +1,7 @@
 """Reads the names of a Java class's methods and fields from its class file.
 
-Reflection would load the class, and all classes in the signatures of its methods. These are hundreds of classes, and a
-session would start one second later.
+Reflection would load the class, and all classes in the signatures of its methods. Hundreds of classes would be loaded,
+and a session would take one second longer to start.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ __all__ = ["ClassFile", "parsed"]
 _MAGIC = 0xCAFEBABE
 _UTF8, _CLASS = 1, 7
 _SIZES = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
-"""For each tag, the size of an entry of the constant pool, in bytes after the tag. (Texts contain their size.)"""
+"""For each tag of an entry of the constant pool, how many bytes follow the tag. (For texts, the entry itself contains
+the number.)
+"""
 _TWO_PLACES = (5, 6)
-"""A long and a double take up two entries."""
+"""The tags of a long and a double, each of which takes up two entries."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,8 @@ def parsed(data: bytes) -> ClassFile:
 
 
 def _constants(data: bytes) -> tuple[dict[int, str], dict[int, int], int]:
-    """The texts in the constant pool, by number; the number of each class's name, by the number of the class; and the
-    position where the pool ends.
+    """The texts in the constant pool, by number; for each class in the pool, the number of its name, by the number of
+    the class; and the position where the pool ends.
     """
     texts: dict[int, str] = {}
     classes: dict[int, int] = {}

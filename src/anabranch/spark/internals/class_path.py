@@ -1,4 +1,6 @@
-"""Finds out whether a running session has Spark's Kafka connector. (Its class path can't be extended any more.)"""
+"""Finds out whether a running session has Spark's Kafka connector. (If not, the connector can't be added to the
+session.)
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Stops a session without PySpark's delay of up to a second: PySpark's accumulator server checks only once a second
-whether it should end. anabranch lets the server end in the background.
+"""Stops a session without PySpark's delay of up to a second, which occurs because PySpark's accumulator server checks
+only once a second whether it should end. anabranch lets the server end in the background.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from anabranch.spark.internals.surface import Surface
 __all__ = ["SERVER", "SURFACE", "probe", "stop"]
 
 SERVER = "_accumulatorServer"
-"""The attribute of a SparkContext that refers to the server."""
+"""The attribute of a SparkContext that refers to the accumulator server."""
 
 
 class _Server:

@@ -1,7 +1,7 @@
-"""Determines whether PySpark records the line of Python code from which each column comes.
+"""Makes PySpark record the lines of Python code from which columns come, but only for code of users.
 
-Spark's errors point to these lines, and so do anabranch's errors about what users' functions do with DataFrames. For
-anabranch's own columns, the lines aren't needed, and recording a line takes longer than making the column.
+Spark's errors name these lines, and so do anabranch's errors about what users' functions do with DataFrames. For
+anabranch's own columns, the lines aren't needed, and to record a line takes longer than to make the column.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ probe = SURFACE.probe
 
 
 def settings() -> dict[str, str]:
-    """Session settings with which lines are recorded only inside :func:`noted`; empty if this isn't possible."""
+    """Session settings that restrict the recording of lines to the context :func:`noted`; empty if impossible."""
     return {_SETTING: "false"} if SURFACE.is_in_pyspark else {}
 
 
@@ -39,7 +39,9 @@ _asking: set[object] = set()
 
 @contextmanager
 def noted() -> Iterator[None]:
-    """A context for functions of users that make columns. Inside it, lines are recorded, in all threads."""
+    """A context for functions of users that make columns. As long as any thread is in this context, lines are recorded,
+    in all threads.
+    """
     who = object()
     with _lock:
         _asking.add(who)
@@ -53,6 +55,7 @@ def noted() -> Iterator[None]:
 
 
 def _settle() -> None:
-    # PySpark reads the setting once in a process, and stores its value here. None: PySpark hasn't read it yet.
+    # PySpark reads the setting only once in a process, and stores its value in this attribute. None means that PySpark
+    # hasn't read the setting yet.
     if hasattr(utils, _CACHE):
         setattr(utils, _CACHE, True if _asking else None)

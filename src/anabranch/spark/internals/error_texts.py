@@ -1,6 +1,8 @@
-"""Checks the form in which Spark writes errors, from which the cause of a lane's failure is parsed.
+"""Checks whether Spark's error texts have the form that anabranch expects when it searches them for the cause of a
+lane's failure.
 
-:mod:`anabranch.container.root_cause` has the patterns, and :mod:`anabranch.container.error_text` the kinds of errors.
+:mod:`anabranch.container.root_cause` has the patterns of these texts, and :mod:`anabranch.container.error_text` the
+kinds of errors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Hadoop's file systems, configured like Spark's. (PySpark offers no way to access the files of a storage root.)"""
+"""Accesses files by Hadoop's classes, with Spark's configuration. (PySpark offers no way to access the files of a
+storage root.)
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,12 @@ probe = SURFACE.probe
 
 
 class Hadoop:
-    """Access to files by Hadoop's classes.
+    """The Hadoop classes for files, as a session's JVM has them.
 
     Attributes:
-        path: makes paths.
-        files: copies files.
-        io: reads streams.
+        path: the class of paths.
+        files: a class with functions that copy files.
+        io: a class with functions that read streams.
         conf: Spark's configuration of Hadoop.
 
     Raises:
@@ -57,13 +59,13 @@ class Hadoop:
             stream.close()
 
     def text(self, values: Any) -> str:
-        """The elements of a Java array as text, in one call."""
+        """The elements of a Java array as text, fetched in a single call."""
         return java.text(self._spark, values)
 
 
 def lock(spark: SparkSession, path: str) -> Any:
-    """Let the JVM take the operating system's lock on a local file. The JVM keeps the lock as long as Python refers to
-    the result. None if another process has the lock.
+    """Let the JVM lock a local file, by a lock of the operating system. The JVM keeps the lock as long as Python has a
+    reference to the result. None if another process has the lock.
     """
     holder = java.java_class(spark, "java.io.RandomAccessFile")(path, "rw")
     if holder.getChannel().tryLock() is None:

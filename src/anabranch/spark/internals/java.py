@@ -1,8 +1,9 @@
-"""The Java objects behind PySpark's objects. PySpark has references to them, but they aren't a public interface.
+"""Accesses the Java objects behind PySpark's objects. PySpark has references to these Java objects, but they aren't a
+public interface.
 
-The other modules of this package build on this one. Each class is looked up once, by its full name. With
-``jvm.org.apache.x``, Java would search all of Spark's jars for a class at each dot, and py4j would ask Java again at
-each use.
+The other modules of this package use this module. Each class is looked up once, by its full name. With an expression
+such as ``jvm.org.apache.x``, Java would search all of Spark's jars for a class at each dot, and py4j would ask Java
+again at each use.
 """
 
 from __future__ import annotations
@@ -49,25 +50,27 @@ _PYSPARKS = (
     "org.apache.spark.sql.classic.SparkSession$",
     "org.apache.spark.sql.functions",
 )
-"""The classes that PySpark uses for each column, function and DataFrame."""
+"""The classes that PySpark uses whenever it makes a column, a function or a DataFrame."""
 
 
 def jvm(spark: SparkSession) -> Any:
-    """The view of the JVM, whose attributes are packages and classes."""
+    """py4j's view of the JVM, whose attributes are packages and classes."""
     return spark._jvm
 
 
 def java_class(spark: SparkSession, name: str) -> Any:
-    """A class, by its full name."""
+    """A Java class, by its full name."""
     view = jvm(spark)
     found = getattr(view, name)
     if isinstance(found, JavaClass):
-        setattr(view, name, found)  # py4j asks Java only for attributes that the view doesn't have
+        setattr(view, name, found)  # py4j asks Java only for attributes that the view lacks
     return found
 
 
 def keep_pysparks_classes(spark: SparkSession) -> None:
-    """Let PySpark find its own classes without asking Java. (For a short name, Java searches all jars ten times.)"""
+    """Let PySpark find the Java classes that it uses without asking Java. (For a short name, Java searches all jars ten
+    times.)
+    """
     for name in _PYSPARKS:
         java_class(spark, name)
 
@@ -84,7 +87,7 @@ def has_class(spark: SparkSession, name: str) -> bool:
 
 
 def class_file(spark: SparkSession, name: str) -> bytes | None:
-    """The bytes of the file from which a class would be loaded, without loading the class; None if there is no file."""
+    """The bytes of the file from which a class would be loaded; None if there is no file. The class isn't loaded."""
     loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
     stream = loader.getResourceAsStream(f"{name.replace('.', '/')}.class")
     if stream is None:
@@ -131,7 +134,7 @@ def frame(rows: DataFrame) -> Any:
 
 
 def plan(rows: DataFrame) -> Any:
-    """The ``QueryExecution`` of a DataFrame, which has its plans. Each plan is made on demand."""
+    """The ``QueryExecution`` of a DataFrame, from which its plans can be obtained. Each plan is made on demand."""
     return frame(rows).queryExecution()
 
 
@@ -156,12 +159,14 @@ def items(scala: Any) -> Iterator[Any]:
 
 
 def text(spark: SparkSession, values: Any) -> str:
-    """The elements of a Java array as text, in one call. (Hundreds of separate calls would take too long.)"""
+    """The elements of a Java array as text, fetched in a single call. (Hundreds of calls would take too long.)"""
     return str(java_class(spark, "org.apache.commons.lang3.ArrayUtils").toString(values))
 
 
 def reason(error: Exception) -> str:
-    """Java's text for the root cause of an error, in one line. (py4j's own text begins with the call that failed.)"""
+    """Java's text about the root cause of an error, as a single line. (py4j's own text begins with the call that
+    failed.)
+    """
     cause = getattr(error, "java_exception", None)
     while cause is not None and cause.getCause() is not None:
         cause = cause.getCause()

@@ -1,5 +1,6 @@
-"""Compiles anabranch's Java code, mainly functions on columns: once per JVM, with Janino, the compiler that Spark
-ships."""
+"""Compiles anabranch's Java code, most of which is functions on columns. This happens once per JVM, with Janino, a
+compiler that is a part of Spark.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def applied(name: str, arguments: Callable[[SparkSession], Sequence[Any]], colum
     """The result of a Java function for a column.
 
     Args:
-        name: the name of the function's class (a ``UDF1``), and of the file in this folder.
+        name: the name of the function's class (a ``UDF1``), which is also the name of the class's file in this folder.
         arguments: returns the arguments of the class's constructor.
         column: the function's argument.
         result: the type of the function's result.
@@ -62,7 +63,8 @@ def applied(name: str, arguments: Callable[[SparkSession], Sequence[Any]], colum
     of_objects, of_classes = (java.java_class(spark, f"java.lang.{name}") for name in ("Object", "Class"))
     given = java.array(spark, of_objects, arguments(spark))
     function = class_of(spark, name).getConstructors()[0].newInstance(given)
-    # By reflection, because py4j would call another function with this name, which is for Scala.
+    # The function is called by reflection, because py4j would choose another function of the same name, which is meant
+    # for Scala.
     types = [of_classes.forName(f"{_SQL}.{name}") for name in ("api.java.UDF1", "types.DataType")]
     method = of_classes.forName(f"{_SQL}.functions").getMethod("udf", java.array(spark, of_classes, types))
     made = method.invoke(None, java.array(spark, of_objects, [function, java_type(spark, result)]))
@@ -75,17 +77,21 @@ def java_type(spark: SparkSession, kind: DataType) -> Any:
 
 
 def prepare(spark: SparkSession) -> None:
-    """Compile the functions in the background, because it takes 0.2 s, and a lane's first query needs them."""
+    """Begin to compile the functions in the background. A lane's first query needs them, and to compile them takes 0.2
+    s.
+    """
 
     def compile_them() -> None:
-        with suppress(Exception):  # raised again when a function is needed
+        with suppress(Exception):  # the error will be raised again when a function is needed
             class_of(spark, _SOURCES[0].stem)
 
     threading.Thread(target=compile_them, name="compiles Java functions", daemon=True).start()
 
 
 def _loader(spark: SparkSession) -> Any:
-    """The outermost class loader of an application's jars. The loaders of sessions and Spark tasks delegate to it."""
+    """The outermost class loader of an application's jars. The class loaders of sessions and Spark tasks delegate to
+    this class loader.
+    """
     found = each = java.java_class(spark, _UTILS).getContextOrSparkClassLoader()
     while each is not None:
         found = each if each.getClass().getName() == _MUTABLE else found

@@ -1,4 +1,6 @@
-"""The Java process of a session: whether it is this process's child, whether it has ended, and how to end it."""
+"""Finds out whether a session's Java process is a child of this process, and whether the Java process has ended. Can
+also end the Java process.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _PARENT = os.getppid()
 
 
 class _Started:
-    """PySpark's gateway has the process that ``launch_gateway`` has started. (With spark-submit, it starts none.)"""
+    """The process that ``launch_gateway`` has started, as an attribute of PySpark's gateway. (With spark-submit, there
+    is no such process.)
+    """
 
     def missing(self, spark: SparkSession) -> str:
         kept = "PYSPARK_GATEWAY_PORT" in os.environ or _process(spark) is not None
@@ -34,12 +38,14 @@ probe = SURFACE.probe
 
 
 def is_child(spark: SparkSession) -> bool:
-    """Whether this process has started the Java process. (With spark-submit, the Java process has started this one.)"""
+    """Whether this process has started the Java process. (With spark-submit, it is the other way round.)"""
     return _process(spark) is not None
 
 
 def pid(spark: SparkSession) -> int:
-    """The id of the Java process that this process has started; 0 if there is none, or if it isn't known."""
+    """The process id of the Java process that this process has started; 0 if there is no such process, or if the id
+    isn't known.
+    """
     process = _process(spark)
     return 0 if process is None else process.pid
 
@@ -53,8 +59,8 @@ def kill(spark: SparkSession) -> None:
 
 
 def is_gone(spark: SparkSession, within: float = 0.0) -> bool:
-    """Whether the Java process of a session has ended, although this process hasn't stopped it. ``within`` says how
-    many seconds to wait for its end.
+    """Whether the Java process of a session has ended, although this process hasn't stopped it. ``within`` says for how
+    many seconds to wait for the Java process to end.
     """
     process = _process(spark)
     if process is None:

@@ -1,4 +1,6 @@
-"""The names under which a Spark task finds its query and its batch, and whether this Spark uses these names."""
+"""The names of the local properties in which a Spark task finds its query and its batch. The probe finds out whether
+this Spark uses these names.
+"""
 
 from __future__ import annotations
 

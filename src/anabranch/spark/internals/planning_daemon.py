@@ -1,8 +1,11 @@
-"""The Python daemon for calls of anabranch's sources outside Spark tasks. It imports the sources' modules only once.
+"""The Python daemon from which Spark forks workers for calls to anabranch's sources outside Spark tasks. It imports the
+sources' modules once, for all workers.
 
-Spark ends a worker that was idle for a minute, but the daemon stays, and a lane that starts later need not wait for
-imports. The first daemon of a session also forks the processes of sources; its second argument is the address at which
-it receives requests for them.
+Spark ends a worker that was idle for a minute. But the daemon stays, so a lane that starts later need not wait for
+imports.
+
+The first daemon of a session also forks the processes of sources. The daemon's second argument is the address at which
+it receives requests for such processes.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from anabranch.spark.internals import source_server
 
 
 def _nothing(*_: object) -> None:
-    """Does nothing, in place of a function that prints."""
+    """Does nothing. It takes the place of ``print``."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""``Protobuf.java`` as functions on columns."""
+"""Reads and writes messages of protocol buffers, and finds out why they are unreadable, by ``Protobuf.java``."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def row(value: Column, files: bytes, message: str, columns: StructType) -> Colum
 
 
 def reason(value: Column, files: bytes, message: str, columns: StructType) -> Column:
-    """Why the bytes of a message are unreadable, in words; null if they are readable."""
+    """The reason why the bytes of a message are unreadable, in words; null if they are readable."""
     return _applied(value, files, message, columns, "reason", StringType())
 
 
 def written(struct: Column, files: bytes, message: str, columns: StructType) -> Column:
-    """A struct of the given columns as the bytes of a message."""
+    """The bytes of a message, made from a struct of the given columns."""
     return _applied(struct, files, message, columns, "write", BinaryType())
 
 

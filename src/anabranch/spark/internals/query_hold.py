@@ -1,7 +1,7 @@
-"""Holds a running query at the point where it would plan its next batch, to let anabranch plan the batch instead.
+"""Holds a running query at the point where it would plan its next batch, so anabranch can plan this batch instead.
 
-The public way is to stop the query, and to start it for each planned batch. A held query is faster, because Spark
-already has its plan, its state and its sources.
+The public way is to stop the query, and to start it again for each planned batch. A held query is faster, because Spark
+already has the query's plan, state and sources.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ _HANDOVER_NS = 50_000_000
 _LOCKING_MS = 100
 TURN_EVERY = 0.2
 RUNS_WITHIN = 60.0
-"""Seconds within which a query without a running batch must reach the point where it would plan its next batch, or must
-begin a batch that was planned for it.
+"""Seconds within which a query without a running batch must either reach the point where it would plan its next batch,
+or begin a batch that was planned for it.
 """
 
 _PASSED = 2
-"""How many batches a query may still plan while it should be held. If it plans more, it can't be held."""
+"""How many batches a query may still plan while anabranch tries to hold it. If the query plans more batches, it can't
+be held.
+"""
 
 SURFACE = Surface(
     "query_hold",
@@ -78,15 +80,17 @@ probe = SURFACE.probe
 
 
 class NotHeldError(AnabranchError):
-    """The query can't be held, because it hasn't reacted in time as a held query should. It must be stopped instead."""
+    """The query can't be held, because it hasn't reached the point where it would be held in time. It must be stopped
+    instead.
+    """
 
 
 class HeldQuery:
     """Holds the query of a lane from the creation of this object until :meth:`release` or :meth:`close`. Not
     thread-safe.
 
-    Meanwhile, batches read only what is planned for them. When a method of this class returns, no batch is running, and
-    Spark plans none. The only exception is :meth:`go`.
+    While the query is held, batches read only what anabranch has planned. When a method of this class returns, no batch
+    is running, and Spark plans no batch. The only exception is :meth:`go`.
 
     Args:
         turn: called from time to time during a wait; if it raises an exception, the wait ends.
@@ -94,7 +98,7 @@ class HeldQuery:
 
     Raises:
         NotHeldError: from any method that waits, if no batch is running and the query still doesn't reach the point
-            where it is held.
+            where it would be held.
     """
 
     def __init__(
@@ -127,7 +131,7 @@ class HeldQuery:
         self._stand()
 
     def begin(self) -> None:
-        """Let the query run its first batch."""
+        """Let the query plan and run its first batch, and then hold it again."""
         self._planning.unlock()
         self._ran_at = monotonic()
         while not self._execution.offsetLog().getLatestBatchId().isDefined():
@@ -135,8 +139,7 @@ class HeldQuery:
         self._stand()
 
     def go(self, begun: Callable[[], bool] = lambda: True) -> None:
-        """Let the query run the planned batch, and batches that Spark plans after it. Returns when ``begun`` is
-        true."""
+        """Let the query run the planned batch, and then batches that Spark plans, until ``begun`` returns true."""
         self._adopt()
         self._planning.unlock()
         self._ran_at = monotonic()
@@ -149,14 +152,14 @@ class HeldQuery:
         self.close()
 
     def close(self) -> None:
-        """Stop holding the query, but let its batches read nothing. The query can then be stopped. Idempotent."""
+        """Stop holding the query, although its batches still read nothing, so the query can be stopped. Idempotent."""
         if self._planning.isHeldByCurrentThread():
             self._planning.unlock()
 
     def _stand(self) -> None:
-        """Take the lock, and wait until the query waits for the lock in order to plan a batch. If a batch is adopted at
-        this point, the query runs it next. At any other point, Spark would discard the adopted batch or treat it as
-        finished.
+        """Take the lock under which the query plans batches, and wait until the query needs the lock to plan a batch.
+        If the query adopts a batch at this point, it runs the batch next. At any other point, Spark would discard the
+        adopted batch or treat it as finished.
         """
         self._ran_at, self._last = monotonic(), math.inf
         while not self._planning.tryLock(_LOCKING_MS, self._milliseconds):
@@ -164,8 +167,8 @@ class HeldQuery:
         try:
             self._last = self._batch() + _PASSED
             while not self._would_plan():
-                if self._planning.hasQueuedThread(self._thread):  # it wants the lock for something else
-                    self._progress.awaitNanos(_HANDOVER_NS)  # let it have the lock, and take the lock again after that
+                if self._planning.hasQueuedThread(self._thread):  # the query needs the lock for something else
+                    self._progress.awaitNanos(_HANDOVER_NS)  # give the lock to the query, and then take it again
                 self._look()
         except BaseException:
             self._planning.unlock()
@@ -198,15 +201,15 @@ class HeldQuery:
         sleep(_LOOK)
 
     def _batch(self) -> int:
-        """The query's present batch; -1 if there is none yet."""
+        """The number of the query's current batch; -1 if there is no batch yet."""
         context = self._execution.getLatestExecutionContext()
         return -1 if context is None else int(context.batchId())
 
     def _adopt(self) -> None:
-        """Make the query take the last batch of the offset log for the batch that it has planned, as it does when it
-        starts.
+        """Make the query adopt the last batch of the offset log, as if the query had planned this batch itself. A query
+        that starts does the same.
 
-        The query has already determined, with its present watermark, whether another batch is due. This result is
+        The query has already determined, by its current watermark, whether another batch is due. This result is
         discarded.
         """
         execution, context = self._execution, self._execution.getLatestExecutionContext()
@@ -223,7 +226,7 @@ class HeldQuery:
         getattr(context, "isCurrentBatchConstructed_$eq")(True)
 
     def _read(self, ends: Any) -> Any:
-        """The offsets in the form in which sources create them. (Offsets from a log may be of another class.)"""
+        """The offsets as objects of the classes that the sources use. (Offsets from a log may be of another class.)"""
         found, sources = self._execution.uniqueSources().empty(), ends.keysIterator()
         while sources.hasNext():
             source = sources.next()

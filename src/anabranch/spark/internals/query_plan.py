@@ -1,5 +1,6 @@
-"""Reads Spark's plan of a DataFrame: which steps it has, and whether a value depends on chance. Can also let Spark plan
-a DataFrame in advance."""
+"""Reads Spark's plan of a DataFrame: which steps the plan has, and whether a value depends on chance. Can also make
+Spark plan a DataFrame in advance.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ from anabranch.spark.internals.surface import JavaMembers, Surface
 __all__ = ["GENERATOR", "SURFACE", "count", "is_by_chance", "prepare", "probe"]
 
 GENERATOR = "Generate "
-"""The printed name of the step in which ``explode`` and similar functions turn one row into several."""
+"""How a plan prints the step in which ``explode`` and similar functions turn one row into several rows."""
 
 
 def count(frame: DataFrame, word: str) -> int:
-    """How many times the name of a step, ``word``, occurs in the analyzed plan.
+    """How many times ``word``, the name of a step, occurs in the analyzed plan.
 
     Raises:
         UnsupportedSparkError: this Spark's plans are unreadable.
@@ -28,7 +29,8 @@ def count(frame: DataFrame, word: str) -> int:
 
 
 def is_by_chance(frame: DataFrame) -> bool:
-    """Whether a column of a DataFrame comes from an expression, in this or an earlier step, that isn't deterministic.
+    """Whether a column of a DataFrame depends on an expression that isn't deterministic, in the last or an earlier
+    step.
 
     Raises:
         UnsupportedSparkError: this Spark's plans are unreadable.
@@ -74,7 +76,7 @@ def _id(expression: Any) -> int:
 
 
 def _read_wrongly(spark: SparkSession) -> str:
-    """Check that plans are read correctly, with plans whose content is known."""
+    """Read plans whose content is known. Returns what was read incorrectly, in words; empty if all was correct."""
     rows = spark.range(1)
     several = rows.select(F.explode(F.array("id")).alias("id"), F.rand().alias("chance"))
     counted = several.union(several).groupBy("id").agg(F.max("chance").alias("chance"))

@@ -1,7 +1,7 @@
-"""Reads Spark's reports of the last batches of a running query, at a cost that doesn't depend on how many reports Spark
+"""Reads Spark's reports on the last batches of a running query. The cost doesn't depend on how many reports Spark
 keeps.
 
-PySpark's own ``recentProgress`` fetches each field of each report by a separate call to the JVM.
+PySpark's own ``recentProgress`` would fetch each field of each report by a separate call to the JVM.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ probe = SURFACE.probe
 
 
 def newest(spark: SparkSession, query: StreamingQuery) -> str:
-    """The time of the newest report; empty while there is none."""
+    """The time of the newest report; empty while there is no report."""
     if SURFACE.works(spark):
         report = java.query(query).lastProgress()
         return "" if report is None else str(report.timestamp())

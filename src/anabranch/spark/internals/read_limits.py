@@ -1,8 +1,8 @@
 """Changes the limits that a running query passes to its sources, between two batches.
 
-When a query starts, Spark asks each source for its limit, and offers no public way to change it later. The limits are
-in a field of the query, ``uniqueSources``, which the query reads when it plans a batch. Without access to this field,
-batches keep the limits with which the query was started.
+When a query starts, Spark asks each source for its limit, and offers no public way to change the limit later. The
+limits are in a field of the query, ``uniqueSources``, which the query reads when it plans a batch. Without access to
+this field, batches keep the limits with which the query was started.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ probe = SURFACE.probe
 
 
 class ReadLimits:
-    """The limits of one query, which can be used once the query's first batch is planned. Thread-safe.
+    """The limits of one query. They can be changed only after the query has planned its first batch. Thread-safe.
 
     Spark reads the limits in the query's own thread when it plans a batch. So limits that are set in this thread, or
     while the query is held, apply to the next batch.
@@ -54,13 +54,15 @@ class ReadLimits:
         self._known: list[Any] = []
 
     def begins(self) -> list[str]:
-        """The offsets at which the running batch begins, as JSON, by source in a fixed order. '' stands for the
-        beginning of the source.
+        """The offsets at which the running batch begins, as JSON: one for each source, in a fixed order. '' stands for
+        the beginning of a source.
         """
         return self._texts(self._execution.getLatestExecutionContext().startOffsets())
 
     def ends(self) -> list[str]:
-        """The offsets at which the running batch ends, as JSON, in the same order."""
+        """The offsets at which the running batch ends, as JSON: one for each source, in the same order as in
+        :meth:`begins`.
+        """
         return self._texts(self._execution.getLatestExecutionContext().endOffsets())
 
     def _texts(self, offsets: Any) -> list[str]:
@@ -68,8 +70,8 @@ class ReadLimits:
         return [str(each.get().json()) if each.isDefined() else "" for each in found]
 
     def give(self, rows: Mapping[int, int]) -> None:
-        """Set how many rows a source may contribute to a batch, by the source's index in :meth:`ends`. This applies
-        from the next batch on or, if the query is held, from its release on.
+        """Set how many rows a source may contribute to a batch, by the source's index in :meth:`ends`. The limits apply
+        from the next batch on or, after :meth:`hold`, from :meth:`release` on.
         """
         with self._lock:
             limits = self._limits if self._before is None else self._before
@@ -90,7 +92,7 @@ class ReadLimits:
             self._set(limits)
 
     def release(self) -> None:
-        """Restore the limits from before :meth:`hold`, with the changes that were made since."""
+        """Restore the limits from before :meth:`hold`, including changes that :meth:`give` has made since then."""
         with self._lock:
             limits, self._before = self._before, None
             if limits is not None:
@@ -101,7 +103,7 @@ class ReadLimits:
         return getattr(self._execution, _FIELD)()
 
     def _sources(self) -> list[Any]:
-        """The query's sources. They don't change, and are cached, because each call to the JVM delays the batch."""
+        """The query's sources. They never change, so they are cached: each call to the JVM delays the batch."""
         if not self._known:
             sources = self._limits.keysIterator()
             while sources.hasNext():
@@ -109,8 +111,9 @@ class ReadLimits:
         return self._known
 
     def _limit(self, now: Any, rows: int) -> Any:
-        """The limit ``rows`` in the form of ``now``, the source's present limit, because a source accepts only one
-        form."""
+        """The limit ``rows`` as an object of the same class as ``now``, the source's current limit. (A source accepts
+        only one class.)
+        """
         if now.getClass().getName() == _LIMIT_IN_PYTHON:
             told = json.dumps({"_type": "ReadMaxRows", "max_rows": rows})
             return java.java_class(self._spark, _LIMIT_IN_PYTHON)(told)

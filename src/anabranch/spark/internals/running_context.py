@@ -1,5 +1,6 @@
-"""Finds out whether this process already has a session. Spark's public interface doesn't offer this without starting a
-session."""
+"""Finds out whether this process already has a session. By Spark's public interface, this can't be found out reliably
+without starting a session.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +11,9 @@ __all__ = ["is_there"]
 
 
 def is_there() -> bool:
-    """Whether this process has a session. If this PySpark lacks the private attribute that shows this, only a session
-    of the current thread is found. If another thread has a session, starting one then returns that session, which keeps
-    its own settings.
+    """Whether this process has a session. If this PySpark lacks the private attribute that shows this, the result is
+    true only if the current thread has a session. To start a session while another thread has one would then return the
+    other thread's session, with its own settings.
     """
     if getattr(SparkContext, "_active_spark_context", None) is not None:
         return True

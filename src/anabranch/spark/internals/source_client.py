@@ -1,6 +1,6 @@
-"""The Python process that Spark starts for a source. It lets a fork of :mod:`source_server` do the work.
+"""The Python process that Spark starts for a source. This process lets a fork of :mod:`source_server` do the work.
 
-Spark runs this file as a script. Because it imports only a part of the standard library, it starts in 0.02 s::
+Spark runs this file as a script, which starts in 0.02 s because it imports only a part of the standard library::
 
     source_client.py SOCKET -m MODULE ...
 

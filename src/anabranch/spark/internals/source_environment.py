@@ -1,5 +1,5 @@
-"""The environment variables that Spark's runners add to the function of a Python source. anabranch sets them before it
-registers a source.
+"""Determines the environment variables that Spark's runners add to the function of a Python source. anabranch sets
+these variables itself before it registers a source; see :mod:`anabranch.spark.session.registered_sources`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def of_session(spark: SparkSession) -> dict[str, str]:
     """The variables that all runners set, in the driver and in Spark tasks."""
     if SURFACE.works(spark):
         conf = java.context(spark).sc().conf()
-        # Runners replace this by the folders below it.
+        # Runners later set this variable to folders below these folders.
         folders = java.java_class(spark, _UTILS).getLocalDir(conf)
         timeout, buffer = str(conf.getTimeAsSeconds(_TIMEOUT, "15s")), str(conf.getInt(_BUFFER, 65536))
     else:

@@ -1,7 +1,7 @@
 """Forks the Python processes that Spark starts for sources.
 
-Spark starts one process for each Python source of a query, without a daemon. Such a process would spend 0.3 s on
-imports, on a core that batches of other lanes need at that time. See :mod:`source_client`.
+Spark starts one process for each Python source of a query, without a daemon. Each process would spend 0.3 s on imports,
+and use a core that batches of other lanes need at the same time. See :mod:`source_client`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ _STREAMS = 3
 
 
 def serve(path: str) -> None:
-    """Fork a server that listens at this path as long as this process, or a fork of it, is alive. Does nothing if
-    another server listens there, or if this isn't possible; then the processes of sources do their own imports.
+    """Fork a server that listens at this path as long as this process, or a fork of this process, is alive. Does
+    nothing if another server listens at this path, or if no server can listen there. In the latter case, the processes
+    of sources do their own imports.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -48,7 +49,7 @@ def serve(path: str) -> None:
 def _serve(listener: socket.socket, gone: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     nothing = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1):  # they connect Spark and its daemon
+    for stream in (0, 1):  # these streams connect Spark and its daemon
         os.dup2(nothing, stream)
     os.close(nothing)
     while gone not in select.select([listener.fileno(), gone], [], [])[0]:
@@ -101,8 +102,8 @@ def _taken_over(client: socket.socket) -> list[str]:
 
 
 def _end_with(client: socket.socket) -> None:
-    """Exit when the connection to the client ends, because the client has then ended. (A client that is killed before
-    it has read everything that was sent to it resets the connection.)
+    """Exit when the connection to the client ends, because this means that the client has ended. (If a client is killed
+    before it has read everything that was sent to it, the connection is reset.)
     """
     with suppress(OSError):
         client.recv(1)

@@ -1,6 +1,6 @@
-"""Rewrites a checkpoint's state, with the part of Spark that repartitions the state of a stopped query.
+"""Rewrites a checkpoint's state, using the part of Spark that repartitions the state of a stopped query.
 
-Spark has no public call for this, but its internal call accepts any function of the rows (tested with 4.3.0).
+Spark has no public call for this. Its internal call accepts any function of the rows (tested with 4.3.0).
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ def rewrite(
     partitions: int,
     chosen: Callable[[DataFrame], DataFrame],
 ) -> None:
-    """Copy state from one checkpoint to another: some of the rows that ``source`` has after a committed batch become
-    the state of ``target`` after the same batch.
+    """Copy state from one checkpoint to another: the ``chosen`` rows of the state that ``source`` has after a committed
+    batch become the state of ``target`` after the same batch.
 
     Args:
         source: the checkpoint that is read.
         target: a checkpoint with the same logs and schemas, but without state.
         partitions: the number of state partitions in both checkpoints.
-        chosen: returns the rows to write from those of ``source``, in the form of :func:`state_rows.read`.
+        chosen: given all rows of ``source``, returns the rows to write. Both have the form of :func:`state_rows.read`.
 
     Raises:
         UnsupportedSparkError: this Spark can't rewrite state.

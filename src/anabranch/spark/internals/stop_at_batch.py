@@ -1,4 +1,4 @@
-"""Ends a query at a batch boundary, as Spark itself ends a query that has read everything."""
+"""Ends a query at a batch boundary, in the same way as Spark itself ends a query that has read everything."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _LOOK = 0.02
 NEXT_WITHIN = 1.0
 """Seconds within which the next batch begins if there is anything to read."""
 STOPS_WITHIN = 60.0
-"""Seconds within which Spark must finish the planning of a batch, and must end when no batch is being written."""
+"""Seconds within which Spark must finish the planning of a batch, and within which a query must end if no batch is
+being written.
+"""
 _RUNTIME = "org.apache.spark.sql.execution.streaming.runtime"
 _IDLE = "Waiting for next trigger"
 _BETWEEN = ("Initializing", "Waiting", "Stopped")
@@ -49,23 +51,26 @@ def end(
     another: bool = False,
     decided: Callable[[], None] = lambda: None,
 ) -> None:
-    """Let the running batch be committed, and no other batch begin. Then ``query.exception()`` says whether the batch
-    failed.
+    """Let the running batch be committed, and let no other batch begin. Afterwards, ``query.exception()`` says whether
+    the batch has failed.
 
-    ``stop()`` interrupts a running batch. So it is called only in three cases: nothing is running, because the query is
-    between two triggers; ``hurry`` asks for it; or the query doesn't end by itself in time. If Spark's state says that
-    the query has ended while a batch is being planned, Spark abandons this batch. So this function waits until planning
-    is finished.
+    ``stop()`` interrupts a running batch. So this function calls ``stop()`` only if nothing is running because the
+    query is between two triggers, if ``hurry`` returns true, or if the query doesn't end by itself in time.
 
-    When this returns, there may be a batch that is planned but not committed, because this Spark can't be ended in this
-    way or hasn't ended in time. The caller must finish this batch with a query that runs ``once``.
+    The query ends by itself after this function has set Spark's state of the query to "terminated". If this happened
+    while a batch is being planned, Spark would abandon the batch. So this function first waits until planning is
+    finished.
+
+    When this function returns, it is possible that a batch is planned but not committed, because this Spark lacks the
+    surface or because the query hasn't ended in time. The caller must finish this batch with a query that runs
+    ``once``.
 
     Args:
-        writes: whether a batch is planned and being written.
+        writes: returns whether a batch is planned and is being written.
         turn: called from time to time during a wait; if it raises an exception, the wait ends.
-        hurry: whether to stop at once.
-        another: if a batch is being written, whether to let one more batch begin, unless it takes long to begin.
-        decided: called when it is known which batch is the last one. This batch may still be running.
+        hurry: returns whether to stop the query at once.
+        another: whether to let one more batch begin if a batch is being written, provided that it begins soon.
+        decided: called when no further batch can begin. The last batch may still be running.
     """
     if not SURFACE.works(spark):
         _wait(lambda: hurry() or not query.isActive, turn, lambda: not writes())
@@ -82,7 +87,7 @@ def end(
     execution.state().set(java.singleton(spark, f"{_RUNTIME}.TERMINATED"))
     decided()
     turned = written = monotonic()
-    while thread.isAlive():  # query.isActive isn't used, because it depends on the state that was set
+    while thread.isAlive():  # query.isActive would depend on the state that was just set
         thread.join(_JOIN_MS)
         written = monotonic() if writes() else written
         if hurry() or query.status["message"] == _IDLE or monotonic() > written + STOPS_WITHIN:

@@ -1,4 +1,4 @@
-"""``StrictJson.java`` as a function on columns."""
+"""Reads JSON values strictly, and finds out why they are unreadable, by ``StrictJson.java``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def row(
 
 
 def reason(value: Column, declared: StructType, read_as: Mapping[str, str], array: bool = False) -> Column:
-    """Why JSON bytes are unreadable, in words; null if they are readable."""
+    """The reason why JSON bytes are unreadable, in words; null if they are readable."""
     given = _arguments(declared, declared.names, read_as, array, explains=True)
     return java_functions.applied("StrictJson", given, value, StringType())
 

@@ -1,8 +1,8 @@
-"""Describes a private surface of Spark: which parts it consists of, which features need it, and what happens if this
-Spark lacks it.
+"""Describes a private surface of Spark: which parts it consists of, which features need them, and what happens if this
+Spark lacks a part.
 
 Parts that aren't public may be missing or different in the next version of Spark. So each module that uses such parts
-declares them in its ``SURFACE``, and code that uses the module first asks whether this Spark has them::
+declares them in its ``SURFACE``, and callers of the module first ask whether this Spark has the surface::
 
     if query_hold.SURFACE.works(spark):
         ...  # the quick way
@@ -31,27 +31,29 @@ from anabranch.spark.internals.class_files import ClassFile
 __all__ = ["DEADLINE", "SUPPORTED", "TRIED_WITHIN", "JavaMembers", "Need", "Probe", "PythonName", "Surface", "look"]
 
 SUPPORTED = "PySpark 4.3"
-"""The version with which anabranch was tested, and which anabranch's package requires."""
+"""The version of PySpark with which anabranch was tested, and which anabranch's package requires."""
 
 DEADLINE = 60.0
-"""Seconds within which the parts of a surface must be found; otherwise it counts as missing until the next check. This
-takes milliseconds, but on a busy machine it may take thousands of times as long.
+"""Seconds within which the parts of a surface must be found. Otherwise the surface counts as missing until the next
+check. To find the parts takes milliseconds, but on a busy machine it may take thousands of times as long.
 """
 TRIED_WITHIN = 300.0
-"""Seconds within which the trial of a surface must end. (Spark may have to load hundreds of classes for it.)"""
+"""Seconds within which the trial of a surface must end. (Spark may have to load hundreds of classes for the trial.)"""
 
 
 _files: dict[str, ClassFile | None] = {}
-"""Class files by the name of the class. They are cached, because several surfaces need the same class files, and
-Spark's class path doesn't change."""
+"""Class files, by the name of the class. They are cached because several surfaces need the same class files. (Spark's
+class path doesn't change.)
+"""
 
 
 class Need(Protocol):
     """A part of which a surface consists."""
 
     def missing(self, spark: SparkSession) -> str:
-        """What is missing of the part in this Spark, in words; empty if nothing is missing. An exception also means
-        that the part is missing."""
+        """What this Spark lacks of the part, in words; empty if nothing is missing. If this raises an exception, the
+        part also counts as missing.
+        """
         ...
 
 
@@ -77,7 +79,7 @@ class JavaMembers:
 
 @dataclass(frozen=True)
 class PythonName:
-    """A module of PySpark, and a name in it or in one of its classes."""
+    """A module of PySpark, and a name in the module or in one of the module's classes."""
 
     module: str
     name: str = ""
@@ -96,7 +98,7 @@ class PythonName:
 
 @dataclass(frozen=True)
 class Probe:
-    """Whether a session's Spark has a surface. ``missing`` says what is missing, in words; empty if nothing is."""
+    """Whether a session's Spark has a surface. ``missing`` describes the missing part; empty if none is missing."""
 
     surface: Surface
     version: str
@@ -129,9 +131,10 @@ class Surface:
         name: the name of the module that uses the surface.
         used_for: the features that need the surface, in the users' terms.
         needs: the parts of the surface. All of them are checked when a session starts.
-        tried: tries the surface, and returns what is wrong with it, or '' if nothing is. It is called when the surface
+        tried: tries the surface, and returns what is wrong, or '' if the surface works. It is called when the surface
             is needed for the first time.
-        otherwise: the public alternative if the surface is missing; '': the features are refused.
+        otherwise: the public alternative that is used if the surface is missing; '' if there is none, so the features
+            are refused.
         always: whether every job needs the surface. If so, a session doesn't start without it.
     """
 
@@ -155,7 +158,7 @@ class Surface:
         self._probed: tuple[object, Probe] | None = None
 
     def look(self, spark: SparkSession) -> Probe:
-        """Whether all of the surface's parts are there. This is determined once per session, in milliseconds."""
+        """Whether this Spark has all parts of the surface. This is determined once per session, in milliseconds."""
         there = self._there
         if there is None or there[0] is not spark.sparkContext:
             missing = _within(DEADLINE, partial(self._missing, spark))
@@ -184,17 +187,19 @@ class Surface:
         return probed[1]
 
     def works(self, spark: SparkSession) -> bool:
-        """Whether this Spark has the surface. If it doesn't, the caller must do what ``otherwise`` says."""
+        """Whether this Spark has the surface, and the surface works. Otherwise the caller must use the alternative that
+        ``otherwise`` describes.
+        """
         return self.probe(spark).works
 
     def insist(self, spark: SparkSession) -> None:
-        """Raises UnsupportedSparkError if this Spark lacks the surface."""
+        """Raises UnsupportedSparkError if this Spark lacks the surface, or if the surface doesn't work as expected."""
         probe = self.probe(spark)
         if not probe.works:
             raise probe.refusal()
 
     def forget(self) -> None:
-        """Forget all results: the next call checks the surface again."""
+        """Forget all results, so the surface will be checked again."""
         self._there = self._probed = None
 
     def look_here(self, spark: SparkSession) -> None:
@@ -202,7 +207,7 @@ class Surface:
         self._looked(spark, _answer(partial(self._missing, spark)))
 
     def latest(self, spark: SparkSession) -> Probe:
-        """The last result of :meth:`look_here`. If there is no result yet, the surface counts as missing."""
+        """The result of the last :meth:`look_here`. If there is no result yet, the surface counts as missing."""
         there = self._there
         return there[1] if there is not None and there[0] is spark.sparkContext else self._in_vain(DEADLINE)
 
@@ -225,7 +230,7 @@ def _class_file(spark: SparkSession, name: str) -> ClassFile | None:
 
 
 def look(spark: SparkSession, surfaces: Sequence[Surface]) -> list[Probe]:
-    """Check all surfaces in one thread, because each further thread costs a connection to Java."""
+    """Check all surfaces, in a single thread, because each further thread would need its own connection to Java."""
 
     def look_for_all() -> None:
         for each in surfaces:
@@ -247,7 +252,7 @@ def _within(seconds: float, ask: Callable[[], str]) -> str | None:
 
 
 def _answer(ask: Callable[[], str]) -> str:
-    """The result of ``ask``. If it raises an exception, a text about the exception."""
+    """The result of ``ask``. If ``ask`` raises an exception, a text about the exception."""
     try:
         return ask()
     except Exception as error:

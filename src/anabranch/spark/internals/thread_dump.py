@@ -1,4 +1,4 @@
-"""Shows what the threads of this driver are doing, to find out why a lane makes no progress."""
+"""Describes what this driver's threads are doing, to find out why a lane makes no progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_FRAMES = 40
 _MANAGEMENT = "java.lang.management"
 
 _QUERY, _TASK = "stream execution thread for", "Executor task launch worker"
-"""The beginnings of the names of Spark's threads: for queries, and for Spark tasks in this JVM."""
+"""How the names of Spark's threads begin: threads of queries, and threads of Spark tasks in this JVM."""
 
 SURFACE = Surface(
     "thread_dump",

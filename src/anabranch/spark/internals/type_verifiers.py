@@ -1,4 +1,4 @@
-"""Checks whether a value has one of Spark's types, as PySpark itself checks the values that it gets."""
+"""Checks whether a Python value fits one of Spark's types, in the same way as PySpark itself checks values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds out why Spark would refuse to start a query with some plan, without starting the query."""
+"""Finds out whether Spark would refuse to start a query with a certain plan, and why, without starting the query."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ probe = SURFACE.probe
 
 
 def fault(frame: DataFrame, mode: str) -> str:
-    """Why Spark refuses to run a DataFrame as a stream; empty if it doesn't refuse, or if it can't be asked.
+    """Why Spark would refuse to run a DataFrame as a stream; empty if Spark wouldn't refuse, or if this can't be found
+    out.
 
     Args:
-        mode: ``Append`` or ``Update``.
+        mode: the query's output mode, ``Append`` or ``Update``.
     """
     spark = frame.sparkSession
     if not SURFACE.works(spark):

@@ -1,4 +1,4 @@
-"""``Utf8.java`` as a function on columns."""
+"""Finds out whether bytes are UTF-8, by ``Utf8.java``."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ __all__ = ["is_valid"]
 
 
 def is_valid(value: Column) -> Column:
-    """Whether bytes are UTF-8, or null. Never null itself."""
+    """Whether bytes are UTF-8 or null. The result itself is never null."""
     return java_functions.applied("Utf8", lambda _: [], value, BooleanType())

@@ -1,8 +1,8 @@
 """Makes Python workers accept the input of a Spark task as complete only if it ends with Spark's end mark.
 
-If a Spark task is ended halfway, because its batch is broken off or another of its workers has died, it closes the
-pipes of its workers. If this happens between two Arrow batches, pyarrow takes it for the end of the input. A worker
-would continue, and commit its partial result as if it were complete.
+If a Spark task is ended halfway, because its batch is broken off or because another of its workers has died, the pipes
+to its workers are closed. If a pipe is closed between two Arrow batches, pyarrow mistakes this for the end of the
+input. The worker would continue, and commit its partial result as if it were complete.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ Load = Callable[[Any, IO[bytes]], Iterator[pa.RecordBatch]]
 
 
 class CutShortError(Exception):
-    """The input of a Spark task ended prematurely, because the Spark task was ended. Its results must not count."""
+    """The input of a Spark task ended prematurely, because the Spark task was ended. The results of this Spark task
+    must not count.
+    """
 
 
 class _Watched:
-    """A stream for pyarrow. ``is_over`` says whether the stream has returned less than was requested."""
+    """Wraps a stream for pyarrow. ``is_over`` says whether the stream has returned less than was requested."""
 
     closed = False
 
@@ -48,7 +50,7 @@ class _Watched:
 
 
 def whole(load: Load) -> Load:
-    """``load``, changed to raise CutShortError if the stream that it reads has ended without the end mark."""
+    """A function like ``load`` that raises CutShortError if the stream ends without the end mark."""
 
     def load_whole(serializer: Any, stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
         watched: Any = _Watched(stream)
@@ -60,5 +62,7 @@ def whole(load: Load) -> Load:
 
 
 def insist() -> None:
-    """Apply :func:`whole` to everything that this process, and processes forked from it, read as Arrow."""
+    """Apply :func:`whole` to all Arrow streams that PySpark reads in this process, and in processes forked from this
+    process.
+    """
     ArrowStreamSerializer.load_stream = whole(ArrowStreamSerializer.load_stream)  # type: ignore[method-assign, assignment]

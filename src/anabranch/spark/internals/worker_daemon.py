@@ -1,7 +1,8 @@
-"""The Python daemon from which Spark's workers are forked. It has already imported the workers' modules.
+"""The Python daemon from which Spark's workers are forked. The daemon imports the workers' modules once, for all
+workers.
 
-A worker collects garbage after each Spark task, before Spark gives it the next one. Imported objects are excluded,
-because examining them would take longer than many a Spark task.
+A worker collects garbage after each Spark task, before Spark gives it the next Spark task. Imported objects are
+excluded from this, because to examine them would take longer than many Spark tasks.
 """
 
 from __future__ import annotations

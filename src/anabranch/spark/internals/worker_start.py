@@ -1,4 +1,6 @@
-"""How Spark starts Python on this machine: the interpreter, and the daemons from which Spark's workers are forked."""
+"""Determines how Spark starts Python on this machine: by which interpreter, and with which daemons, from which Spark's
+workers are forked.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from anabranch.spark.internals.surface import PythonName, Surface
 __all__ = ["DAEMON", "SOURCES", "SURFACE", "interpreter", "probe"]
 
 DAEMON = {"spark.python.daemon.module": "anabranch.spark.internals.worker_daemon"}
-"""The setting that makes Spark fork task workers from anabranch's daemon."""
+"""The setting that makes Spark fork the Python workers of Spark tasks from anabranch's daemon."""
 
 _PLANNING = "anabranch.spark.internals.planning_daemon"
 _SPARKS_DAEMON = "pyspark.daemon"
@@ -41,12 +43,14 @@ SOURCES = Surface(
 
 
 def interpreter() -> str:
-    """The interpreter for Python workers on this machine: a script that runs the interpreter of this process, without
-    Spark's zips on the module path, and with anabranch's daemons if Spark has no setting for them.
+    """The path of the interpreter for Python workers on this machine. It is a script that runs the interpreter of this
+    process, without Spark's zips on the module path. Where Spark has no setting for this, the script also runs
+    anabranch's programs in place of Spark's.
 
-    Spark puts a zip with PySpark's sources before the installed PySpark. Each process that Spark starts for a source or
-    a function would then compile these sources again, which takes most of a second. The working folder isn't on the
-    module path either (``-P``), because a job file named ``json.py`` would replace Python's own module.
+    Spark puts a zip with PySpark's sources on the module path, before the installed PySpark. Each process that Spark
+    starts for a source or a function would then compile these sources again, which takes most of a second. The working
+    folder isn't on the module path either (``-P``), because a job file named ``json.py`` would replace Python's own
+    module.
     """
     folder = scratch.folder("python")
     file = folder / "python"

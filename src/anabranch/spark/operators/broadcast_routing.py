@@ -1,4 +1,4 @@
-"""Which tasks of a lane get a broadcast record: all of them, but each only from its own start offset on."""
+"""Sends each broadcast record to all tasks of a lane, except those whose start offset is beyond the record."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from anabranch.spark.query import ownership
 __all__ = ["FIRST", "BroadcastRouting"]
 
 FIRST = 0
-"""The number of the task that, on behalf of all tasks, rejects records that are unreadable or have no key."""
+"""The number of the task that rejects records that are unreadable or have no key. All tasks get the same records, but
+each record must be rejected only once.
+"""
 _ONE = "_anabranch_one"
 
 
@@ -28,8 +30,9 @@ _ONE = "_anabranch_one"
 class BroadcastRouting:
     """The routing of one broadcast stream in a lane.
 
-    Without state, a record goes to each virtual task. With state, a record is processed once for each task at factor 1,
-    in the virtual task that has the bucket of the record's key, because this is where the state of the key is.
+    In a lane without state, a record goes to each virtual task. In a lane with state, a record goes to one virtual task
+    of each task at factor 1. This is the virtual task with the bucket of the record's key, because the key's state is
+    there.
 
     Attributes:
         ssps: the partitions of the stream.
@@ -41,8 +44,9 @@ class BroadcastRouting:
     key: Column
 
     def given(self, records: DataFrame) -> DataFrame:
-        """One row for each record and each task that gets it, with two more columns: ``task``, the number of the task
-        at factor 1, and ``bucket``, null for the bucket of the record's key.
+        """One row for each record and each task that gets the record. Two columns are added: ``task``, the number of
+        the task at factor 1, and ``bucket``, the bucket of the virtual task, or null for the bucket of the record's
+        key.
         """
         one = "task int, bucket int, begins array<bigint>"
         every = F.from_json(F.lit(json.dumps(self._tasks)), f"array<struct<{one}>>")
@@ -56,8 +60,9 @@ class BroadcastRouting:
         return rows.select(*[F.col(name) for name in records.columns], *given)
 
     def first(self) -> Column:
-        """A condition that is true for the records that the lane rejects if they are unreadable. Only the task
-        :data:`FIRST` rejects records, so only a lane that has this task, or a part of it, rejects any.
+        """A condition that is true for records that this lane, and no other, must reject if they are unreadable. Only
+        the task :data:`FIRST` rejects records. So these are the records whose bucket belongs to this task and to this
+        lane.
         """
         known = {ssp.partition: broadcasts.floors(self.lane, ssp, FIRST) for ssp in self.ssps}
         if all(at == NEVER for each in known.values() for at in each):

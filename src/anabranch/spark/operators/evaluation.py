@@ -1,5 +1,6 @@
-"""Computes the output rows of a group by its operators. Their columns are output, key, value, headers, timestamp and
-origin, and some more if a sink needs them."""
+"""Computes the output rows of a group by its operators. An output row has the columns output, key, value, headers,
+timestamp and origin, and a few more if its sink needs them.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +32,12 @@ class Sink:
 
     Attributes:
         number: the index in the group's list of sinks.
-        traced: whether output rows have the source and partition of their record, in addition to its offset.
-        slots: the slot numbers, by source and partition; {} for rows from state, whose state partition is the slot
-            number; None if output rows have no slot.
-        named: returns the name of a row's task, which is added to the row's headers; None if no name is added.
-        windowed: whether output rows have the end of their window, so a drain can mark rows of windows that it cuts.
+        traced: whether output rows have the source and partition of their record, in addition to the record's offset.
+        slots: the slot numbers, by source and partition; {} if rows come from state (then the number of a row's state
+            partition is its slot number); None if output rows have no slot.
+        named: returns the name of a row's task, which is added to the row's headers; None if no task name is added.
+        windowed: whether output rows have the end of their window, by which a drain marks the rows of windows that it
+            cuts short.
     """
 
     number: int
@@ -48,11 +50,11 @@ class Sink:
 
 
 def trunk(group: Group, frames: Mapping[int, DataFrame], context: Context) -> tuple[Node, DataFrame] | None:
-    """Follow the path from the group's sources as long as it doesn't branch. Returns the last operator on this path,
-    and the DataFrame after that operator.
+    """Follow the path from the group's sources as long as the path doesn't branch. Returns the last operator to which
+    all sources lead, and the DataFrame after this operator.
 
-    Returns None if the path branches before the sources have come together. Then nothing can be computed in the query
-    itself.
+    Returns None if the path branches before the sources have come together. In this case, nothing can be computed in
+    the query itself.
     """
     done = dict(frames)
     last: Node | None = group.sources[0] if len(group.sources) == 1 else None
@@ -69,7 +71,7 @@ def trunk_nodes(group: Group) -> list[Node]:
     for node in group.nodes:
         if node in group.sources or rule(node).sink or any(i not in reached for i in node.inputs):
             continue
-        if node.kind == "join_table":  # computed for each batch, with the table as it is at that time
+        if node.kind == "join_table":  # computed in each batch, with the table's current content
             continue
         if any(len(_ways(group, i)) > 1 for i in node.inputs):
             continue
@@ -110,7 +112,7 @@ def _ways(group: Group, node_id: int) -> list[Node]:
 
 
 def _covers(group: Group, node: Node) -> bool:
-    """Whether every source leads to ``node`` and nowhere else."""
+    """Whether all paths from the group's sources go through ``node``."""
     reached = {node.id}
     for earlier in reversed(group.nodes):
         if earlier.id < node.id:
@@ -121,8 +123,8 @@ def _covers(group: Group, node: Node) -> bool:
 
 
 def fans_out(group: Group, start: Node) -> bool:
-    """Whether one pass can serve everything after ``start``, because it consists of branches of SQL operators that end
-    in streams.
+    """Whether one pass can serve everything after ``start``. It can if all branches consist of SQL operators and end in
+    streams.
     """
     ways = _ways(group, start.id)
     if any(not rule(n).sql or n.kind == "foreach_batch" or len(n.inputs) > 1 for n in ways):
@@ -131,7 +133,8 @@ def fans_out(group: Group, start: Node) -> bool:
 
 
 def fan_out(group: Group, start: Node, frame: DataFrame, sinks: Mapping[int, Sink]) -> DataFrame | None:
-    """All branches in one pass over ``frame``: each row becomes an array of output rows, which is then exploded.
+    """The output rows of all branches, computed in one pass over ``frame``: each row becomes an array of output rows,
+    which is then exploded.
 
     Returns None if an operator turns one row into several (``explode``), because a column can't do that.
     """
@@ -170,7 +173,8 @@ def fan_out(group: Group, start: Node, frame: DataFrame, sinks: Mapping[int, Sin
             return None
         names = added.columns
         guarded = [F.when(F.col(_alive(source)), c).alias(n) for n, c in zip(names, columns, strict=True)]
-        # First as columns, not as fields of a struct, because an expression may use the result of an earlier one.
+        # The results are first made as columns rather than fields of a struct, because an expression may use the result
+        # of an earlier expression.
         places = [f"_anabranch_column{number}" for number in range(len(names))]
         made = unpacked.select(*wide.columns, *guarded).toDF(*wide.columns, *places)
         row = F.struct(*[F.col(place).alias(name) for place, name in zip(places, names, strict=True)])
@@ -238,7 +242,7 @@ def _encoded_row(frame: DataFrame, names: list[str], sink: Sink) -> Column:
 
 
 def _end(frame: DataFrame, names: list[str], sink: Sink) -> Column:
-    """The end of a row's window; null if the row has no window, or can't be marked as cut."""
+    """The end of a row's window; null if the row has no window, or if its format allows no mark for cut windows."""
     may_say = isinstance(sink.writer, JsonWriter) and DRAINED not in names
     return (
         meta_column.field(meta_column.END)
@@ -248,8 +252,8 @@ def _end(frame: DataFrame, names: list[str], sink: Sink) -> Column:
 
 
 def told_cut(rows: DataFrame, reached: int) -> DataFrame:
-    """The output rows of the last batch of a drain. Rows of windows that end after ``reached``, in Unix ms, are marked
-    as cut by the drain.
+    """The output rows of the last batch of a drain. If a row's window ends after ``reached`` (in Unix ms), the row is
+    marked as cut by the drain.
     """
     cut = F.col(meta_column.END) > F.timestamp_millis(F.lit(reached))
     return rows.withColumn("value", F.when(cut, codec.with_true(F.col("value"), DRAINED)).otherwise(F.col("value")))
@@ -291,10 +295,10 @@ def _key(frame: DataFrame, sink: Sink) -> Column:
 
 @contextmanager
 def inside_batch(group: Group, start: Mapping[int, DataFrame], context: Context) -> Iterator[dict[int, DataFrame]]:
-    """The rows of one batch that reach each sink, by node. DataFrames that several operators use are cached as long as
-    the context lasts.
+    """A context with the rows of one batch that reach each sink, by node. Inside the context, DataFrames that several
+    operators use are cached.
 
-    ``start`` are the DataFrames from which everything else is computed, by node.
+    ``start`` has the DataFrames from which everything else is computed, by node.
     """
     frames: dict[int, DataFrame] = {}
     kept: list[DataFrame] = []

@@ -34,8 +34,8 @@ from anabranch.task_progress.counts import ReportAddress
 _FLAG, _WINDOW, _INTAKE = "_anabranch_wrong", "_anabranch_window", "_anabranch_intake"
 _END = "_anabranch_end"
 _BEHIND = 1
-"""The ms by which sessions stay behind the watermark. Spark adds a row whose time is the exact end of a session to this
-session, so a session that ends exactly at the watermark isn't closed yet.
+"""How many ms a session window stays open after the watermark has reached its end. Spark adds a row to a session even
+if the row's time is exactly the end of the session, so a session that ends at the watermark must still be open.
 """
 _FUNCTIONS = ("map_arrow", "map", "flat_map", "filter")
 _NOT_STATELESS = (
@@ -60,9 +60,9 @@ class Workers:
     """How functions of the job run in Python workers.
 
     Attributes:
-        home: the job's folder.
+        home: the job's folder on this machine.
         threads: the number of buckets on which functions work at the same time in one Spark task.
-        busy: receives how many seconds functions have worked on each bucket.
+        busy: called with how many seconds functions have worked on each bucket.
         routing: distributes rows among Spark tasks before the functions ``routed``; None if rows stay where they are.
         line: where functions report their progress.
         message_seconds: how long a function may work on one message.
@@ -85,12 +85,13 @@ class Context:
         functions: the job's functions, by node.
         keys: the key columns after each node.
         times: the event-time column after each node.
-        changed: the nodes after which a function of the job may have changed values of these columns.
-        on_error: receives rows that can't be processed; if None, they fail the lane. The same applies to
-            ``on_null_key``.
+        changed: the nodes after which a function of the job may have changed values of key or event-time columns.
+        on_error: receives rows that can't be processed, and ``on_null_key`` receives rows that reach state with a null
+            key. If the receiver is None, such a row fails the lane.
         on_late: receives late rows that are rejected.
-        watermarked: adds the lane's watermark to a DataFrame, given the event-time column, and how many ms to subtract.
-        following: does the same for another DataFrame of the same operator.
+        watermarked: adds the lane's watermark to a DataFrame, given the event-time column and how many ms to subtract
+            from the watermark.
+        following: adds the same watermark to another DataFrame of the same operator.
         shuffle_partitions: the number of Spark's partitions after a shuffle inside the query.
         factor: how many buckets each partition is divided into.
         own_state: a condition that is true for rows of state that belong to the lane's own tasks.
@@ -116,8 +117,8 @@ class Context:
 
 
 def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFrame:
-    """The DataFrame after an operator. AnalysisExceptions of Spark are passed on, and are explained by
-    :mod:`anabranch.spark.query.resolution`.
+    """The DataFrame after an operator. Spark's AnalysisExceptions are not caught here:
+    :mod:`anabranch.spark.query.resolution` explains them.
     """
     frame = inputs[0]
     args = node.args
@@ -157,8 +158,8 @@ def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 
 def _check_merge(node: Node, inputs: Sequence[DataFrame]) -> None:
-    """Raises GraphError if a column has different types in the inputs, because Spark would unify them by casts that
-    fail for some values. Numeric types are allowed: the result has the wider one.
+    """Raises GraphError if a column has different types in the inputs, because Spark would unify the types by casts
+    that fail for some values. Different numeric types are allowed; the result has the wider type.
     """
     first = {field.name.lower(): field for field in _visible(inputs[0])}
     for frame in inputs[1:]:
@@ -266,7 +267,9 @@ def keyless() -> Column:
 
 
 def _without(frame: DataFrame, wrong: Column, error: str, what: str, setting: str, by: Rejecting | None) -> DataFrame:
-    """Reject the rows that are ``wrong``, or fail the lane at the first of them."""
+    """The DataFrame without the rows that are ``wrong``. They are rejected or, if ``by`` is None, the first of them
+    fails the lane.
+    """
     if by is not None:
         flagged = frame.withColumn(_FLAG, wrong)
         return arrow.mapped(flagged, user_functions.rejecting(_FLAG, error, what, by), frame.schema)
@@ -344,7 +347,9 @@ def _process(node: Node, frame: DataFrame, context: Context) -> DataFrame:
 
 
 def _sifted(node: Node, frame: DataFrame, end: Column, context: Context) -> DataFrame:
-    """The rows whose last window isn't closed; others are rejected. ``end`` is the end of a row's last window."""
+    """The rows whose last window isn't closed yet; the other rows are rejected. ``end`` is the end of a row's last
+    window.
+    """
     reject = context.on_late if on_late(node) == "dead-letter" else None
     return arrow.mapped(frame.withColumn(_END, end), late_rows.sifting(_END, node, reject), frame.schema)
 
@@ -377,8 +382,8 @@ def _join(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 
 def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> DataFrame:
-    """The rows that a stateful operator accepts after the operator ``before``: those with a key and, if the stateful
-    operator uses event time, with an event time.
+    """The rows from the operator ``before`` that the stateful operator ``node`` accepts: rows with a key and, if
+    ``node`` uses event time, with an event time. The other rows are rejected.
     """
     if not any(i in context.changed for i in node.inputs):
         if context.on_null_key is None:

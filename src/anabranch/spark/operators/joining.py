@@ -15,13 +15,13 @@ from anabranch.spark.values import codec, meta_column
 __all__ = ["GRACE", "TASK", "followed", "joined"]
 
 TASK = "_task"
-"""The column with the number of a row's task, when rows are joined or aggregated. No column of a job may have this
-name. Another name wouldn't match the state that lanes have stored.
+"""The column with the number of a row's task, when rows are joined or aggregated. A job can't have a column with this
+name. The name must not change, because the state that lanes have stored contains it.
 """
 
 GRACE = 1
-"""The ms by which Spark's watermark is behind the lane's, because Spark's join treats a row whose time equals the
-watermark as late.
+"""The ms by which Spark's watermark is behind the lane's watermark, because Spark's join treats a row whose time equals
+the watermark as late.
 """
 
 _WATERMARKED = "spark.watermarkDelayMs"
@@ -30,14 +30,14 @@ _WATERMARKED = "spark.watermarkDelayMs"
 def followed(frame: DataFrame, time: str) -> DataFrame:
     """The right side of a join whose left side has the watermark.
 
-    Spark drops old rows of one side only if the other side has a column that is marked as its event time. Marking it
-    with a second ``withWatermark`` would require a second clock.
+    Spark drops old rows of one side only if the other side has a column that is marked as event time. This function
+    marks the column without ``withWatermark``, which would require a second clock.
     """
     return frame.withMetadata(time, {_WATERMARKED: GRACE})
 
 
 def joined(node: Node, left: DataFrame, right: DataFrame, keys: Sequence[str], times: Sequence[str]) -> DataFrame:
-    """The pairs of rows, with the columns of both sides and :data:`TASK`.
+    """The pairs of rows that the ``join`` operator makes, with the columns of both sides and :data:`TASK`.
 
     Args:
         keys: the columns of the stage key, which both sides have.
@@ -67,7 +67,7 @@ def _names(frame: DataFrame) -> list[str]:
 
 
 def _named(node: Node, mine: Sequence[str], its: Sequence[str]) -> dict[str, str]:
-    """By column of the right side, its name in the result."""
+    """The name in the result of each of the right side's columns."""
     named = {name: node.args.get("prefix", "") + name for name in its}
     known = {name.lower() for name in mine}
     taken = next((name for name in named.values() if name.lower() in known), None)

@@ -1,4 +1,4 @@
-"""The names of operators in messages."""
+"""Makes the names of operators in messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds rows that arrive too late for their windows, by the same watermark by which Spark would drop them."""
+"""Finds rows that arrive too late for their windows, using the same watermark by which Spark would drop these rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def label_of(node: Node) -> str:
-    """The name in messages under which an operator rejects late rows, as opposed to other rows."""
+    """The name of an operator in messages about the late rows that it rejects. (For other rejected rows, the name is
+    different.)
+    """
     return f"{label(node)}, late"
 
 
@@ -42,9 +44,9 @@ def last_end(window: Window, time: Column) -> Column:
 
 
 def let_know(context: SparkContext, watermark: int) -> None:
-    """Set, for the Spark tasks that this thread will start, the time (in Unix ms) up to which windows are closed.
+    """Set the time (in Unix ms) up to which windows are closed, for the Spark tasks that this thread will start.
 
-    In Spark, this time is the watermark of the previous batch.
+    By Spark's rule, this time is the watermark of the previous batch.
     """
     context.setLocalProperty(_BEFORE, str(watermark))
 
@@ -53,7 +55,7 @@ def sifting(column: str, node: Node, reject: Rejecting | None) -> Callable[[Batc
     """A function for ``mapInArrow`` that rejects late rows. Without ``reject``, the first late row fails the lane.
 
     Args:
-        column: the column with the result of :func:`last_end`, which is dropped.
+        column: the column with the result of :func:`last_end`. The function drops this column.
     """
     called = label_of(node)
 

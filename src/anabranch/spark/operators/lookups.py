@@ -1,5 +1,6 @@
-"""The tables of ``join_table``. They are small: a table is read completely, and read again when its ``refresh`` has
-passed."""
+"""Reads the tables of ``join_table``, and joins rows with them. Each table, which must be small, is read completely,
+and again after each ``refresh`` interval.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +45,8 @@ class Lookups:
     _held: dict[int, tuple[float, DataFrame]] = field(default_factory=dict)
 
     def now(self, node: Node, spark: SparkSession) -> DataFrame:
-        """The table as it was last read, which was no longer ago than its ``refresh``. Columns that were added since
-        the job was planned are left out.
+        """The table of a ``join_table``. The table is read again if the last read was longer ago than ``refresh``.
+        Columns that were added since the job was planned are left out.
 
         Raises:
             StateError: the table can't be read.
@@ -56,7 +57,8 @@ class Lookups:
         at = self.now_seconds()
         try:
             found = self._as_planned(node, self.load(node, spark))
-            # As data. If the table were cached, Spark would return the cached rows whenever it is read again.
+            # The rows are copied rather than cached: if the table were cached, Spark would return the cached rows when
+            # the table is read again.
             table = spark.createDataFrame(found.toArrow(), found.schema)
         except PySparkException as error:
             raise StateError(
@@ -96,7 +98,8 @@ def load(
         functions: the job's functions, by node.
         records: returns a stream's full name and its records.
         formats: the formats of streams that aren't JSON.
-        fails: whether an unreadable record of a stream is an error when the table is used; otherwise it is skipped.
+        fails: whether an unreadable record of a stream is an error when the table is used; otherwise, the record is
+            skipped.
 
     Raises:
         GraphError: the function didn't return a table, or the declaration of a stream as a table is wrong.
@@ -115,8 +118,8 @@ def load(
 
 
 def _last(node: Node, stream: str, raw: DataFrame, formats: Mapping[str, Format], fails: bool) -> DataFrame:
-    """The latest record of each key, without records whose value is null. Unless ``fails`` is set, an unreadable record
-    is skipped, and the previous one stays the latest.
+    """The latest row of each key; a key whose latest record has a null value is left out. Unless ``fails`` is set, an
+    unreadable record is skipped, and the previous record of its key counts.
     """
     declared = Node(id=node.id, kind="read", name=node.name, args=node.args["of"], where=node.where)
     taken = decoding.of_graph(declared, formats.get(node.args["of"]["stream"], JSON), keyed=False)
@@ -146,7 +149,7 @@ def nothing(stream: str, spark: SparkSession) -> tuple[str, DataFrame]:
 
 
 def everything(systems: Systems, stream: str, spark: SparkSession) -> tuple[str, DataFrame]:
-    """All present records of a stream. Raises NotFoundError if it doesn't exist."""
+    """All records that a stream has now. Raises NotFoundError if the stream doesn't exist."""
     system = systems.of(stream)
     starts = system.starts(stream)
     ranges = {p: [(starts[p], end)] for p, end in system.ends(stream).items() if end > starts[p]}
@@ -159,10 +162,10 @@ _OPTIONS = {"csv": {"header": "true"}}
 def joined(node: Node, frame: DataFrame, table: DataFrame) -> DataFrame:
     """The rows with the columns of the table added, except the table's key.
 
-    The table is sent to the Spark tasks that have the rows, so the rows stay there, in their order.
+    The whole table is sent to each Spark task, so rows stay in their Spark tasks, and keep their order.
 
     Raises:
-        GraphError: a column is missing, or on both sides.
+        GraphError: a column of ``on`` is missing, a column is on both sides, or keys have different types.
     """
     on: dict[str, str] = node.args["on"]
     for side, columns, names in (("stream", on, frame.columns), ("table", on.values(), table.columns)):
@@ -197,7 +200,7 @@ def _check_types(node: Node, frame: DataFrame, table: DataFrame, keys: Mapping[s
     other, and a batch would fail if it contained a value that can't be cast.
 
     Args:
-        keys: by column of the frame, the column of the table with which it is compared.
+        keys: for each key column of the frame, the column of the table with which it is compared.
     """
     for name, key in keys.items():
         mine, its = frame.select(codec.quoted(name)).schema[0].dataType, table.schema[key].dataType

@@ -1,8 +1,9 @@
-"""Finds keys that differ whenever a batch is computed again, because of ``rand()`` and the like. Such keys must not
-determine where a row goes.
+"""Finds keys that would be different if a batch were computed again, because of functions such as ``rand()``. Such keys
+must not determine where a row goes.
 
-A batch that is computed again after a crash would send a row elsewhere, so the row would be in the output twice, or not
-at all. (``current_timestamp()`` is always the same for a batch.) The results of Python functions can't be checked.
+If a batch were computed again after a crash, a row would go to another place, so the row would be in the output twice,
+or not at all. (``current_timestamp()`` is always the same for a batch.) The results of Python functions can't be
+checked.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ __all__ = ["check"]
 
 
 def check(node: Node, frames: Mapping[int, DataFrame]) -> None:
-    """Raises GraphError if an operator's key isn't deterministic. ``frames`` are the DataFrames before the operator."""
+    """Raises GraphError if an operator's key isn't deterministic. ``frames`` has the DataFrames of the earlier
+    operators, by node.
+    """
     for key in _keys(node):
         if query_plan.is_by_chance(frames[node.inputs[0]].select(F.expr(key))):
             raise GraphError(

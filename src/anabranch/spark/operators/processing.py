@@ -58,17 +58,17 @@ _STORED = re.compile(r"[^\W\d]\w*")
 
 @dataclass(frozen=True)
 class Process:
-    """A ``process`` in the form for workers.
+    """The operator ``process``, with everything that Python workers need to run it.
 
     Attributes:
         label: the operator's name in messages.
         function: the processor.
-        clock: the clock of its timers; None if it has none.
-        result: the schema of the rows that it returns.
+        clock: the clock of the processor's timers; None if it has no timers.
+        result: the schema of the rows that the processor returns.
         columns: the columns of messages.
         keys: the columns of the stage key.
         own: the lane's own tasks, by number, with their buckets; None for all.
-        on_error: as for :func:`anabranch.spark.functions.wrap.wrap`, as are the other fields.
+        on_error: this and the remaining fields are as for :func:`anabranch.spark.functions.wrap.wrap`.
     """
 
     label: str
@@ -94,7 +94,9 @@ class Process:
         return self.function.home
 
     def keyed(self, schemas: Mapping[str, Schemas]) -> KeyedProcessor:
-        """The processor with everything that is needed to call it. ``schemas`` are the types of its states, by name."""
+        """The processor with everything that is needed to call it. ``schemas`` are the schemas of the processor's
+        states, by name.
+        """
         return KeyedProcessor(self.processor, self.clock, self.result, schemas, self.home, self.function)
 
     def owns(self, task: int, key: bytes) -> bool:
@@ -111,7 +113,7 @@ def applied(frame: DataFrame, key: Column, process: Process, result: StructType)
     its = {name: _schemas(process.label, name, each) for name, each in process.processor.states().items()}
     if its:
         type_verifiers.SURFACE.insist(frame.sparkSession)
-    # All other columns keep their names, by which stored state identifies its keys.
+    # All other columns keep their names, because stored state identifies its keys by these names.
     plain = {name: name if _STORED.fullmatch(name) else f"_anabranch_{n}" for n, name in enumerate(process.columns)}
     columns = StructType([frame.schema[name] for name in process.columns])
     at = F.struct(*[meta_column.field(name).alias(name) for name in ("source", "partition", "offset")])
@@ -132,7 +134,7 @@ def applied(frame: DataFrame, key: Column, process: Process, result: StructType)
 
 
 def _untimed(name: str, alias: str) -> Column:
-    """A column that Spark doesn't recognize as the event time; otherwise it would drop late rows."""
+    """A copy of a column that Spark doesn't recognize as the event time. Otherwise Spark would drop late rows."""
     return F.col(codec.quoted(name)).alias(alias, metadata={"anabranch": ""})
 
 
@@ -179,7 +181,9 @@ def _field_names(kind: DataType) -> Iterator[str]:
 
 
 class _Worker(StatefulProcessor):
-    """A processor in one Spark task. Spark calls it for each key that has rows, for each due timer, and at the end."""
+    """A processor in one Spark task. Spark calls this object for each key that has rows, for each due timer, and at the
+    end.
+    """
 
     def __init__(self, process: Process, schemas: Mapping[str, Schemas], types: StructType) -> None:
         self._process = process
@@ -286,15 +290,15 @@ class _Worker(StatefulProcessor):
 
 
 def _place(message: Mapping[str, Any]) -> tuple[int, int, int]:
-    """The value by which the rows of a key are sorted: they are processed in the order of their records. (Rows that
-    don't come from a single record have negative offsets.)
+    """The value by which the rows of a key are sorted, because they must be processed in the order of their records.
+    (Rows that don't come from a single record have negative offsets.)
     """
     at = message[_AT]
     return at["source"], at["partition"], at["offset"] if at["offset"] >= 0 else -1 - at["offset"]
 
 
 def _stored(handle: StatefulProcessorHandle, name: str, state: State, schemas: Schemas) -> Any:
-    """Spark's object for a state of a processor."""
+    """Spark's object for the processor's state with a given name."""
     match state.kind:
         case "value":
             return handle.getValueState(name, schemas.values)

@@ -1,5 +1,6 @@
-"""Determines which Spark task processes a row. Before Python functions, the rows of each virtual task are sent to the
-same Spark task."""
+"""Determines which Spark task processes a row: before Python functions, all rows of a virtual task are sent to the same
+Spark task.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class Routing:
     """How the rows of a lane are distributed among Spark tasks.
 
     Attributes:
-        virtual: the lane's virtual tasks, in order.
+        virtual: the lane's virtual tasks, sorted.
         factor: how many virtual tasks each task is divided into.
         count: the number of Spark tasks. It may be different in a replay, so nothing that is written exactly once
             depends on it.
@@ -36,8 +37,9 @@ class Routing:
     count: int
 
     def routed(self, rows: DataFrame) -> DataFrame:
-        """The same rows, with all rows of a virtual task in one Spark task. The rows of a key that come from one
-        partition keep their order."""
+        """The same rows, with all rows of a virtual task in one Spark task. Rows that have the same key and come from
+        the same partition keep their order.
+        """
         return rows.repartitionById(self.count, self._number())
 
     @property
@@ -52,8 +54,8 @@ class Routing:
 
     @cached_property
     def numbers(self) -> dict[Virtual, int]:
-        """The Spark task of each virtual task. Neighbouring virtual tasks stay together, to divide as few partitions as
-        possible.
+        """The number of the Spark task that gets each virtual task. Neighbouring virtual tasks go to the same Spark
+        task, so as few partitions as possible are divided.
         """
         return {each: at * self.count // len(self.virtual) for at, each in enumerate(self.virtual)}
 
@@ -71,16 +73,17 @@ def _literal(numbers: list[int]) -> Column:
 
 
 def over(virtual: Iterable[Virtual], factor: int, cores: int) -> Routing | None:
-    """How a lane's rows are distributed among at most as many Spark tasks as there are cores; None if they stay where
-    they are."""
+    """How to distribute a lane's rows among Spark tasks, of which there are at most ``cores``; None if rows stay where
+    they are.
+    """
     mine = tuple(sorted(set(virtual)))
     count = min(cores, len(mine))
     return Routing(mine, factor, count) if factor > 1 and count > 1 else None
 
 
 def before(group: Group) -> frozenset[int]:
-    """The nodes of the functions before which rows must be routed, because they aren't yet in the Spark tasks of their
-    virtual tasks.
+    """The nodes of those functions that need rows to be routed first, because the rows aren't yet in the Spark tasks of
+    their virtual tasks.
     """
     there: set[int] = set()
     found: set[int] = set()

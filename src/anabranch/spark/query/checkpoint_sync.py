@@ -1,8 +1,8 @@
-"""Makes everything on which a batch depends durable before any part of the batch becomes visible, because Spark itself
-doesn't sync its files.
+"""Syncs a lane's checkpoint to the disk before any part of a batch becomes visible, because Spark itself doesn't sync
+its files.
 
-Otherwise, after a power cut, the offset log's entries for the last batches may be empty, although outputs contain the
-records of these batches.
+Without this, the offset log's entries for the last batches might be empty after a power cut, although outputs contain
+the records of these batches.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _AT_ONCE = 8
 """How many files are synced at the same time. (A disk takes hardly longer for several files than for one.)"""
 _POOL = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="syncs")
 _RECENT = 600.0
-"""When a query starts, existing files that are older than the newest file by more than this number of seconds aren't
-synced: the operating system wrote them to the disk long ago.
+"""In seconds. When a query starts, a file isn't synced if it is older than the newest file by more than this, because
+the operating system wrote the file to the disk long ago.
 """
 
 
@@ -49,7 +49,7 @@ class CheckpointSync:
         folders = sorted({os.path.dirname(path) for path in due})
         if due:
             list(_POOL.map(_sync, due))
-            list(_POOL.map(_sync, folders))  # only now, so that a name never refers to an incomplete file
+            list(_POOL.map(_sync, folders))  # only now, so a name never refers to an incomplete file
         if self._synced is None:
             _sync(str(self._folder))
         self._synced = present
@@ -57,8 +57,9 @@ class CheckpointSync:
 
 
 def _files(folder: str) -> Iterator[tuple[str, set[str]]]:
-    """A folder and all folders below it, each with its files. Temporary files are left out, so each file is complete
-    when it appears."""
+    """A folder and all folders below it, each with the names of its files. Temporary files are left out, so all files
+    are complete.
+    """
     try:
         entries = list(os.scandir(folder))
     except FileNotFoundError:
@@ -70,8 +71,8 @@ def _files(folder: str) -> Iterator[tuple[str, set[str]]]:
 
 
 def _recent(paths: list[str]) -> list[str]:
-    """The files that were written at most :data:`_RECENT` seconds before the newest file. The machine's clock doesn't
-    matter for this.
+    """The files that were written at most :data:`_RECENT` seconds before the newest file. The result doesn't depend on
+    the machine's current time.
     """
     times = {path: at for path in paths if (at := _written_at(path)) is not None}
     newest = max(times.values(), default=0.0)

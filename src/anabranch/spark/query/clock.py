@@ -1,7 +1,7 @@
-"""How Spark gets a lane's event time: the lane writes it to a file, and a streaming source returns it as data.
+"""Passes a lane's event time to Spark: the lane writes its time to a file, and a streaming source returns it as data.
 
-The source's offset is the lane's :class:`Progress`, so the offset log contains the progress, in a line of its own in
-each entry. When the watermark has risen, the source returns a single row with the new watermark.
+The source's offset is the lane's :class:`Progress`. So each entry of the offset log has a line with the progress. When
+the watermark has risen, the source returns a single row with the new watermark.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from anabranch.spark.query.planned_batch import Batch
 from anabranch.systems.contract import System
 
 if TYPE_CHECKING:
-    from anabranch.systems.systems import Systems  # slow to import, and each clock is a process of its own
+    from anabranch.systems.systems import Systems  # slow to import, and each clock source runs in a process of its own
 
 FORMAT = "anabranch-event-time"
 SCHEMA = "watermark timestamp"
@@ -46,7 +46,7 @@ class Clock:
         delays: the delay of each SSP in ms, None for SSPs of intermediate streams.
         positions: the position in each SSP at the end of the batch.
         window: the windows of processing time, if the lane has any.
-        newest: with such windows, the time at which the last record was read, in Unix ms.
+        newest: if the lane has such windows, the time at which the last record was read, in Unix ms.
         at: the lane's processing time, in Unix ms, at the moment ``boot``.
         boot: a moment in seconds on :func:`anabranch.clocks.boottime`, a clock that nobody can set.
     """
@@ -60,7 +60,9 @@ class Clock:
     boot: float = 0.0
 
     def write(self, path: Path) -> None:
-        """Replace the file. Its contents can all be determined again, so the file need not outlive the process."""
+        """Replace the clock file. The file need not survive the process, because all of its contents can be determined
+        again.
+        """
         part = path.with_suffix(".part")
         held: dict[str, Any] = {"progress": self.progress.to_builtins()}
         held |= {"delays": self.delays, "positions": self.positions}
@@ -85,19 +87,20 @@ class Clock:
 
         Args:
             wall: the machine's time, in Unix ms.
-            boot: the present value of :func:`anabranch.clocks.boottime`.
+            boot: the current value of :func:`anabranch.clocks.boottime`.
         """
         return batch_time.now(self.at, (boot - self.boot) * 1000, wall)
 
     def heard(self, system: Callable[[str], System], now: int, idle: Mapping[str, int] = _NOBODY) -> Progress:
-        """The lane's progress, updated with what upstream lanes have reported in the part of the streams that this lane
-        has read since. With windows of processing time, it is updated to the time ``now`` instead.
+        """The lane's progress, updated with the control records of upstream lanes in the part of the streams that this
+        lane has read since. If the lane has windows of processing time, the progress is updated to the time ``now``
+        instead.
 
         Args:
             system: returns a system by name; called only if the lane reads an intermediate stream.
             now: the lane's processing time, in Unix ms.
-            idle: the SSPs that seemed idle, with their positions then. An SSP that has been read further since isn't
-                idle.
+            idle: the SSPs that seemed idle, with the lane's positions at that time. An SSP that has been read further
+                since then isn't idle.
         """
         if self.window is not None:
             closed = processing.closed(self.window, self.newest, max(now, self.newest))
@@ -113,7 +116,7 @@ class Clock:
 
 
 def read(path: Path) -> Clock | None:
-    """The last clock that was written; None before the first one."""
+    """The clock that was last written to a file; None if there is no file."""
     try:
         held = json.loads(path.read_text())
     except FileNotFoundError:
@@ -125,14 +128,14 @@ def read(path: Path) -> Clock | None:
 
 
 def note_idle(path: Path, idle: Mapping[str, int]) -> None:
-    """Record which SSPs seem idle, with their positions, in a file next to the clock file at ``path``."""
+    """Record which SSPs seem idle, with the lane's positions in them, in a file next to the clock file at ``path``."""
     part = path.with_suffix(".idle-part")
     part.write_text(json.dumps(idle))
     part.replace(path.with_suffix(_IDLE))
 
 
 def idle_at(path: Path) -> dict[str, int]:
-    """The SSPs that :func:`note_idle` has recorded; empty if it hasn't recorded any."""
+    """The SSPs that :func:`note_idle` has recorded last; empty if nothing is recorded."""
     try:
         held: dict[str, int] = json.loads(path.with_suffix(_IDLE).read_text())
     except FileNotFoundError:
@@ -147,7 +150,7 @@ def forget(path: Path) -> None:
 
 
 def reached(last: Batch | None, path: str | None) -> int:
-    """A lane's processing time, in Unix ms: its next batch is planned at this time or later.
+    """A lane's processing time, in Unix ms. The lane's next batch is planned at this time or later.
 
     Args:
         last: the last planned batch.
@@ -161,7 +164,7 @@ def reached(last: Batch | None, path: str | None) -> int:
 
 
 def unix_ms() -> int:
-    """The present time in Unix ms."""
+    """The machine's current time, in Unix ms."""
     return time.time_ns() // 1_000_000
 
 
@@ -176,13 +179,13 @@ def _without_cursors(of: Progress) -> Progress:
 
 
 def is_of_clock(offset: object) -> bool:
-    """Whether an offset in a query's progress belongs to a clock, whose rows don't come from a stream."""
+    """Whether an offset in a query's progress belongs to a clock source, whose rows don't come from a stream."""
     told = json.loads(offset) if isinstance(offset, str) else offset
     return isinstance(told, dict) and told.get("source") == progress.SOURCE
 
 
 def carried(systems: Systems) -> str:
-    """Systems, serialized as the value of an option. Secrets remain references."""
+    """The systems, serialized as the value of a source's option. References to secrets aren't resolved."""
     return base64.b64encode(pickle.dumps(systems)).decode()
 
 
@@ -230,9 +233,9 @@ class _Reader(DataSourceStreamReader):
         try:
             return clock.heard(self._system, clock.now(unix_ms(), boottime()), idle_at(self._file)).to_builtins()
         except AnabranchError as error:
-            if type(error) is not AnabranchError:  # about a stream or its contents
+            if type(error) is not AnabranchError:  # the error is about a stream or its contents
                 raise
-            return clock.progress.to_builtins()  # a system that doesn't answer at the moment must not stop the lane
+            return clock.progress.to_builtins()  # the lane must not fail if a system can't be reached for a while
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         risen = end["watermark"] is not None and end["watermark"] != start["watermark"]

@@ -1,6 +1,8 @@
-"""Records that could not be processed. Python workers write them, and the driver publishes them with their batch.
+"""Writes dead letters: records that could not be processed. Python workers write them, and the driver publishes them
+with their batch.
 
-A dead letter is the record itself (bytes, headers and timestamp), with additional headers that say what happened.
+A dead letter is the record itself (bytes, headers and timestamp), with additional headers for the error and for where
+the record came from.
 """
 
 from __future__ import annotations
@@ -43,13 +45,13 @@ error.
 _HEADER_BYTES = 10
 
 STATE = -1
-"""The source number of rows that a stateful operator has made."""
+"""The source number in rows that a stateful operator has made."""
 _HEADERS = RECORD_SCHEMA.get_field_index("headers")
 
 
 @dataclass(frozen=True)
 class Letters:
-    """The stream for the dead letters of another stream, and the output that writes to it."""
+    """Where the dead letters of a stream go: the target stream, and the output that writes to the target."""
 
     target: Target
     output: Output
@@ -57,12 +59,14 @@ class Letters:
 
 @dataclass(frozen=True)
 class WorkerDeadLetters:
-    """What workers need to write dead letters, sent to them along with functions.
+    """What Python workers need to write dead letters. It is sent to them along with functions.
 
-    ``streams`` has the stream of each source, by the source's number. By stream, ``systems`` has its system, and
-    ``letters`` says where its dead letters go. ``operators`` has the name of each operator, by its name in messages,
-    and ``slots`` the names of the lane's slots. If ``gathers`` is set, Spark tasks only report the records that they
-    reject, and :func:`put` writes these, because each slot must be written by one Spark task.
+    ``streams`` maps the number of a source to its stream. For each stream, ``systems`` has the stream's system, and
+    ``letters`` says where dead letters go. ``operators`` maps an operator's name in messages to its name in slots.
+    ``slots`` has the names of the lane's slots.
+
+    Each slot must be written by one Spark task. So if several Spark tasks may reject records of one slot, ``gathers``
+    is set: these tasks only report the records, and :func:`put` writes them.
     """
 
     job: str
@@ -75,12 +79,15 @@ class WorkerDeadLetters:
     gathers: bool = False
 
     def rejects(self, operator: str, keep: bool) -> Rejects:
-        """The receiver for one Spark task of an operator. Unless ``keep`` is set, records are counted and dropped."""
+        """The object to which one Spark task of an operator passes rejected records. Unless ``keep`` is set, rejected
+        records are only counted.
+        """
         return Rejects(self, operator, keep)
 
     def slot(self, operator: str, stream: str, partition: int) -> int:
-        """The slot number for an operator's dead letters from a partition or, if ``stream`` is '', from a state
-        partition."""
+        """The number of the slot for an operator's dead letters. They come from a partition of ``stream``; if this is
+        '', they come from a state partition.
+        """
         part = f"{self.systems[stream].name}/{stream}/{partition}" if stream else f"state-{partition}"
         name = f"{self.operators.get(operator, operator)}:{part}"
         if name not in self.slots:
@@ -93,7 +100,7 @@ class WorkerDeadLetters:
 
 @dataclass
 class Rejects:
-    """The records that an operator has rejected in one Spark task. :meth:`close` reports the totals.
+    """Collects the records that an operator rejects in one Spark task. :meth:`close` writes and reports them.
 
     Several threads may call :meth:`add` at the same time.
     """
@@ -107,11 +114,12 @@ class Rejects:
     _adding: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, origin: Mapping[str, Any], error: str, row: Mapping[str, Any] | pa.RecordBatch | None = None) -> None:
-        """Reject a row, and with it the record from which it comes. The content of the row never leads to an error.
+        """Reject a row, and thus the record from which the row comes. No content of a row raises an exception here.
 
         Args:
             origin: the row's hidden column.
-            row: the row, alone or as an Arrow batch, to be written if the row doesn't come from a single record.
+            row: the row itself, as a mapping or as an Arrow batch with one row. It is written if the row doesn't come
+                from a single record.
         """
         error = error_text.bounded(error)
         with self._adding:
@@ -142,7 +150,7 @@ class Rejects:
             self.close()
 
     def close(self) -> None:
-        """Write the records durably, and report to the driver what was written."""
+        """Write the dead letters durably, and report to the driver what was written or dropped."""
         if not self._count:
             return
         if self.aside.gathers and self.keep:
@@ -178,7 +186,7 @@ class Rejects:
     def letters_of(
         self, records: Iterator[Records], stream: str, partition: int, errors: Mapping[int, str]
     ) -> Iterator[pa.RecordBatch]:
-        """The dead letters for records of a partition, given the errors at their offsets."""
+        """The dead letters for records of a partition. ``errors`` has the error of each record, by offset."""
         for offsets, batch in records:
             held = batch.column(_HEADERS).to_pylist()
             told = []
@@ -186,7 +194,7 @@ class Rejects:
                 at = {"stream": stream, "partition": str(partition), "offset": str(offset)}
                 ours = self._headers(errors[offset], at)
                 names = {header["key"] for header in ours} | {_CUT}
-                # A dead letter may be read and rejected again. Its headers must not grow in number each time.
+                # A dead letter may be read and rejected again. The number of its headers must not grow each time.
                 kept = [header for header in headers or () if header["key"] not in names]
                 told.append([*kept, *ours])
             yield batch.set_column(_HEADERS, "headers", pa.array(told, RECORD_SCHEMA.field("headers").type))
@@ -223,23 +231,23 @@ def _values(row: pa.RecordBatch) -> dict[str, Any]:
 
 
 def _first(derived: list[_Derived]) -> int:
-    """A negative number (unlike an offset) that identifies rows that don't come from a single record. The number
-    differs between Spark tasks, and is the same when the rows are computed again.
+    """A number for the rejected rows of a Spark task that don't come from a single record. The number is negative,
+    unlike an offset. It differs between Spark tasks, and is the same if the rows are computed again.
     """
     least = min((offset for offset, *_ in derived), default=0)
     return least if least < 0 else -1 - task_number()
 
 
 def fitting(letters: Iterable[pa.RecordBatch], limit: float) -> Iterator[pa.RecordBatch]:
-    """Limits dead letters to ``limit`` bytes. A larger one keeps only the beginning of its value, and gets a header
-    with the full length.
+    """Limits dead letters to ``limit`` bytes. A larger dead letter keeps only the beginning of its value, and gets a
+    header that states the value's full length.
     """
     for batch in letters:
         sizes = np.zeros(0) if math.isinf(limit) else sizes_of(batch)
         if sizes.max(initial=0) <= limit:
             yield batch
             continue
-        parts = batch.select(["key", "value", "headers"])  # without the timestamp: Python can't represent all of them
+        parts = batch.select(["key", "value", "headers"])  # without the timestamp, which Python may not support
         rows = [
             row if size <= limit else _cut(row, int(limit))
             for row, size in zip(parts.to_pylist(), sizes.tolist(), strict=True)
@@ -251,7 +259,7 @@ def fitting(letters: Iterable[pa.RecordBatch], limit: float) -> Iterator[pa.Reco
 
 
 def sizes_of(letters: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """The size of each record in bytes, including the most that Kafka adds for each header."""
+    """The size of each record in bytes. For each header, the largest number of bytes that Kafka may add is included."""
     found = np.zeros(letters.num_rows, np.int64)
     for name in ("key", "value"):
         found += pc.fill_null(pc.binary_length(letters.column(name)), 0).to_numpy(zero_copy_only=False)
@@ -292,7 +300,7 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class _TaskReport(msgspec.Struct, frozen=True):
-    """The report of a Spark task to the driver. If the Spark task is repeated, its last report counts."""
+    """The report of a Spark task to the driver. If the Spark task is repeated, only its last report counts."""
 
     operator: str
     slot: int
@@ -317,8 +325,8 @@ def listening(context: SparkContext) -> Accumulator[list[Any]]:
 
 @dataclass(frozen=True)
 class TaskReports:
-    """The contents of reports: the dead letters that were ``written``, how many records were ``dropped``, and how many
-    dead letters there are (``aside``), by operator and by the SSP or state partition of the slot.
+    """The contents of Spark tasks' reports: which dead letters were ``written``, and how many records were ``dropped``.
+    ``aside`` has the number of dead letters, by operator and by the SSP or state partition of the slot.
     """
 
     written: list[Written]
@@ -327,7 +335,7 @@ class TaskReports:
 
 
 def heard(aside: WorkerDeadLetters) -> TaskReports:
-    """What Spark tasks have reported since the last call."""
+    """What Spark tasks have reported since this was last called."""
     said = aside.said.value
     aside.said.value = []
     last = {(each.operator, each.slot, each.first): each for each in said if each.written}
@@ -341,7 +349,9 @@ def heard(aside: WorkerDeadLetters) -> TaskReports:
 
 
 def put(spark: SparkSession, aside: WorkerDeadLetters) -> None:
-    """Write the records that Spark tasks have reported since the last call, each slot in one Spark task."""
+    """Write the rejected records that Spark tasks have reported since the last call. All records of a slot are written
+    by one Spark task.
+    """
     said: list[Any] = aside.said.value
     told = [each for each in said if isinstance(each, Rejected)]
     if not told:
@@ -353,7 +363,9 @@ def put(spark: SparkSession, aside: WorkerDeadLetters) -> None:
 
 
 def gathered(aside: WorkerDeadLetters, told: Iterable[Rejected]) -> list[Rejected]:
-    """The reported records by slot, each record only once, even if a Spark task has reported it twice."""
+    """The reported records, with all records of a slot together. A record is included only once, even if it was
+    reported twice.
+    """
     errors: dict[tuple[str, int, int], dict[int, str]] = {}
     derived: dict[tuple[str, int, int], dict[int, list[_Derived]]] = {}
     sources = {stream: source for source, stream in aside.streams.items()}
@@ -370,8 +382,9 @@ def gathered(aside: WorkerDeadLetters, told: Iterable[Rejected]) -> list[Rejecte
 
 
 def _putting(aside: WorkerDeadLetters) -> Any:
-    """A function for ``mapInArrow`` over rows that each contain the rejected records of a slot. The function writes
-    these records, and returns nothing."""
+    """A function for ``mapInArrow``. Each input row contains the rejected records of a slot. The function writes these
+    records, and returns no rows.
+    """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -385,8 +398,8 @@ def _putting(aside: WorkerDeadLetters) -> Any:
 
 
 def looked_through(aside: WorkerDeadLetters, operator: str, dropping: Collection[str]) -> Any:
-    """A function for ``mapInArrow`` over rows of (source, partition, offset, fault, reason). It rejects each record,
-    and returns nothing. Records with a fault in ``dropping`` are only counted.
+    """A function for ``mapInArrow`` that rejects records, and returns no rows. Its input rows have the columns source,
+    partition, offset, fault and reason. Records with a fault in ``dropping`` are only counted.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

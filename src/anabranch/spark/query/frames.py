@@ -1,4 +1,4 @@
-"""The streaming DataFrames of a lane: the sources and operators that Spark computes."""
+"""Builds the streaming DataFrames of a lane, from its sources to the last operator that the query itself computes."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class LaneFrames:
     """The streaming DataFrames of one lane.
 
     Attributes:
-        folder: the checkpoint folder in the form for Spark.
+        folder: the checkpoint folder, as a path for Spark.
         clock: a local file for the lane's event time.
-        nothing: whether the lane's batches read nothing.
-        pacer: returns the object that sizes the batches.
+        nothing: whether batches must read no records.
+        pacer: returns the pacer, which determines the size of batches.
     """
 
     plan: LanePlan
@@ -93,12 +93,12 @@ class LaneFrames:
         return self.plan.job.spark.readStream.format(clock.FORMAT).options(**options).load()
 
     def _watermarked(self, frame: DataFrame, column: str, behind: int) -> DataFrame:
-        """The DataFrame with the lane's watermark on a column. The watermark comes from a row of the clock's DataFrame,
-        and the row is then dropped.
+        """The DataFrame with the lane's watermark on a column. Spark takes the watermark from a row of the clock's
+        DataFrame. This row is then dropped.
 
-        ``withWatermark`` applies only to the clock's DataFrame, which comes first in the union; otherwise a stream with
-        few records would hold the watermark back. ``behind`` is the number of ms by which the operator must stay behind
-        the watermark.
+        ``withWatermark`` applies only to the clock's DataFrame, which comes first in the union. Otherwise a stream with
+        few records would hold the watermark back. ``behind`` is the number of ms by which the operator's watermark must
+        be behind the lane's watermark.
         """
         if not self.sources.has_event_time:
             delays = [
@@ -130,9 +130,9 @@ class LaneFrames:
         return Lookups(load, self.plan.job.schemas, monotonic)
 
     def ticking(self, frame: DataFrame) -> DataFrame:
-        """The DataFrame, with the lane's clock as an additional source, so that there is a batch even if only the
-        lane's event time has advanced. Before an operator with a watermark, the DataFrame is returned unchanged,
-        because this operator reads the clock itself.
+        """The DataFrame with the lane's clock as an additional source, which adds no rows. So Spark plans a batch even
+        if only the lane's event time has advanced. If the lane has an operator with a watermark, the DataFrame is
+        returned unchanged, because the clock is a source of this operator.
         """
         if not self.sources.delays or (self.plan.group.stateful is not None and is_timed(self.plan.group.stateful)):
             return frame
@@ -141,9 +141,10 @@ class LaneFrames:
 
     @cached_property
     def whole(self) -> tuple[DataFrame | None, int | None]:
-        """The streaming DataFrame that the lane's query computes: its output rows, or the rows after some operator,
-        with the operator's id, if the rest is computed batch by batch. The DataFrame is None if the sources come
-        together only after the path has branched.
+        """The streaming DataFrame that the lane's query computes. It contains the output rows, and the second value is
+        None. If some operators must be computed batch by batch, it contains the rows before them, and the second value
+        is the id of the last operator in the query. Both are None if the path branches before the sources have come
+        together.
         """
         group, context, sinks = self.plan.group, self.context, self.outputs.sinks
         frames = by_node(self.sources.all, lambda s: s.rows(s.observed(s.opened(self.streamed(s)))))

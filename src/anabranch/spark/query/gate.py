@@ -1,5 +1,5 @@
-"""Determines whether a batch can still be broken off. Each step that makes the batch visible to others must pass a
-gate, and the gate can be shut before such a step.
+"""Determines whether a batch can still be broken off. Each step that makes a part of the batch visible to others must
+pass a gate, and the gate can be shut before such a step.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Visible:
     """A part of a batch that others may see.
 
     Attributes:
-        what: what was done with the batch.
-        exact: whether the output is exactly once. Such an output would show records twice if they were read again in a
-            batch with another number.
+        what: the step that may have made the part visible, in words that follow "the batch".
+        exact: whether the output is exactly once. If the records were read again in a batch with another number, even
+            such an output would contain them twice.
     """
 
     what: str
@@ -35,17 +35,17 @@ class Visible:
 
 @dataclass
 class Gate:
-    """The gate for the batches of one query, which are written one at a time. Once shut, the gate stays shut.
+    """The gate for the batches of one query, of which one is written at a time. A gate that is shut stays shut.
     Thread-safe.
 
-    A batch is written by a thread of Spark's, which may continue for some time after the query was stopped. The thread
-    calls :meth:`passes` right before each step that others may see. Either the step is recorded first, and
-    :meth:`shut` reports it; or the gate was shut first, and the step never happens.
+    A batch is written by one of Spark's threads, which may continue for some time after the query was stopped. The
+    thread calls :meth:`passes` right before each step that others may see. If this call comes first, :meth:`shut`
+    reports the step. If :meth:`shut` comes first, the step never happens.
     """
 
     clock: Callable[[], float] = monotonic
     check_owner: Callable[[], object] = lambda: None
-    """Raises FencedError if the lane's folder now belongs to another process. After that, no part of a batch must
+    """Raises FencedError if the lane's folder now belongs to another process, because then no part of a batch must
     become visible.
     """
     number: int = -1
@@ -55,8 +55,8 @@ class Gate:
     _is_shut: bool = False
 
     def begins(self, number: int) -> None:
-        """Record that the writing of a batch begins and that no part of it is visible yet. Raises BrokenOffError if the
-        gate is shut.
+        """Record that the writing of a batch begins, and that no part of the batch is visible yet. Raises
+        BrokenOffError if the gate is shut.
         """
         with self._lock:
             self._check()
@@ -65,15 +65,15 @@ class Gate:
 
     def check(self) -> None:
         """Raises BrokenOffError if the gate is shut, and FencedError if another process has the lane. Call this before
-        work that isn't visible to others, to avoid useless work.
+        work that isn't visible to others, because the work would then be useless.
         """
         self.check_owner()
         with self._lock:
             self._check()
 
     def passes(self, what: str, *, exact: bool) -> None:
-        """Record that the batch is about to become visible to others; ``what`` says how, for example "it is being
-        published". Raises BrokenOffError if the gate is shut, and FencedError if another process has the lane.
+        """Record that the batch is about to become visible to others. ``what`` describes the step, for example "is
+        being published". Raises BrokenOffError if the gate is shut, and FencedError if another process has the lane.
         """
         self.check_owner()
         with self._lock:
@@ -81,14 +81,15 @@ class Gate:
             self._seen.append(Visible(what, exact))
 
     def shut(self, *, duplicates: bool = False) -> str:
-        """Shut the gate, so no part of the batch becomes visible. If a part may be visible already, leave it open.
+        """Shut the gate, so no part of the batch becomes visible. If a part of the batch may already be visible, the
+        gate stays open.
 
         Args:
-            duplicates: whether to shut the gate even if an output that is at least once may already show a part of the
-                batch, which it will show twice if the batch runs again.
+            duplicates: whether to shut the gate even if a part of the batch may be visible in an at-least-once output,
+                which will contain this part twice when the batch runs again.
 
         Returns:
-            which part of the batch may be visible; empty if the gate was shut.
+            the step that may have made a part of the batch visible; empty if the gate is now shut.
         """
         with self._lock:
             seen = [each.what for each in self._seen if each.exact or not duplicates]

@@ -1,5 +1,4 @@
-"""Finds out which batches a running query has completed, at a cost that doesn't depend on how many reports Spark
-keeps."""
+"""Finds out which batches a running query has completed. The cost doesn't depend on how many reports Spark keeps."""
 
 from __future__ import annotations
 
@@ -22,12 +21,13 @@ _STATE_BYTES = "rocksdbSstFileSize"
 
 @dataclass(frozen=True)
 class BatchRun:
-    """A completed batch.
+    """Spark's figures about a completed batch.
 
     Attributes:
         rows: how many records the batch read.
-        seconds: the sum of the durations of its steps. (The total would include the time for which a query was held.)
-        late_groups: how many groups of late rows Spark dropped. (It groups rows before it drops them.)
+        seconds: the sum of the durations of the batch's steps. (Spark's total would include the time for which the
+            query was held.)
+        late_groups: how many groups of late rows Spark dropped. (Spark groups late rows before it drops them.)
         state_rows: the number of rows of state after the batch.
         ended: when the batch ended, in seconds since 1970.
         state_bytes: the size of the state's files after the batch.
@@ -43,13 +43,16 @@ class BatchRun:
 
 
 def newest(spark: SparkSession, query: StreamingQuery) -> str:
-    """A tag for the newest report of a query, to recognize newer ones; empty while there is none."""
+    """A tag that identifies a query's newest report; if it changes, there is a newer report. Empty while there is no
+    report.
+    """
     return query_progress.newest(spark, query)
 
 
 def since(spark: SparkSession, query: StreamingQuery, batch: int) -> list[BatchRun]:
-    """The batches that a query has completed after ``batch``, oldest first, as far as Spark still has their
-    reports."""
+    """The batches that a query has completed after ``batch``, oldest first. Batches whose reports Spark no longer has
+    are missing.
+    """
     found: list[BatchRun] = []
     for text in query_progress.recent(spark, query):
         told = json.loads(text)

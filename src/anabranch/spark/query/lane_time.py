@@ -1,4 +1,4 @@
-"""A lane's own event time after each batch, as it is passed on to Spark and to the lanes downstream."""
+"""Determines a lane's event time after each batch, and passes it on to Spark and to the lanes downstream."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LaneTime:
     Attributes:
         path: the lane's clock file; None if the lane has no event time.
         delays: the delay in ms of each SSP that determines the watermark.
-        window: the windows of processing time, if the lane has any; then there are no delays.
+        window: the windows of processing time, if the lane has any. Such a lane has no delays.
         inherited: returns the event time of the lane's predecessors; None if there are none.
     """
 
@@ -39,8 +39,8 @@ class LaneTime:
     inherited: Callable[[], Progress] | None = None
 
     def begin(self, last: Batch | None, pending: bool) -> None:
-        """Set the clock before the query starts. The records of the last planned batch, ``last``, are read once more,
-        unless the batch is ``pending`` and so runs again anyway.
+        """Write the lane's clock file before the query starts. For this, the records of ``last``, the last planned
+        batch, are read once more, unless the batch is ``pending`` and so runs again anyway.
         """
         if self.path is None:
             return
@@ -89,7 +89,9 @@ class LaneTime:
         return any(end > first for first, end in ranges)
 
     def _newest(self, batch: Batch) -> int:
-        """When the last record was read; right after a restart, when the last batch was planned."""
+        """The time at which the last record was read. Right after a restart, the time at which the last batch was
+        planned.
+        """
         assert self.path is not None
         before = clock.read(self.path)
         return batch.at if before is None or self.reads(batch) else before.newest

@@ -1,5 +1,6 @@
-"""Where a lane's rows go: its sinks, their slots, their publishers, and what happens to records that it can't
-process."""
+"""Determines where a lane's rows go: to which sinks and slots, and with which publishers. Also determines what happens
+to records that the lane can't process.
+"""
 
 from __future__ import annotations
 
@@ -51,13 +52,13 @@ _KEYLESS = "the key is null, and the operator keeps its rows by key"
 
 @dataclass(frozen=True)
 class LaneOutputs:
-    """What happens to the rows of a lane, and to records that it can't process.
+    """The outputs of a lane: for its rows, and for the records that it can't process.
 
     Attributes:
         planned: returns a batch's entry in the offset log.
         clock: a local file for the lane's event time.
         inherited: returns the event time of the lane's predecessors.
-        dropped: called after each batch with the number of records that the batch has dropped.
+        dropped: called after each batch with the number of records that were dropped in the batch.
         gate: each step that makes a batch visible to others must pass this gate.
     """
 
@@ -73,7 +74,7 @@ class LaneOutputs:
 
     @property
     def allowed(self) -> float:
-        """How many seconds a batch may take."""
+        """How many seconds a batch may take, according to the outputs with slots."""
         slotted = [publisher for publisher in self.publishers.values() if publisher.slotted]
         return min((publisher.batch_seconds for publisher in slotted), default=math.inf)
 
@@ -82,7 +83,9 @@ class LaneOutputs:
 
     @property
     def repeats(self) -> str:
-        """Which outputs get the rows of a batch again if the batch runs again, in words; empty if there are none."""
+        """The outputs that would get the rows of a batch twice if the batch ran again, as text; empty if there are no
+        such outputs.
+        """
         written = [node for node in self.plan.group.sinks if node.kind != "foreach_batch"]
         plain = sorted(
             stream
@@ -94,8 +97,8 @@ class LaneOutputs:
         return " and ".join([*told, *(f"is given to {name}" for name in called)])
 
     def take(self, new: bool) -> None:
-        """Take over the lane's outputs: from now on, former owners can't write to them. ``new`` says whether there were
-        no former owners.
+        """Take over the lane's outputs. After this, former owners can't write to them. ``new`` says that the lane has
+        had no former owners.
         """
         for publisher in self.publishers.values():
             publisher.take(new)
@@ -108,7 +111,9 @@ class LaneOutputs:
 
     @cached_property
     def scattered(self) -> bool:
-        """Whether, even without state, records of one partition may be in several Spark tasks when they are written."""
+        """Whether records of one partition may be in several Spark tasks when they are written, even if the lane has no
+        state.
+        """
         read = [stages.stream_of(self.plan.graph, node) for node in self.plan.group.sources]
         return len(set(read)) < len(read) or any(self._spreads(node) for node in self.plan.group.nodes)
 
@@ -118,8 +123,8 @@ class LaneOutputs:
 
     @cached_property
     def _gathers(self) -> bool:
-        """Whether dead letters of one slot may come from several Spark tasks, although one Spark task must write all of
-        them. If the lane has a broadcast input, this holds even for dead letters of a single record.
+        """Whether several Spark tasks may reject records of one slot, although one Spark task must write all dead
+        letters of the slot. (If the lane has a broadcast input, several Spark tasks may even reject the same record.)
         """
         job = self.plan.settings.job
         keyed = any(rule(node).stateful or node.kind == "partition_by" for node in self.plan.group.nodes)
@@ -174,11 +179,11 @@ class LaneOutputs:
 
     @cached_property
     def tables(self) -> dict[str, Table]:
-        """The tables to which the lane writes, by output."""
+        """The tables to which the lane writes, by the name of the output."""
         return self.plan.systems.tables(self.plan.lane)
 
     def table(self, node: Node) -> str:
-        """The output of a sink that writes to a table; empty for other sinks."""
+        """The name of the table's output if a sink writes to a table; empty for other sinks."""
         output = "" if node.kind == "foreach_batch" else stages.stream_of(self.plan.graph, node)
         return output if output in self.tables else ""
 
@@ -192,7 +197,7 @@ class LaneOutputs:
             return tables.write(rows, self.tables[output], output, owner, schema)
         kept = rows.persist()
         try:
-            kept.count()  # dead letters first, as for streams
+            kept.count()  # dead letters are written first, as for streams
             self.gate.check()
             dead_letters.put(self.plan.job.spark, self.aside)
             return tables.write(kept, self.tables[output], output, owner, schema)
@@ -200,8 +205,8 @@ class LaneOutputs:
             kept.unpersist()
 
     def _keyless(self, frames: dict[int, DataFrame]) -> DataFrame:
-        """The given rows that reach the state with a null key, in the form of :meth:`Source.faulty`. ``frames`` has the
-        rows of each source.
+        """The rows that reach the lane's state with a null key, in the form of :meth:`Source.faulty`. ``frames`` has
+        the rows of each source.
         """
         at = [meta_column.field(name) for name in ("source", "partition", "offset")]
         sides = evaluation.before_state(self.plan.group, frames, self.plan.bare_context)
@@ -228,7 +233,7 @@ class LaneOutputs:
         }
 
     def _named(self, node: Node) -> TaskNames | None:
-        """The names of tasks, if the settings ask for a header with the task's name in this output; otherwise None."""
+        """The names of tasks, if the settings of this output ask for a header with the task's name; otherwise None."""
         bound = self.plan.settings.streams.get(stages.stream_of(self.plan.graph, node))
         return task_header.of_lane(self.plan.lane) if bound is not None and bound.task_header else None
 
@@ -236,8 +241,8 @@ class LaneOutputs:
         return JSON if is_boundary(node) else self.plan.format_of(node.args["stream"])
 
     def _slots(self, node: Node) -> dict[tuple[int, int], int] | None:
-        """The slot of an output's rows, by the source and partition of their record. {} if the rows come from state,
-        whose partitions are the slots; None if the output has no slots.
+        """The slot numbers of an output's rows, by the source and partition of a row's record. {} if the rows come from
+        state, whose partitions are then the slots; None if the output has no slots.
         """
         stream = stages.stream_of(self.plan.graph, node)
         if self.plan.is_plain(stream) or not self.publishers[self.plan.lane.system(stream)].slotted:
@@ -260,8 +265,8 @@ class LaneOutputs:
         return {slots[ssp]: place for ssp, place in places.items() if ssp in slots}
 
     def plain(self, streams: Mapping[int, str]) -> dict[int, PlainWriter]:
-        """The writers of at-least-once outputs, by number. All outputs are in one system, because outputs in different
-        systems belong to different groups.
+        """The writers of at-least-once outputs, by the number of the output. They all write to the same system, because
+        outputs in different systems belong to different groups.
         """
         plain = {number: stream for number, stream in streams.items() if self.plan.is_plain(stream)}
         if not plain:
@@ -325,8 +330,8 @@ class LaneOutputs:
         )
 
     def out_of_time(self, batch: Batch) -> bool:
-        """Whether records of a batch would fall into closed windows of processing time, because the clock had been set
-        back when the batch was planned.
+        """Whether a batch's records would fall into closed windows of processing time, because the clock had been set
+        back before the batch was planned.
         """
         return self.plan.by_intake and batch.at < batch.watermark and self.time.reads(batch)
 

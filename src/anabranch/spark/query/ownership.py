@@ -1,4 +1,4 @@
-"""Which records and which rows of state belong to a lane, by the bytes of their keys."""
+"""Determines which records, and which rows of state, belong to a lane, from the bytes of their keys."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["of_key", "of_keys", "of_records", "of_state", "of_tasks", "taken"]
 
 
 def of_records(lane: Lane, ssps: Iterable[SSP], key: Column) -> Column | None:
-    """A condition that is true for the records that the lane processes: only those of its buckets, and only from each
-    bucket's start offset on. None if the lane processes everything that it reads.
+    """A condition that is true for the records that the lane processes: the records of its buckets, from each bucket's
+    start offset on. None if the lane processes everything that it reads.
 
-    The condition depends on a record's partition, its offset, and the bytes of its key (or, if the key is null, on the
-    offset instead).
+    The condition depends on a record's partition and offset, and on the bytes of the key. If the key is null, the
+    offset determines the bucket.
 
     Args:
         ssps: the whole partitions of one stream that the lane reads.
@@ -35,7 +35,7 @@ def taken(begins: Mapping[int, Sequence[int]], hashed: Column) -> Column:
     """A condition that is true for the records that the lane processes.
 
     Args:
-        begins: by partition, the start offset of each bucket, or NEVER.
+        begins: by partition, the start offset of each bucket; NEVER for a bucket that isn't the lane's.
         hashed: the hash of a record's key, from :func:`of_key`.
     """
     alike: dict[tuple[int, ...], list[int]] = {}
@@ -52,7 +52,7 @@ def taken(begins: Mapping[int, Sequence[int]], hashed: Column) -> Column:
 
 
 def of_key(key: Column, offset: Column) -> Column:
-    """The hash of a record's key, for :func:`bucket`; if the key is null, the record's offset."""
+    """The hash of a record's key, or the record's offset if the key is null. Use it with :func:`bucket`."""
     return F.when(key.isNull(), offset).otherwise(F.xxhash64(key))
 
 
@@ -76,9 +76,9 @@ def _taken(begins: Sequence[int], hashed: Column) -> Column:
 
 
 def of_state(lane: Lane) -> Column | None:
-    """A condition that is true for rows from the state of the lane's own tasks; None if all rows are.
+    """A condition that is true for rows from the state of the lane's own tasks; None if all rows come from there.
 
-    If the tasks of a lane were divided among several successors, each successor has the state of all of them. Spark
+    If the tasks of a lane were divided among several successors, each successor has the state of all these tasks. Spark
     must evaluate the condition after the operator. The condition is written in such a way that the optimizer doesn't
     move it before the operator, where it would have a different meaning.
     """
@@ -89,14 +89,16 @@ def of_state(lane: Lane) -> Column | None:
 
 
 def of_keys(lane: Lane, task: Column, key: Column) -> Column:
-    """A condition that is true for the lane's own state. It depends on the number of the task (at factor 1) and the
-    bytes of the key."""
+    """A condition that is true for the lane's own state. The arguments are the columns with the number of the task (at
+    factor 1) and with the bytes of the key.
+    """
     return of_tasks(owned(lane), lane.factor, task, F.xxhash64(key))
 
 
 def of_tasks(own: Mapping[int, frozenset[int]], factor: int, task: Column, hashed: Column) -> Column:
-    """A condition that is true for rows that belong to one of the tasks in ``own``, and to one of this task's
-    buckets."""
+    """A condition that is true for rows whose task is in ``own``, and whose bucket is one of the buckets that ``own``
+    has for this task.
+    """
     alike: dict[frozenset[int], list[int]] = {}
     for number, buckets in own.items():
         alike.setdefault(buckets, []).append(number)

@@ -1,5 +1,6 @@
-"""Sizes the batches of a lane's query so that each takes the intended time: after each batch, the sources get new
-limits."""
+"""Determines the size of a lane's batches, to make each take the intended time: after each batch, the sources get new
+limits.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from anabranch.spark.query import clock
 __all__ = ["Pacer", "name_of"]
 
 _REMEMBERED = 16
-"""The number of recent batches whose writing times are kept until the query reports their total times."""
+"""For how many recent batches the writing time is kept until Spark reports the total time."""
 
 _BESIDES = 4
 
@@ -34,7 +35,7 @@ class Pacer:
     Args:
         first: the number of records in the first batch.
         most: the largest number of records from one input in a batch.
-        inputs: by the name of an input, from :func:`name_of`, the start offsets of its partitions.
+        inputs: the start offsets of each input's partitions, by the name of the input (from :func:`name_of`).
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Pacer:
             self._shares = self._even()
 
     def failed(self, rows: int, told: BatchRun | None = None) -> None:
-        """Record that a batch of ``rows`` records takes longer than allowed. For ``told``, see :meth:`Pace.failed`."""
+        """Record that a batch of ``rows`` records took longer than allowed. For ``told``, see :meth:`Pace.failed`."""
         with self._lock:
             self._pace = self._pace.failed(rows, told)
 
@@ -109,7 +110,7 @@ class Pacer:
                 self._given = given
 
     def took(self, batch: int, seconds: float) -> None:
-        """Record the total duration of a batch: the time to plan, write and commit it."""
+        """Record the total duration of a batch, that is, of its planning, writing and commit."""
         with self._lock:
             if batch in self._written:
                 beside = max(0.0, seconds - self._written.pop(batch))
@@ -117,8 +118,9 @@ class Pacer:
 
     @property
     def _beside(self) -> float:
-        """The time that a batch takes in addition to its writing, in seconds: the least of the last few batches, since
-        the first batch of a query takes much longer. 0 until two batches have been measured."""
+        """How many seconds a batch takes in addition to its writing: the minimum over the last few batches, because the
+        first batch of a query takes much longer. 0 until two batches have been measured.
+        """
         return min(self._besides) if len(self._besides) > 1 else 0.0
 
     def _limits_of(self, query: StreamingQuery) -> ReadLimits:
@@ -148,14 +150,15 @@ class Pacer:
 
 
 def name_of(offset: Mapping[str, Any]) -> str:
-    """The name of an input, from an offset in its system's form."""
+    """The name of an input, given any offset of the input in its system's form."""
     named = isinstance(offset.get("stream"), str)  # otherwise "stream" may be the name of a topic
     return f"stream {offset['stream']}" if named else f"topic {next(iter(offset))}"
 
 
 def _positions(offset: str) -> tuple[str, dict[int, int]]:
-    """The name of an input, and positions, from an offset in Spark's form. If it is a clock's offset, the name is ''
-    and there are no positions."""
+    """The name of an input and the positions in its partitions, from an offset as Spark's JSON. For a clock's offset,
+    the name is '' and there are no positions.
+    """
     told: dict[str, Any] = json.loads(offset) if offset else {}
     if not told or clock.is_of_clock(told):
         return "", {}

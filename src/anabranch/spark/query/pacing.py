@@ -1,4 +1,4 @@
-"""The size of a lane's first batches, and the target for later ones."""
+"""Determines the size of a lane's first batch, and how long later batches should take."""
 
 from __future__ import annotations
 
@@ -16,23 +16,25 @@ from anabranch.spark.query.sources import LaneSources
 __all__ = ["LanePacing", "place_of"]
 
 _FIRST = 50
-"""The number of records in a first batch: even if each takes a second, the batch takes less than a minute."""
+"""The number of records in a first batch that calls functions: even if each record takes a second, the batch takes less
+than a minute.
+"""
 _FIRST_OF_SQL = 100_000
 _AWAITED = 0.5
-"""The part of ``target_batch_seconds`` that is the target for batches for which a change must wait. According to
-bench/backlog, one half costs no throughput; a quarter would cost a tenth of the throughput.
+"""Batches for which a change must wait should take this part of ``target_batch_seconds``. According to bench/backlog,
+one half costs no throughput, and a quarter would cost a tenth of the throughput.
 """
 _BUCKETS = 1000
-"""The largest number of buckets that is taken into account, because no container works on many more at once."""
+"""At most this number of buckets counts for the size of a batch, because no container works on many more at once."""
 
 
 @dataclass(frozen=True)
 class LanePacing:
-    """Determines the size of a lane's first batch, and the target for later ones.
+    """Determines the size of a lane's first batch, and the target duration of later batches.
 
     Attributes:
-        remembered: returns how many records the first batch may have, given whether the lane consists only of SQL; 0 if
-            this is unknown.
+        remembered: returns how many records the first batch may have, according to earlier batches; 0 if this is
+            unknown. The argument says whether the lane consists only of SQL.
     """
 
     plan: LanePlan
@@ -50,16 +52,18 @@ class LanePacing:
 
     @property
     def _target_seconds(self) -> float:
-        """How long a batch should take. If a batch can't be broken off, a change must wait for it, so it should take
-        less time. This doesn't apply to batches that consist only of SQL: a large part of their time is fixed.
+        """How long a batch should take. Batches that can't be broken off should take less time, because a change must
+        wait for them. This doesn't apply to batches that consist only of SQL, because a large part of their time is
+        fixed.
         """
         target = self.plan.settings.job.target_batch_seconds or math.inf
         return target * _AWAITED if self.outputs.repeats and self.plan.calls_functions else target
 
     @property
     def _least_rows(self) -> int:
-        """The least number of rows in a batch: one for each bucket, because functions work on buckets at the same
-        time."""
+        """The smallest number of records that a batch is limited to: one for each bucket, because functions work on the
+        buckets at the same time.
+        """
         return max(1, min(len(self.plan.lane.ssps), _BUCKETS))
 
     @property
@@ -67,7 +71,9 @@ class LanePacing:
         return self.plan.settings.job.max_rows_per_batch * max(1, len(self.sources.all))
 
     def pacer(self, first: int | None = None) -> Pacer:
-        """The pacer of the lane's batches. ``first`` is the number of records in the first batch, if it is given."""
+        """A new pacer for the lane's batches. ``first`` is the number of records in the first batch; None to determine
+        it here.
+        """
         job, most = self.plan.settings.job, self._most_rows
         inputs = {place_of(source): source.starts for source in self.sources.all}
         aim = BatchTarget(self._target_seconds, min(most, self._least_rows), most, self.outputs.allowed)

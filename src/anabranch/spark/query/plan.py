@@ -1,4 +1,4 @@
-"""A lane's part of its job's graph: its group of operators, with their settings."""
+"""Describes what a lane runs: its group of operators, with the job's settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["LanePlan", "LoadedJob"]
 _DRAINING_SECONDS = 60.0
 _ASIDE, _FAIL = "dead-letter", "fail"
 _UNKNOWN = ("transform", "foreach_batch")
-"""Operators that call functions of the job once per batch. There is no limit to how long such a call takes."""
+"""Operators that call functions of the job once per batch. Nothing limits how long such a call takes."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class LoadedJob:
         schemas: the columns after each operator, by node.
         formats: the formats of streams that aren't JSON, by stream.
         home: the job's folder.
-        needs: the columns that groups need, as far as lanes have already determined them.
+        needs: the columns of sources that groups need, as far as lanes have already determined them.
     """
 
     spark: SparkSession
@@ -61,7 +61,9 @@ class LoadedJob:
 
 @dataclass(frozen=True)
 class LanePlan:
-    """A lane's part of its job's graph. ``until`` has, by whole SSP, offsets beyond which the lane never reads."""
+    """The part of a job's graph that a lane runs. ``until`` has, by whole SSP, end offsets beyond which the lane never
+    reads.
+    """
 
     job: LoadedJob
     lane: Lane
@@ -77,8 +79,8 @@ class LanePlan:
 
     @property
     def message_patience(self) -> float:
-        """The seconds of work on one message after which a drain gives up. If the job has a time limit for messages, a
-        drain doesn't give up, because a worker that exceeds this limit is ended.
+        """How many seconds a drain waits for work on one message before it gives up. If the job has a time limit for
+        messages, a drain never gives up, because a worker that exceeds the limit is ended.
         """
         return _DRAINING_SECONDS if math.isinf(self.message_limit) else math.inf
 
@@ -95,20 +97,22 @@ class LanePlan:
 
     @property
     def empties(self) -> bool:
-        """Whether all of the lane's state is emitted when time ends."""
+        """Whether a drain leaves nothing in the lane's state."""
         return self.stateful and not after_drain.keeps_state(self.graph, self.lane.group)
 
     @property
     def sequential(self) -> bool:
-        """Whether the lane's functions process one key after another: all of them are processors, to which Spark passes
-        the rows of one key at a time.
+        """Whether the lane's functions process one key after another. This is true if all functions are processors,
+        because Spark passes the rows of one key at a time to a processor.
         """
         functions = [node for node in self.group.nodes if rule(node).function]
         return bool(functions) and all(node.kind == "process" for node in functions)
 
     @property
     def ticks(self) -> bool:
-        """Whether the lane has timers of processing time. If so, Spark begins a batch whenever none is running."""
+        """Whether the lane has timers of processing time. If so, Spark always begins another batch, even if there are
+        no records.
+        """
         stateful = self.group.stateful
         return stateful is not None and stateful.args.get("timers") == PROCESSING_TIME
 
@@ -119,7 +123,7 @@ class LanePlan:
 
     @property
     def real_time(self) -> bool:
-        """Whether records are processed one by one. (If the lane must stop at given offsets, it processes batches.)"""
+        """Whether records are processed one by one. (A lane that must stop at given offsets uses batches instead.)"""
         return self.settings.job.trigger == "real-time" and not self.until
 
     @property
@@ -129,12 +133,14 @@ class LanePlan:
 
     @property
     def by_intake(self) -> bool:
-        """Whether the lane has windows of processing time. A record's window depends on when its batch was planned."""
+        """Whether the lane has windows of processing time, in which a record's window depends on when its batch was
+        planned.
+        """
         return self.group.stateful is not None and is_by_intake(self.group.stateful)
 
     @property
     def window(self) -> Window | None:
-        """The windows of processing time."""
+        """The lane's windows of processing time; None if it has no such windows."""
         stateful = self.group.stateful
         return windows.of_builtins(stateful.args["window"]) if stateful is not None and self.by_intake else None
 
@@ -166,8 +172,9 @@ class LanePlan:
 
     @property
     def looks_for_null_keys(self) -> bool:
-        """Whether records with null keys must be looked for, because their rows would reach the lane's state. False if
-        a shuffle or a function may have changed keys: then a row's null key doesn't come from the record.
+        """Whether each batch must be searched for records with null keys, whose rows would reach the lane's state.
+        False if a shuffle or a function may have changed keys, because then a row's null key doesn't come from its
+        record.
         """
         stateful = self.group.stateful
         shuffled = any(is_shuffle(node) for node in self.group.nodes)
@@ -189,10 +196,10 @@ class LanePlan:
 
     @property
     def calls_functions(self) -> bool:
-        """Whether the lane calls functions of the job. If so, there is no limit to how long a record takes."""
+        """Whether the lane calls functions of the job. If so, nothing is known about how long a record takes."""
         return any(rule(node).function or node.kind in _UNKNOWN for node in self.group.nodes)
 
     @property
     def late_rows(self) -> dict[str, str]:
-        """The names of the operators that reject late rows, by the names used in messages."""
+        """The names in slots of the operators that reject late rows, by their names in messages."""
         return {late_rows.label_of(node): late_of(node) for node in self.group.nodes if on_late(node) == _ASIDE}

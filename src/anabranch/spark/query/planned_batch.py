@@ -1,4 +1,4 @@
-"""A planned batch in the offset log: what the batch reads, and the event time with which it was planned."""
+"""Describes a planned batch in the offset log: what the batch reads, and the event time with which it was planned."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ class Batch:
     """A planned batch.
 
     Attributes:
-        begins: the offset of the first record to read, by stream and partition. A partition that is missing is new.
+        begins: the offset of the first record to read, by stream and partition. Partitions that the lane hasn't read
+            before are missing.
         ends: one past the offset of the last record to read, by stream and partition.
         at: when the batch was first planned, in Unix ms.
         watermark: Spark's watermark, in Unix ms.
-        drains: whether the batch is the last one of a drain: it sets the watermark to infinity.
-        reached: if the batch drains, the event time before it, in Unix ms.
+        drains: whether the batch is the last batch of a drain, which sets the watermark to infinity.
+        reached: for the last batch of a drain, the event time before this batch, in Unix ms.
     """
 
     number: int
@@ -34,7 +35,7 @@ class Batch:
 
     def ranges(self, stream: str, starting: Mapping[int, int]) -> dict[int, tuple[int, int]]:
         """What the batch reads from a stream: by partition, the first offset and one past the last offset. ``starting``
-        are the start offsets of new partitions.
+        has the start offsets of partitions that the lane hasn't read before.
         """
         begins, ends = self.begins.get(stream, {}), self.ends.get(stream, {})
         return {p: (begins.get(p, starting.get(p, 0)), end) for p, end in ends.items()}

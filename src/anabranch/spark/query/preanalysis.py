@@ -1,4 +1,4 @@
-"""Analyzes the query of a lane before the lane starts, while its predecessors are still running."""
+"""Analyzes a lane's query before the lane starts, while the lane's predecessors are still running."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KNOWN_LATER: dict[str, Any] = {
     "ran": False,
     "begun": False,
 }
-"""The fields that a lane gets only when its predecessors are closed, and on which no DataFrame depends."""
+"""Fields of a lane that are known only when its predecessors are closed. No DataFrame depends on these fields."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,9 @@ class PreanalyzedQuery:
     query: LaneQuery
 
     def known(self, query: LaneQuery) -> LaneQuery | None:
-        """The lane's final query, ``query``, without another analysis. None if it differs from the predicted query."""
+        """The lane's final query, ``query``, with the analysis that was made in advance; None unless
+        :func:`is_as_foreseen` is true for its lane.
+        """
         return query.as_analyzed(self.query) if is_as_foreseen(self.query.lane, query.lane) else None
 
 
@@ -49,8 +51,8 @@ def foreseen(query: LaneQuery) -> PreanalyzedQuery | None:
 
 
 def is_as_foreseen(announced: Lane, lane: Lane) -> bool:
-    """Whether ``lane`` differs from the announced lane only in where it starts, and all of its buckets of a partition
-    begin at the same offset. (Otherwise the query would need a filter.)
+    """Whether ``lane`` differs from the announced lane only in where it starts, and has the same start offset for all
+    its buckets of a partition. (Otherwise the query would need a filter.)
     """
     if msgspec.structs.replace(announced, **_KNOWN_LATER) != msgspec.structs.replace(lane, **_KNOWN_LATER):
         return False
@@ -58,7 +60,8 @@ def is_as_foreseen(announced: Lane, lane: Lane) -> bool:
 
 
 def _own(lane: Lane, whole: SSP) -> tuple[bool, ...] | None:
-    """For each bucket of a partition, whether it belongs to the lane; None if the lane's buckets don't all begin at the
-    same offset."""
+    """For each bucket of a partition, whether the bucket belongs to the lane; None if the lane's buckets have different
+    start offsets.
+    """
     begin = floors(lane, whole)
     return tuple(at != NEVER for at in begin) if len(set(begin) - {NEVER}) == 1 else None

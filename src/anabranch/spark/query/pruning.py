@@ -1,5 +1,5 @@
-"""Determines which columns of a source a stateful lane needs; the others aren't parsed. (Spark can't optimize this
-itself, because it can't look inside anabranch's parsing.)
+"""Determines which columns of a source a stateful lane needs, because the other columns need not be parsed. (Spark
+can't find this out itself, because it can't look into anabranch's parsing.)
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from anabranch.spark.operators.frames_of_operators import Context, apply
 from anabranch.spark.values import meta_column
 
 Needs = dict[tuple[str, int], Set[str] | None]
-"""The results of :func:`needed`, by the name of a group and the number of one of its sources."""
+"""The results of :func:`needed`, by the name of a group and the id of one of its sources."""
 
 
 def needed(group: Group, source: Node, schema: StructType, context: Context) -> set[str] | None:
-    """The columns that the operators up to and including the stateful one require; None for all columns.
+    """The columns that the operators up to and including the stateful operator require; None for all columns.
 
-    To find out, Spark analyzes these operators once without each column. ``schema`` is the schema of the source's
-    DataFrame, including the hidden column.
+    To find out whether a column is needed, Spark analyzes these operators without the column. ``schema`` is the schema
+    of the source's DataFrame, including the hidden column.
     """
     way = _way(group, source)
     if way is None:
@@ -37,8 +37,9 @@ def needed(group: Group, source: Node, schema: StructType, context: Context) -> 
 
 
 def _way(group: Group, source: Node) -> list[Node] | None:
-    """The operators after the source, up to and including the stateful one. None if one of them isn't SQL, if the path
-    branches, or if the stateful operator calls a function."""
+    """The operators after the source, up to and including the stateful operator. None if the path branches, if the
+    stateful operator calls a function, or if another operator isn't SQL.
+    """
     if group.stateful is None or rule(group.stateful).function or len(group.sources) > 1:
         return None
     way, node = [], source
@@ -58,7 +59,9 @@ def _without(schema: StructType, names: set[str]) -> StructType:
 
 
 def _result(way: list[Node], schema: StructType, context: Context) -> StructType | None:
-    """The schema after the operators; None if Spark can't analyze them, because a column that they use is missing."""
+    """The schema after the operators. None if Spark can't analyze them, because they use a column that is missing from
+    ``schema``.
+    """
     frame: DataFrame = SparkSession.active().createDataFrame([], schema)
     try:
         for node in way:

@@ -1,6 +1,4 @@
-"""The end of a batch: its rows, dead letters and control records are published together; then the lane's time
-advances.
-"""
+"""Ends a batch: publishes its rows, dead letters and control records together, and then advances the lane's time."""
 
 from __future__ import annotations
 
@@ -36,12 +34,13 @@ class Publishing:
     Attributes:
         publishers: the publishers that write exactly once, by system.
         plain: the writers of at-least-once outputs, by the number of the output.
-        targets: the streams that are written, by the number of the output.
-        timed: those streams whose readers need the lane's watermark.
-        without_key: what happens to rows for the next stage whose key is null.
+        targets: the streams to which rows are written, by the number of the output.
+        timed: the streams among ``targets`` whose readers need the lane's watermark.
+        without_key: handles rows for the next stage that have a null key; None if no output is an intermediate stream.
         time: the lane's event time.
         planned: returns a batch's entry in the offset log.
-        unruly: whether rows of one slot may be in several Spark tasks.
+        unruly: whether rows of one slot may be in several Spark tasks. If so, these rows are brought together before
+            they are written.
         line: where Python workers report their progress.
         gate: each step that makes a batch visible to others must pass this gate.
     """
@@ -60,8 +59,8 @@ class Publishing:
     gate: Gate = field(default_factory=Gate)
 
     def written(self, rows: DataFrame, batch: int, apart: bool = False) -> list[Written]:
-        """Write a batch's output rows durably. ``apart`` says whether the branches of the group were computed
-        separately.
+        """Write a batch's output rows durably. ``apart`` says whether the group's branches were computed separately,
+        rather than in one pass.
         """
         if meta_column.END in rows.columns:
             rows = self._cut(rows, self.planned(batch)).drop(meta_column.END)
@@ -72,7 +71,8 @@ class Publishing:
         kept = rows.persist()
         try:
             if self.rejections.aside.gathers:
-                # Dead letters first. Otherwise a row that is rejected now, but not in a replay, could be in neither.
+                # Dead letters are written first. Otherwise a row that is rejected now, but not in a replay, could be
+                # missing from both the outputs and the dead letters.
                 kept.count()
                 self.gate.check()
                 self.rejections.put()
@@ -89,8 +89,8 @@ class Publishing:
         return evaluation.told_cut(rows, batch.reached) if batch.drains else rows
 
     def planned_write(self, rows: DataFrame, batch: int) -> DataFrame | None:
-        """The DataFrame that writes a batch's output rows, planned by Spark but not run; None if anabranch doesn't
-        write the rows itself, in a single pass.
+        """The DataFrame that writes a batch's output rows, planned by Spark but not run. None if the rows aren't
+        written by a single publisher in one pass.
         """
         numbers, ways = [*self._ways], {*self._ways.values()}
         if self.rejections.aside.gathers or len(ways) != 1 or not self._plannable(*ways):
@@ -104,7 +104,9 @@ class Publishing:
 
     @property
     def _ways(self) -> dict[int, str]:
-        """How each output is written, by number: "plain", or with the publisher of the given system."""
+        """How each output is written, by the number of the output: "plain", or the name of the system whose publisher
+        writes it.
+        """
         systems = {number: self.lane.system(target.stream) for number, target in self.targets.items()}
         return {number: "plain" if number in self.plain else systems[number] for number in systems}
 
@@ -120,7 +122,8 @@ class Publishing:
     def _writing(self, rows: DataFrame, number: int, batch: int, apart: bool) -> DataFrame:
         publisher = self.publishers[self.lane.system(self.targets[number].stream)]
         if publisher.slotted and (self.unruly or apart):
-            # A second Spark task with rows of the same slot would see the marker of the first one, and write nothing.
+            # If two Spark tasks had rows of the same slot, the second would find the marker of the first, and write
+            # nothing.
             rows = rows.repartitionById(len(self.lane.slots), F.col(sink.SLOT))
         return sink.writing(rows, publisher.output, self.targets, batch, self.without_key, self.line)
 
@@ -130,7 +133,7 @@ class Publishing:
             publisher.settle()
 
     def put_aside(self) -> int:
-        """How many dead letters this lane has ever written, according to the streams to which it writes them."""
+        """How many dead letters this lane has ever written, according to its dead-letter streams."""
         streams = sorted({*self.lane.dead_letters.values()})
         return sum(
             publisher.put_aside([stream for stream in streams if self.lane.system(stream) == system])
@@ -138,7 +141,8 @@ class Publishing:
         )
 
     def finish(self, number: int, written: list[Written], measured: Mapping[str, Measured]) -> None:
-        """Publish a batch whose rows are written, together with its dead letters, and advance the lane's time.
+        """Publish a batch whose rows are already written, together with its dead letters, and then advance the lane's
+        time.
 
         ``measured`` has the observations of each source, by its name in observations.
         """

@@ -47,11 +47,11 @@ from anabranch.systems.output import Written
 
 _STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _BATCH_MS = 300_000
-"""The length of a batch in real-time mode. At the end of a batch, records wait for 0.3 to 1 s. If this happens once in
-five minutes, it doesn't affect the 99th percentile of latency.
+"""The length of a batch in real-time mode. At the end of each batch, records wait for 0.3 to 1 s. Once in five minutes,
+this doesn't affect the 99th percentile of latency.
 """
 _TICK_MS = 1000
-"""The ms by which a timer of processing time may be late if there is nothing else to do."""
+"""The ms by which a timer of processing time may fire late if there are no records to process."""
 
 
 def real_time_seconds(settings: Settings) -> float:
@@ -61,12 +61,14 @@ def real_time_seconds(settings: Settings) -> float:
 
 @dataclass(frozen=True)
 class LaneQuery:
-    """The streaming query of a lane. Its checkpoint is in ``folder`` (in the form for Spark). Without a checkpoint, the
-    query begins at ``starting``. It never reads beyond ``until``. Both are offsets by whole SSP.
+    """The streaming query of a lane. ``folder`` is the path of the checkpoint, in the form for Spark. If there is no
+    checkpoint, the query begins at ``starting``. The query never reads beyond ``until``. ``starting`` and ``until``
+    have offsets by whole SSP.
 
     ``planned`` returns a batch's entry in the offset log. ``clock`` is a local file for the lane's event time, and
-    ``inherited`` returns the event time of its predecessors. ``dropped`` is called after each batch with how many
-    records were dropped. ``remembered`` and ``nothing`` are as in :class:`LanePacing` and :class:`LaneFrames`.
+    ``inherited`` returns the event time of the lane's predecessors. ``dropped`` is called after each batch with how
+    many records were dropped. ``remembered`` is as in :class:`LanePacing`, and ``nothing`` as in :class:`LaneFrames`.
+
     ``writing`` is set while a batch is being written, and ``under_way`` describes the running batch. Each step that
     makes a batch visible to others must pass the ``gate``.
     """
@@ -132,15 +134,16 @@ class LaneQuery:
 
     @cached_property
     def pacer(self) -> Pacer:
-        """The pacer that sizes the lane's batches."""
+        """The pacer, which determines the size of the lane's batches."""
         return self._pacing.pacer()
 
     def start(
         self, once: bool = False, last: Batch | None = None, pending: bool = False, taken: bool = False
     ) -> StreamingQuery:
-        """Start the query. With ``once``, it runs a single batch, the pending one if there is one, and ends.
+        """Start the query. If ``once`` is set, the query runs a single batch (the pending batch, if there is one) and
+        ends.
 
-        ``last`` is the last planned batch, if there is one. ``pending`` says whether this batch isn't committed.
+        ``last`` is the last planned batch, if any. ``pending`` says whether this batch still has to be committed.
         ``taken`` says whether the lane's outputs already belong to this process. Errors in the plan are raised here.
         """
         self.job.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
@@ -153,8 +156,8 @@ class LaneQuery:
         return self._start(once, self.publish, clock.reached(last, self.clock if self.plan.by_intake else None))
 
     def begin_ahead(self, each: Callable[[DataFrame, int], None]) -> StreamingQuery:
-        """Start a foreseeable query before its lane starts. ``each`` is called with the arguments for :meth:`publish`;
-        it must wait until the lane may publish, and then call :meth:`publish`.
+        """Start a :attr:`foreseeable` query before its lane starts. For each batch, ``each`` is called with the
+        arguments for :meth:`publish`. It must wait until the lane may publish, and then call :meth:`publish`.
         """
         self.job.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
         self.job.spark.conf.set(_STATE_FORMAT, "1")
@@ -171,12 +174,16 @@ class LaneQuery:
             return (writer.trigger(once=True) if once else writer.trigger(processingTime=every)).start()
 
     def planned_write(self, batch: DataFrame, number: int) -> DataFrame | None:
-        """The DataFrame that computes and writes a batch, planned by Spark in advance; None if this isn't possible."""
+        """The DataFrame that computes and writes a batch, planned by Spark in advance; None if the batch can't be
+        planned in advance.
+        """
         frame, last = self.frames.whole
         return None if frame is None or last is not None else self.outputs.publishing.planned_write(batch, number)
 
     def publish(self, batch: DataFrame, number: int, planned: DataFrame | None = None) -> None:
-        """Compute a batch of the query and publish it. ``planned`` is what :meth:`planned_write` returned for it."""
+        """Compute a batch of the query and publish it. ``planned`` is what :meth:`planned_write` returned for the
+        batch, if it was called.
+        """
         self.writing.set()
         begun, context = monotonic(), self.job.spark.sparkContext
         try:
@@ -205,18 +212,20 @@ class LaneQuery:
 
     @property
     def _interval(self) -> int:
-        """The time between the starts of batches, in ms."""
+        """The least time between the starts of two batches, in ms."""
         return max(_TICK_MS if self.plan.ticks else 0, durations.parse(self.job.settings.job.interval))
 
     @property
     def holdable(self) -> bool:
-        """Whether the running query may be held, to run batches that are planned by anabranch. This requires that the
-        query plans its next batch soon, not only after a long interval.
+        """Whether the running query can be held, to make it run batches that anabranch has planned. This requires that
+        the query soon plans its next batch, rather than after a long interval.
         """
         return not self.plan.real_time and self._interval <= _TICK_MS
 
     def _start_real_time(self, since: int) -> StreamingQuery:
-        """Start the query in real-time mode: a batch lasts for the interval, and stopping the query abandons it."""
+        """Start the query in real-time mode. A batch then lasts for :func:`real_time_seconds`, and is abandoned if the
+        query is stopped.
+        """
         frames = by_node(self.sources.all, lambda s: s.rows(s.opened(self.frames.streamed(s))))
         way = evaluation.trunk(self.plan.group, frames, self.frames.context)
         one_pass = way is not None and evaluation.fans_out(self.plan.group, way[0])
@@ -237,16 +246,15 @@ class LaneQuery:
         return started
 
     def analyze(self) -> None:
-        """Let Spark analyze the query, which takes a while; :meth:`start` does the rest. Errors in the plan are raised
-        here.
-        """
+        """Let Spark analyze the query now, so :meth:`start` takes less time. Errors in the plan are raised here."""
         if not self.plan.real_time:
             _ = self._body
 
     @property
     def foreseeable(self) -> bool:
-        """Whether Spark can analyze the query before it is known where the lane starts, because the only source looks
-        for the start in the folder, and nothing else depends on the start.
+        """Whether Spark can analyze the query before it is known where the lane starts. This is possible if the lane
+        has a single source, which finds the start offsets in the folder, and if nothing else depends on the start
+        offsets.
         """
         if (
             self.plan.stateful
@@ -261,13 +269,13 @@ class LaneQuery:
 
     @property
     def begins(self) -> dict[str, Any]:
-        """Where the query's only source begins, in the source's own form; see ``System.begins_in_folder``."""
+        """The start offsets of the query's only source, in the source's own form; see ``System.begins_in_folder``."""
         (source,) = self.sources.all
         return source.system.offset(source.stream, "", source.starts)
 
     def as_analyzed(self, before: LaneQuery) -> LaneQuery:
-        """This query, with Spark's analysis taken over from a query that differs only in its start. Both queries
-        receive the reports of functions.
+        """This query, with Spark's analysis taken over from ``before``, a query that differs only in where it starts.
+        The two queries share what Python workers report.
         """
         for mine, theirs, names in (
             (self.workers, before.workers, ("busy",)),
@@ -275,7 +283,7 @@ class LaneQuery:
             (self.frames, before.frames, ("context", "whole")),
         ):
             mine.__dict__.update({name: theirs.__dict__[name] for name in names if name in theirs.__dict__})
-        self.__dict__["pacer"] = self._pacing.pacer(before.pacer.limit)  # its sources have these limits already
+        self.__dict__["pacer"] = self._pacing.pacer(before.pacer.limit)  # the sources already have these limits
         return self
 
     @property
@@ -289,8 +297,8 @@ class LaneQuery:
 
     @cached_property
     def _apart(self) -> _Body:
-        """The body for sources that are processed separately before they come together: the query passes their records
-        on unchanged, and everything is computed batch by batch.
+        """The body of a query whose sources have separate paths with branches. Such a query passes the records on
+        unchanged, and everything is computed batch by batch.
         """
         tagged = [self.frames.streamed(s).withColumn("source", F.lit(s.number)) for s in self.sources.all]
         union = tagged[0]
@@ -312,7 +320,7 @@ class LaneQuery:
         return _Body(self.frames.ticking(union), each)
 
     def _evaluating(self, begin: _Begin, batch: DataFrame, number: int) -> None:
-        """Compute everything that can't be computed in the query itself, and publish the batch."""
+        """Compute the operators that can't be part of the query itself, and publish the batch."""
         crash_points.reach(crash_points.PLANNED, self.lane.id, number)
         self._check_time(number)
         frames, seen = begin(batch)
@@ -345,9 +353,9 @@ class LaneQuery:
         crash_points.reach(crash_points.PUBLISHED, self.lane.id, number)
 
     def _check_time(self, number: int) -> None:
-        """Inform Spark tasks which rows are late. If the batch was planned at a time for which windows of processing
-        time are already closed, this raises StateError before any work on the batch is done. The lane then restarts,
-        and continues at the time of its last batch.
+        """Inform Spark tasks which rows are late. Also raises StateError, before any work on the batch is done, if the
+        batch was planned at a time whose windows of processing time are already closed. The lane then restarts, and
+        continues at the time of its last batch.
         """
         if self.plan.group.stateful is not None and on_late(self.plan.group.stateful) != "drop":
             late_rows.let_know(self.job.spark.sparkContext, self.planned(number - 1).watermark if number else 0)
@@ -366,9 +374,9 @@ class LaneQuery:
         return SetBack(self.lane.id)
 
     def _call(self, node: Node, batch: DataFrame, number: int) -> None:
-        """Pass a batch to a ``foreach_batch`` function. The function may use a part of the batch, all of it twice, or
-        nothing, so the batch is computed once and completely before the call, and the reports of Spark tasks during the
-        call are ignored.
+        """Pass a batch to a ``foreach_batch`` function. The function may use none of the batch's rows, some of them, or
+        all of them twice. So the batch is computed once, completely, before the call, and what Spark tasks report
+        during the call is ignored.
         """
         rows = batch.persist()
         try:
@@ -379,9 +387,9 @@ class LaneQuery:
                 with debug_lines.noted():
                     # A separate plan, so the function can't free what is cached here.
                     self.job.functions[node.id](rows.select("*"), self.lane.id, number, self.epoch)
-            except BaseException as error:  # SystemExit as well: it would only end the thread, without a report
+            except BaseException as error:  # SystemExit as well, which would otherwise end the thread without a report
                 if "anabranch.errors." in error_text.described(error, self.job.home):
-                    raise  # from an earlier operator, which the function has run once more
+                    raise  # an earlier operator, which the function has run once more, has raised the error
                 raise user_functions.of_batch(error, label(node), number, self.job.home) from None
             finally:
                 self.outputs.aside.said.value, self.workers.busy.value = told, worked
@@ -394,7 +402,7 @@ _Begin = Callable[[DataFrame], tuple[dict[int, DataFrame], dict[str, Measured]]]
 
 @dataclass(frozen=True)
 class _Body:
-    """The streaming DataFrame, and the function that handles each of its batches."""
+    """A query's streaming DataFrame, and the function that handles each of its batches."""
 
     frame: DataFrame
     each: Callable[[DataFrame, int], None]

@@ -16,7 +16,8 @@ from anabranch.systems.source import BARE, SCHEMA, columns
 def again(
     spark: SparkSession, system: System, stream: str, ranges: Mapping[int, Sequence[Range]], bare: bool = False
 ) -> DataFrame:
-    """Selected records as a DataFrame that isn't streaming. ``ranges`` are by partition, in order of offsets.
+    """Selected records as a DataFrame that isn't streaming. ``ranges`` has the ranges of offsets, by partition and in
+    ascending order.
 
     One Spark task reads each partition, in the order of the ranges.
     """
@@ -41,13 +42,13 @@ def _reading(
 
 
 def task_number() -> int:
-    """The number of the Spark task in which this runs; 0 outside Spark tasks."""
+    """The number of the Spark task in which this function is called; 0 outside Spark tasks."""
     context = TaskContext.get()
     return context.partitionId() if context is not None else 0
 
 
 def batch_number() -> int:
-    """The number of the batch to which this Spark task belongs; -1 outside a streaming query."""
+    """The number of the batch to which the current Spark task belongs; -1 outside a streaming query."""
     context = TaskContext.get()
     number = None if context is None else context.getLocalProperty(local_properties.BATCH)
     return -1 if number is None else int(number)

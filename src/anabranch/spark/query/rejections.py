@@ -1,4 +1,4 @@
-"""Finds the records that a lane can't process, writes them as dead letters, and counts those that are dropped."""
+"""Finds the records that a lane can't process, to write them as dead letters or, if they are dropped, to count them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Rejections:
     """Handles the records and rows that one lane can't process.
 
     Attributes:
-        reports: the names of the reads whose unreadable records this lane rejects.
-        dropping: the faults whose records are only counted.
-        keyless_rows: finds, among some rows of each source, those that reach the operator ``into_state`` with null
-            keys.
-        into_state: the stateful operator, by its name in messages; empty if there is none.
+        reports: the names of the ``read`` operators whose unreadable records this lane rejects.
+        dropping: the faults for which records are only counted, and don't become dead letters.
+        keyless_rows: given some rows of each source, returns the rows that reach the operator ``into_state`` with a
+            null key.
+        into_state: the name of the lane's stateful operator in messages; empty if there is no such operator.
         dropped: called after each batch with the number of records that were dropped.
-        late_rows: the operators that reject late rows, by their names in messages.
+        late_rows: the names in messages of the operators that reject late rows.
         late: called after each batch with the number of late rows, by SSP.
     """
 
@@ -45,12 +45,12 @@ class Rejections:
     late: Callable[[Mapping[str, int]], None] = lambda _: None
 
     def put(self) -> None:
-        """Write, durably, the records that operators have rejected so far."""
+        """Write the records that Spark tasks have only reported so far, durably."""
         dead_letters.put(self.spark, self.aside)
 
     def finish(self) -> list[Written]:
-        """Write the remaining dead letters of a batch, and return everything that was written. Reports how many records
-        were dropped, and how many rows were late.
+        """Write the remaining dead letters of a batch, and return everything that was written. Calls ``dropped`` with
+        the number of dropped records, and ``late`` with the number of late rows.
         """
         self.put()
         heard = dead_letters.heard(self.aside)

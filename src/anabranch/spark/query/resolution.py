@@ -1,5 +1,5 @@
-"""Runs a graph on empty DataFrames: determines the columns after each operator, and finds the errors that only Spark
-detects.
+"""Builds a graph's operators on empty DataFrames, to determine the columns after each operator, and to find the errors
+that only Spark detects.
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ def columns(
 
     Args:
         formats: the formats of streams that aren't JSON.
-        home: the job's folder. If a function raises an exception, the error names the line in one of this folder's
-            files.
+        home: the job's folder. If a function raises an exception, the error names the line in a file of this folder.
 
     Raises:
         GraphError: an expression or a function doesn't fit, a column has a name that isn't allowed, or Spark can't run
@@ -96,7 +95,7 @@ def _after(
         if not is_boundary(node):
             return None
         visible = StructType([f for f in inputs[0].schema if f.name != meta_column.NAME])
-        encoded.select(codec.parse_json(F.col("value"), visible))  # as the next stage reads the values
+        encoded.select(codec.parse_json(F.col("value"), visible))  # the columns as the next stage reads them
         return inputs[0]
     if rule(node).sink:
         return None
@@ -107,8 +106,9 @@ def _after(
 
 
 def _check_names(node: Node, names: Sequence[str]) -> None:
-    """Raises GraphError if Spark, which ignores case, can't distinguish two of these columns, or one of them from
-    anabranch's own columns."""
+    """Raises GraphError if two of these names are the same apart from case, which Spark ignores, or if one of them is
+    reserved for anabranch's own columns.
+    """
     known: dict[str, str] = {}
     for name in names:
         lower = name.lower()
@@ -128,7 +128,9 @@ def _check_names(node: Node, names: Sequence[str]) -> None:
 
 
 def _check_declared(node: Node, keys: Mapping[int, KeyColumns]) -> None:
-    """Like :func:`_check_names`, for declared names. (If they are wrong, Spark may not even build a DataFrame.)"""
+    """Like :func:`_check_names`, for names that an operator declares. (If a declared name is wrong, Spark may not even
+    build a DataFrame.)
+    """
     match node.kind:
         case "read":
             declared = [
@@ -150,8 +152,9 @@ def _read(node: Node, raw: DataFrame, format_: Format) -> DataFrame:
 
 
 def explained(node: Node, build: Callable[[], _Built], home: str) -> _Built:
-    """The result of ``build``. An error that it raises becomes a GraphError that names the operator, and the line in
-    the job's files."""
+    """The result of ``build``. An error that ``build`` raises becomes a GraphError that names the operator and the line
+    in the job's files.
+    """
     try:
         return build()
     except AnabranchError:

@@ -7,13 +7,13 @@ from anabranch import logs
 __all__ = ["SetBack"]
 
 _IN_STEP = 1_000
-"""The ms by which the times may differ before this is logged."""
+"""The ms by which the two times may differ before the difference is logged."""
 
 log = logs.get_logger()
 
 
 class SetBack:
-    """Logs once that a lane's time is ahead of the machine's clock, and again each time the difference has grown."""
+    """Logs that a lane's time is ahead of the machine's clock: once, and again when the difference has grown."""
 
     def __init__(self, lane: str) -> None:
         self._lane = lane

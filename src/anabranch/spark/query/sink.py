@@ -1,4 +1,4 @@
-"""Writes a batch's output rows into a system, in Python workers: by slot, output and partition."""
+"""Writes a batch's output rows into a system, in Python workers. Rows are divided by slot, output and partition."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _WRITTEN_DDL = "written binary"
 
 @dataclass(frozen=True)
 class Keyless:
-    """Rejects rows that would go into an intermediate stream, but have no key.
+    """Rejects rows with a null key that would go into an intermediate stream.
 
     Attributes:
-        outputs: the name of the operator, in messages, by the number of the output.
+        outputs: the name in messages of the operator that writes an output, by the number of the output.
         rejecting: receives the rejected rows; if None, such a row fails the lane.
     """
 
@@ -62,7 +62,9 @@ class Keyless:
 
 
 def _decoded(value: bytes | None) -> dict[str, Any]:
-    """The row in a value that anabranch wrote. If the value contains no row, a row with the value itself."""
+    """The row that anabranch has encoded as this value. If the value can't be decoded, a row that contains the value
+    itself.
+    """
     try:
         found = msgspec.json.decode(value or b"")
     except msgspec.MsgspecError:
@@ -78,8 +80,8 @@ def writing(
     keyless: Keyless | None = None,
     line: ReportAddress | None = None,
 ) -> DataFrame:
-    """The DataFrame that :func:`write` runs to write all output rows of a batch durably. ``targets`` are by the number
-    of the output; ``line`` says where workers report their progress.
+    """The DataFrame that :func:`write` runs to write all output rows of a batch durably. ``targets`` has the target of
+    each output, by the number of the output. ``line`` says where workers report their progress.
     """
     now = time.time_ns() // 1000  # read once, because executors' clocks may differ
     return rows.mapInArrow(_writing(output, dict(targets), batch, keyless, now, line), _WRITTEN_DDL)
@@ -128,14 +130,15 @@ def _writing(
 
 
 def _counted(meter: Meter, slot: int, rows: pa.RecordBatch) -> tuple[Tally, int, int | None]:
-    """The counter for rows of a slot, the number of rows, and the offset of the last row's record."""
+    """The counter for a slot's rows, the number of the given rows, and the offset of the last row's record."""
     last = rows.column("origin")[rows.num_rows - 1].as_py() if rows.num_rows else None
     return meter.tally(0, 0, slot), rows.num_rows, last
 
 
 def _parted(batch: pa.RecordBatch, column: str) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows for each value of a column, in order of the values. If there is no such column, all rows with the value
-    0."""
+    """Each value of a column with the rows that have this value, in order of the values. If there is no such column, 0
+    with all rows.
+    """
     at = batch.schema.get_field_index(column)
     if at < 0:
         yield 0, batch
@@ -147,7 +150,7 @@ def _parted(batch: pa.RecordBatch, column: str) -> Iterator[tuple[int, pa.Record
 
 
 def _records(rows: pa.RecordBatch, now: int) -> pa.RecordBatch:
-    """The rows as records. ``now`` is the timestamp for rows that have none, in microseconds since 1970."""
+    """The rows as records. ``now`` is the timestamp for rows without a timestamp, in microseconds since 1970."""
     at = rows.schema.get_field_index("headers")
     unpacked = rows.set_column(at, "headers", headers.unpack(rows.column(at)))
     unpacked = _timed(unpacked, now)
@@ -164,8 +167,8 @@ def _timed(rows: pa.RecordBatch, now: int) -> pa.RecordBatch:
 
 
 def partitions(rows: pa.RecordBatch, count: int) -> Numbers:
-    """The partition of each row: from murmur2 of its key or, if the row has no key, from the offset of its record. A
-    replay gives the same partition.
+    """The partition to which each row is written: from murmur2 of the row's key or, if the key is null, from the offset
+    of the row's record. In a replay, a row goes to the same partition.
     """
     if count == 1:
         return np.zeros(rows.num_rows, np.int32)

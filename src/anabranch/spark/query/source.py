@@ -1,5 +1,6 @@
-"""One source of a lane's query: the records that Spark reads, the rows made from them, and the observations made in
-between."""
+"""Describes one source of a lane's query: which records Spark reads, which rows are made from them, and which
+observations Spark makes of the records.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from anabranch.systems.reading.spark import spark_side
 from anabranch.systems.source import Limits, Reading
 
 Measured = Mapping[str, Any]
-"""The observations of a source in one batch, by the names from :meth:`RecordDecoding.measures`."""
+"""The observations of a source's records in one batch, by the names from :meth:`RecordDecoding.measures`."""
 
 
 @dataclass(frozen=True)
@@ -33,15 +34,15 @@ class Source:
     Attributes:
         number: identifies the source within the lane.
         starting: the start offsets, by whole SSP.
-        tasks: the task numbers, by SSP in text form.
-        audience: the tasks to which each record of a broadcast stream goes; None for other streams.
-        own: a condition that is true for the records that belong to the lane; None if all records that it reads belong
-            to it.
+        tasks: the numbers of the lane's tasks, by SSP in text form.
+        audience: determines the tasks to which each record of a broadcast stream goes; None for other streams.
+        own: a condition that is true for the records that belong to the lane; None if everything that the lane reads
+            belongs to it.
         intake: decodes the records of a ``read``; None for an intermediate stream.
         columns: the columns of an intermediate stream's values.
         fail: whether an unreadable record fails the lane.
         timed: whether the event times of the source's records determine the lane's watermark.
-        bare: whether the records' headers and timestamps aren't needed.
+        bare: whether the records are read without headers and timestamps.
     """
 
     spark: SparkSession
@@ -75,19 +76,21 @@ class Source:
         return [(ssp, self.starting.get(ssp, 0)) for ssp in self.ssps]
 
     def streamed(self, until: Mapping[int, int], limits: Limits) -> DataFrame:
-        """All records of the lane's partitions, as a streaming DataFrame. ``until`` has, by partition, the offset
-        beyond which nothing is read, if the system can stop there.
+        """All records of the lane's partitions, as a streaming DataFrame. ``until`` has, by partition, the end offset
+        beyond which nothing is read. (Not every system can stop there.)
         """
         side = spark_side(self.system)
         raw = side.streamed(self.spark, self.system, Reading(self.stream, self.starts, until, limits, self.bare))
         return self._whole(raw)
 
     def again(self, ranges: Mapping[int, Sequence[Range]]) -> DataFrame:
-        """Selected records, read once more, as a DataFrame that isn't streaming. ``ranges`` are by partition."""
+        """Selected records, read once more, as a DataFrame that isn't streaming. ``ranges`` has ranges of offsets, by
+        partition.
+        """
         return self._whole(records.again(self.spark, self.system, self.stream, ranges, self.bare))
 
     def _whole(self, raw: DataFrame) -> DataFrame:
-        """The records with all columns; those that aren't needed are null."""
+        """The records with all columns of a record. Columns that weren't read are null."""
         if not self.bare:
             return raw
         return raw.withColumns({"headers": F.lit(None).cast("string"), "timestamp": F.lit(None).cast("timestamp")})
@@ -102,21 +105,22 @@ class Source:
         return [] if self.intake is None else self.intake.measures(sorted(self.starts), self.timed, today)
 
     def opened(self, raw: DataFrame) -> DataFrame:
-        """Records decoded as far as possible; see :meth:`RecordDecoding.opened`. If event times must be observed, these
-        are all records that are read, otherwise only those that belong to the lane.
+        """The records, decoded as far as possible; see :meth:`RecordDecoding.opened`. Records that don't belong to the
+        lane are left out, unless event times must be observed.
         """
         if not self.timed:
             raw = self._own(raw)
         return raw if self.intake is None else self.intake.opened(raw, self.fail)
 
     def observed(self, opened: DataFrame) -> DataFrame:
-        """The same DataFrame, observed while its rows pass. (Spark doesn't repeat the computation before the
-        observation.)"""
+        """The same DataFrame, with observations that Spark makes while it computes the rows. (Spark computes the rows
+        only once for this.)
+        """
         measures = self.measures()
         return opened.observe(self.name, *measures) if measures else opened
 
     def rows(self, opened: DataFrame, today: Column | None = None) -> DataFrame:
-        """The rows of the readable records. ``today``: see :meth:`RecordDecoding.faults`."""
+        """The rows of the readable records. For ``today``, see :meth:`RecordDecoding.faults`."""
         if self.timed:
             opened = self._own(opened)
         stream = f"{self.system.name}/{self.stream}"
@@ -131,8 +135,8 @@ class Source:
         return self.intake.rows(opened, task, stream, self.fail, source=self.number, today=today)
 
     def faulty(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame | None:
-        """The unreadable records of a batch, and why they are unreadable; None if there are none. ``ranges`` says what
-        the batch reads. ``at`` says when it was planned, in Unix ms.
+        """The unreadable records of a batch, with the reasons; None if all records are readable. ``ranges`` says what
+        the batch reads, and ``at`` when the batch was planned, in Unix ms.
         """
         mask = Marks.of(measured).faulty
         if self.intake is None or not mask:
@@ -142,8 +146,8 @@ class Source:
         return self.intake.faulty(mine, self.number, _day(at))
 
     def keyless(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame:
-        """The rows of a batch that come from blocks of records in which there are null keys. For a broadcast input,
-        these are only the rows of the first task, because each record is rejected only once.
+        """The rows of a batch that come from blocks of records that contain null keys. For a broadcast input, only the
+        rows of the first task are included, because a record must be rejected only once.
         """
         rows = self.rows(self.opened(self.again(marked(Marks.of(measured).keyless, ranges))), _day(at))
         return rows if self.audience is None else rows.where(meta_column.field("task") == FIRST)
@@ -159,8 +163,8 @@ class Source:
 
     def measured_again(self, ranges: Mapping[int, Range], at: int) -> Measured:
         """The observations of a completed batch, made by reading its records once more. Records that the stream no
-        longer has are left out. As a consequence, the watermark may stay where it was before the batch, until there are
-        more records.
+        longer has are left out. As a consequence, it is possible that the watermark stays where it was before the batch
+        until there are more records.
         """
         starts = self.system.starts(self.stream)
         kept = {p: (max(first, starts.get(p, 0)), end) for p, (first, end) in ranges.items()}
@@ -169,12 +173,12 @@ class Source:
 
 
 def _day(at: int) -> Column:
-    """The day of a moment in Unix ms, as ``current_date`` returns it in a batch that was planned at that moment."""
+    """The day that ``current_date`` returns in a batch that was planned at the time ``at`` (in Unix ms)."""
     return F.date_from_unix_date(F.lit(at // 86_400_000))
 
 
 def by_node(sources: Iterable[Source], rows: Callable[[Source], DataFrame]) -> dict[int, DataFrame]:
-    """The rows of each ``read``, from all its streams, by the id of its node."""
+    """The rows of each operator that reads streams, from all its sources, by the id of the operator's node."""
     found: dict[int, DataFrame] = {}
     for source in sources:
         its = rows(source)
@@ -183,7 +187,7 @@ def by_node(sources: Iterable[Source], rows: Callable[[Source], DataFrame]) -> d
 
 
 def measured(opened: DataFrame, measures: Sequence[Column]) -> Measured:
-    """The observations of a DataFrame that isn't streaming."""
+    """The observations ``measures`` of a DataFrame that isn't streaming."""
     if not measures:
         return {}
     taken = opened.agg(*measures)

@@ -1,4 +1,4 @@
-"""The sources of a lane: one for each stream."""
+"""Determines the sources of a lane: one for each stream that a ``read`` reads."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _FAIL = "fail"
 
 @dataclass(frozen=True)
 class LaneSources:
-    """The sources of one lane. ``starting`` has the start offsets of a lane without a checkpoint, by whole SSP."""
+    """The sources of one lane. ``starting`` has the start offsets for a lane without a checkpoint, by whole SSP."""
 
     plan: LanePlan
     starting: Mapping[SSP, int]
 
     @property
     def labels(self) -> dict[str, frozenset[int]]:
-        """For each operator whose function runs in Python workers, by its name in messages: the numbers of the sources
-        from which its rows come.
+        """For each operator whose function runs in Python workers, the numbers of the sources from which its rows come.
+        The key is the operator's name in messages.
         """
         numbers: dict[int, frozenset[int]] = {}
         for node in self.plan.group.nodes:
@@ -49,7 +49,7 @@ class LaneSources:
         return {label(node): numbers[node.id] for node in self.plan.group.nodes if rule(node).function}
 
     def ranges_by_source(self, batch: Batch) -> dict[tuple[int, int], tuple[int, int]]:
-        """Like :meth:`ranges`, by the number of a source and the partition."""
+        """What a batch reads, as in :meth:`ranges`, but by the number of a source and the partition."""
         return {
             (source.number, partition): each
             for source in self.all
@@ -57,8 +57,9 @@ class LaneSources:
         }
 
     def ssp_of(self, source: int, partition: int, bucket: int) -> SSP | None:
-        """The SSP with this bucket of a partition that the source with the number ``source`` reads; None if there is no
-        such source, because rows come from state."""
+        """The SSP with a bucket of a partition, given the number of the source that reads this partition. None if there
+        is no such source, because the row comes from state.
+        """
         for each in self.all:
             if each.number == source:
                 key_bucket = bucket if self.plan.lane.factor > 1 else WHOLE
@@ -80,8 +81,9 @@ class LaneSources:
 
     @cached_property
     def delays(self) -> dict[str, int | None]:
-        """The delay in ms of each SSP that determines the lane's watermark; None for an SSP whose writers report their
-        own watermark."""
+        """For each SSP that determines the lane's watermark, how many ms the watermark is behind the SSP's greatest
+        event time. None for an SSP whose writers report their own watermark.
+        """
         if self.plan.settings.job.watermark_scope != "ssp":
             return {}
         found: dict[str, int | None] = {}
@@ -95,7 +97,9 @@ class LaneSources:
 
     @cached_property
     def all(self) -> list[Source]:
-        """The sources, one for each stream. With state, their order is that of the offsets in the lane's folder."""
+        """The sources, one for each stream. In a lane with state, the order must be the same as in the offset log of
+        the lane's folder.
+        """
         found = []
         for node in self.plan.group.sources:
             streams = self.plan.lane.streams_of(stages.stream_of(self.plan.graph, node))
@@ -132,8 +136,9 @@ class LaneSources:
         )
 
     def _key_bytes(self, node: Node) -> Column:
-        """The bytes that determine a record's bucket: its key. In a stateful lane, the key is encoded as the keys of
-        state are."""
+        """The bytes of a record's key, which determine the record's bucket. In a stateful lane, the key is first
+        encoded in the way in which keys of state are encoded.
+        """
         key, declared = F.col("key"), node.args.get("key")
         if not self.plan.lane.stateful or not declared or is_boundary(node):
             return key
@@ -146,13 +151,13 @@ class LaneSources:
         format_, keyed = self.plan.format_of(node.args["stream"]), self.plan.looks_for_null_keys
         whole = decoding.of_graph(node, format_, keyed)
         if sum(node in group.sources for group in self.plan._groups) > 1:
-            return whole  # several groups read it, and their lanes must find the same records unreadable
+            return whole  # several groups read this stream, and their lanes must find the same records unreadable
         needed = self._needed(node, lambda: whole.rows(whole.opened(self._no_records), F.lit(0), "", fail=False))
         return whole if needed is None else whole.pruned(needed | {whole.time})
 
     def _needed(self, node: Node, rows: Callable[[], DataFrame]) -> Set[str] | None:
-        """See :func:`pruning.needed`. Spark needs many analyses for this, which take half a second, so it is done once
-        for all lanes of a group.
+        """The result of :func:`pruning.needed`. It is determined only once for all lanes of a group, because Spark's
+        many analyses for this take half a second.
         """
         key = (self.plan.group.name, node.id)
         if key not in self.plan.job.needs:

@@ -1,4 +1,4 @@
-"""The state in a lane's folder: the rows that Spark stores, and the tasks to which they belong."""
+"""Reads the state in a lane's folder: how many rows Spark stores, and which of them belong to the lane's tasks."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["StateSize", "own", "size_of"]
 
 @dataclass(frozen=True)
 class StateSize:
-    """The number of rows of state (one for a key, or for a window of a key), and the bytes of their keys and values.
-    The last two fields count only the rows of tasks that the lane doesn't own.
+    """The number of rows of state, and the bytes of their keys and values. There is one row for each key, or for each
+    window of a key. The last two fields count only the rows of tasks that the lane doesn't own.
     """
 
     rows: int
@@ -32,7 +32,7 @@ def own(lane: Lane, frame: DataFrame, keys: int) -> Column:
     """A condition that is true for rows of state that belong to the lane's tasks. ``keys`` is the number of columns in
     the stage key.
 
-    Spark's key of a row of state begins with the task's number and the columns of the stage key.
+    In Spark's store, the key of a row begins with the task's number and the columns of the stage key.
     """
     grouped = frame.schema[state_rows.KEY].dataType
     assert isinstance(grouped, StructType)
@@ -42,7 +42,7 @@ def own(lane: Lane, frame: DataFrame, keys: int) -> Column:
 
 
 def size_of(spark: SparkSession, lane: Lane, folder: str, batch: int, keys: int) -> StateSize:
-    """How much state a lane's folder has after a committed batch. For ``keys``, see :func:`own`."""
+    """How much state a lane's folder contains after a committed batch. For ``keys``, see :func:`own`."""
     found = state_rows.read(spark, folder, batch)
     size = F.octet_length("key_bytes") + F.octet_length("value_bytes")
     foreign = ~own(lane, found, keys)

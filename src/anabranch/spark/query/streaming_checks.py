@@ -1,4 +1,6 @@
-"""Finds, on streams without records and before anything runs, what Spark would refuse when a lane's query starts."""
+"""Finds out, before anything runs, whether Spark would refuse to start the query of a lane. The queries are built on
+streams without records.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +41,12 @@ _CURE = "Spark can't keep this up to date as rows come: say it with agg, process
 def check(
     graph: Graph, stage: Stage, schemas: Mapping[int, StructType], context: Context, explained: Explained
 ) -> None:
-    """Build the queries of a stage on streams without records, as lanes build them, and let Spark check them.
+    """Build the queries of a stage on streams without records, in the same way as lanes build them, and let Spark check
+    them.
 
     Args:
         schemas: the schemas after the stage's sources, including the hidden column.
-        explained: calls the function that builds the DataFrame of an operator, and names the operator in any error.
+        explained: calls a function that builds the DataFrame of an operator, and makes any error name the operator.
 
     Raises:
         GraphError: Spark can't run the query as a stream. The message names the operator.
@@ -66,7 +69,7 @@ def check(
 
 
 def is_closing(group: Group) -> bool:
-    """Whether a query emits each row once and never replaces it."""
+    """Whether a group's query emits each row once, and never replaces a row by a newer one."""
     stateful = group.stateful
     return stateful is None or stateful.kind == "join" or stateful.args.get("emit") == "on_close"
 

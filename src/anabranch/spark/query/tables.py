@@ -1,4 +1,4 @@
-"""Writes a batch's rows into a table, as columns: Python workers write them, and the driver commits them."""
+"""Writes a batch's rows into a table: Python workers write the rows, and the driver commits them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _WRITTEN_DDL = "written binary"
 
 
 def schema_of(columns: StructType, where: str) -> pa.Schema:
-    """The schema of rows in the form that tables need: times are in UTC, and all columns may be null.
+    """The Arrow schema of rows in the form that tables need: times are in UTC, and all columns may be null.
 
     Args:
         where: the operator's name in messages.
 
     Raises:
-        GraphError: a column has a type that has no equivalent outside Spark.
+        GraphError: a column has a type for which Arrow has no equivalent.
     """
     try:
         schema = to_arrow_schema(columns, timezone="UTC")
@@ -70,7 +70,7 @@ def _writing(
             writer.abort()
             raise
         task = task_number()
-        # Only the first part reports the number of rows.
+        # Only the first part reports the number of rows, so rows are counted once.
         told = [
             Written(stream=output, partition=n, slot=task, rows=0 if n else count, ref=ref)
             for n, ref in enumerate(parts)
@@ -83,7 +83,7 @@ def _writing(
 
 @dataclass(frozen=True)
 class TablePublisher:
-    """Publishes the rows that a lane writes to the tables of one system. ``tables`` has the tables by output."""
+    """Publishes the rows that a lane writes to the tables of one system. ``tables`` has the table of each output."""
 
     lane: Lane
     epoch: int
@@ -98,7 +98,7 @@ class TablePublisher:
 
     @property
     def owner(self) -> Owner:
-        """The owner under which the tables know this lane."""
+        """This incarnation of the lane, for calls to the tables."""
         return Owner(self.lane.job, self.lane.id, self.epoch)
 
     def take(self, new: bool) -> None:
@@ -115,7 +115,9 @@ class TablePublisher:
                 table.commit(self.owner, batch, parts)
 
     def settle(self) -> None:
-        """Leave the tables. There is nothing to wait for, because readers see a commit immediately."""
+        """Remove this lane's temporary data from the tables. There is nothing to wait for, because readers see a commit
+        immediately.
+        """
         for table in self.tables.values():
             table.leave(self.owner)
 

@@ -1,5 +1,6 @@
-"""The running batch of a lane's query, from the driver's point of view. The code that publishes the batch records how
-far it is, and status reports read this."""
+"""Records, in the driver, how far the running batch of a lane's query is. The code that publishes the batch updates
+this, and status reports show it.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +14,14 @@ COMPUTING, PUBLISHING, COMMITTING = "computing", "publishing", "committing"
 
 @dataclass(frozen=True)
 class BatchMoment:
-    """How far a batch has come. Times are in seconds on a monotonic clock.
+    """How far a batch is. Times are in seconds on a monotonic clock.
 
     Attributes:
         number: the number of the batch.
         run: Spark's id of the query's run.
         since: when the writing of the batch began.
-        stepped: when the present step began.
-        step: computing, publishing or committing.
+        stepped: when the current step began.
+        step: the current step, that is, computing, publishing or committing.
     """
 
     number: int
@@ -31,7 +32,9 @@ class BatchMoment:
 
 
 class CurrentBatch:
-    """The running batch of a query, or the last one. The query's thread changes it, and any thread may read it."""
+    """The running batch of a query, or the last batch. The query's thread changes this object, and any thread may read
+    it.
+    """
 
     def __init__(self) -> None:
         self.now: BatchMoment | None = None
@@ -46,5 +49,5 @@ class CurrentBatch:
             self.now = replace(self.now, step=step, stepped=monotonic())
 
     def end(self) -> None:
-        """Record that the batch has failed; there is no running batch now."""
+        """Record that the batch has failed, so no batch is running."""
         self.now = None

@@ -1,4 +1,4 @@
-"""The Python workers of a lane: how rows get to them, and what they report."""
+"""Connects a lane to its Python workers: determines how rows are distributed among them, and receives their reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["LaneWorkers"]
 
 @dataclass(frozen=True)
 class LaneWorkers:
-    """What the driver knows about the workers in which a lane's functions run."""
+    """The driver's side of the Python workers in which a lane's functions run."""
 
     plan: LanePlan
 
@@ -40,12 +40,12 @@ class LaneWorkers:
         return busy_time.listening(self.plan.job.spark.sparkContext)
 
     def take_busy(self) -> Busy:
-        """How many seconds Python functions have worked on each bucket since the last call."""
+        """How many seconds Python functions have worked on each bucket since this was last called."""
         return busy_time.heard(self.busy)
 
     @cached_property
     def routing(self) -> Routing | None:
-        """How rows are distributed among Spark tasks before Python functions; None if they stay where they are."""
+        """How rows are distributed among Spark tasks before Python functions; None if rows stay where they are."""
         virtual = [(number, bucket) for number, mine in owned(self.plan.lane).items() for bucket in mine]
         cores = self.plan.job.spark.sparkContext.defaultParallelism
         return routing.over(virtual, self.plan.lane.factor, cores) if routing.before(self.plan.group) else None

@@ -1,5 +1,5 @@
-"""The code that a cluster's executors get from a container: anabranch and the job's code, which their Python workers
-import.
+"""Runs a container's session on a cluster: checks that the cluster's master can be reached, and ships anabranch and the
+job's code to the executors, whose Python workers import them.
 """
 
 from __future__ import annotations
@@ -23,19 +23,21 @@ from anabranch.job_code import artifact, job_modules
 __all__ = ["OF_THE_PLACE", "check_master", "is_cluster", "is_under", "python", "shipped"]
 
 ANSWERS_WITHIN = 10.0
-"""Seconds within which a master must accept a connection."""
+"""Seconds within which a cluster's master must accept a connection."""
 
 OF_THE_PLACE = ("spark.driver.host", "spark.driver.bindAddress", "spark.archives", "spark.pyspark.python")
-"""Settings that make sense only on the machine on which a container runs."""
+"""Settings that are valid only on the machine on which a container runs."""
 
 _ARCHIVES, _PATH, _PYTHON = "spark.archives", "spark.executorEnv.PYTHONPATH", "spark.pyspark.python"
 _CODE = f"spark.executorEnv.{job_modules.VARIABLE}"
 _JOB, _PACKAGE = "anabranch-job", "anabranch-package"
-"""Folders in an executor's working folder. Spark unpacks archives into it, and Python workers run in it."""
+"""The folders in an executor's working folder into which Spark unpacks the archives. Python workers run in this working
+folder.
+"""
 
 
 def is_cluster(master: str) -> bool:
-    """Whether Spark tasks run in other processes than the driver's, possibly on other machines."""
+    """Whether a master runs Spark tasks outside the driver's process, possibly on other machines."""
     return re.fullmatch(r"local(\[.*\])?", master) is None
 
 
@@ -45,7 +47,8 @@ def is_under(spark: SparkSession) -> bool:
 
 
 def check_master(master: str) -> None:
-    """Check that a standalone master is listening. (Spark itself would try for a minute, and say little.)
+    """Check that a standalone master accepts connections. (Spark itself would try for a minute, and its error would
+    hardly explain what is wrong.)
 
     Raises:
         ConfigError: the master doesn't have the form ``spark://HOST:PORT``, with several addresses separated by commas.
@@ -76,7 +79,8 @@ def python(conf: Mapping[str, str]) -> str:
     process's interpreter.
 
     Raises:
-        ConfigError: this machine, where Spark plans batches with the interpreter, doesn't have it.
+        ConfigError: there is no interpreter at this path on this machine. Spark needs an interpreter here to plan
+            batches.
     """
     found = conf.get(_PYTHON, sys.executable)
     if shutil.which(found) is None:
@@ -88,10 +92,10 @@ def python(conf: Mapping[str, str]) -> str:
 
 
 def shipped(conf: Mapping[str, str], home: str) -> dict[str, str]:
-    """Settings that ship this installation of anabranch, and the job's folder, to executors, in addition to what
-    ``conf`` already ships.
+    """Settings by which Spark sends this installation of anabranch, and the job's folder, to executors. Files that
+    ``conf`` already sends are included.
 
-    The archives stay in a temporary folder until this process ends, because each new executor fetches them.
+    The archives stay in a temporary folder until this process ends, because executors that start later fetch them, too.
 
     Raises:
         UsageError: the job's folder can't be packed; see :func:`anabranch.job_code.artifact.pack`.

@@ -1,5 +1,6 @@
-"""Registers anabranch's Python sources in a Spark session, in such a way that queries share nothing that Spark
-modifies."""
+"""Registers anabranch's Python sources in a Spark session, and prevents a race between queries that use the same
+source.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +26,11 @@ def register(spark: SparkSession, systems: Systems) -> None:
 
     All queries of a session share a registered source's function, and with it one ``java.util.HashMap`` of environment
     variables. Whenever a query starts, Spark puts some variables into the map (``PythonStreamingSourceRunner.init``),
-    while Spark tasks of other queries serialize it. If a variable exists, only its value is set. A new variable changes
-    the map's structure. If two threads do this at the same time, the map's size may then differ from its number of
-    entries, and every later Spark task fails with ``OptionalDataException``. So all variables are set before a source
-    is registered.
+    while Spark tasks of other queries may be serializing the map.
+
+    If a variable already exists, only its value is set. A new variable changes the map's structure. If two threads add
+    variables at the same time, the map's size may afterwards differ from its number of entries, and every later Spark
+    task fails with ``OptionalDataException``. So this function sets all variables before it registers a source.
     """
     spark.sparkContext.environment.update(source_environment.of_session(spark))
     for source in sources(systems):

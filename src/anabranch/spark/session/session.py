@@ -49,16 +49,18 @@ SETTINGS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "true",
-    "spark.sql.streaming.join.stateFormatVersion": "3",  # one store per state partition, as elsewhere, not four
+    "spark.sql.streaming.join.stateFormatVersion": "3",  # one store per state partition, as for other operators
     f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
     **worker_start.DAEMON,
 }
 
 _MOST_PRINTED = 64 * 1024**2
-"""In bytes. If the file for the output is larger than this, it is renamed before a session starts."""
+"""In bytes. If the file with the output of earlier sessions is larger than this, the file is renamed before a session
+starts.
+"""
 _LOCAL, _S3 = ("", "file"), ("s3", "s3a")
-"""Schemes of storage roots."""
+"""The schemes of storage roots on a local disk, and on S3."""
 
 _LISTS = ("spark.jars", "spark.jars.packages")
 
@@ -67,39 +69,39 @@ HERE = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.authenticate": "true",
 }
-"""Settings for a driver that only processes on this machine must reach."""
+"""Settings for a driver that need only be reachable from processes on this machine."""
 
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 LOCAL_SETTINGS = {_MANAGER: f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager"}
-"""Settings for a storage root on a local disk. By default, Spark starts a process whenever it looks at a local file,
-about 60 times per batch with state. Spark does so to let only one of two writers of a checkpoint succeed; anabranch
-ensures this by the folder's lock instead.
+"""Settings for a storage root on a local disk. By default, Spark starts a process each time it examines a local file,
+about 60 times in a batch of a stateful lane. The purpose is that only one of two writers of a checkpoint succeeds,
+which anabranch ensures by the folder's lock instead.
 """
 
 FAR_SETTINGS = {_MANAGER: checkpoint_files.MANAGER}
-"""Settings for a storage root elsewhere: see ``CheckpointFiles.java``."""
+"""Settings for a storage root that isn't on a local disk: see ``CheckpointFiles.java``."""
 
 S3_SETTINGS = {
     "spark.hadoop.fs.s3a.input.stream.type": "classic",
     "spark.hadoop.fs.s3a.performance.flags": "mkdir,delete",
 }
-"""Settings for a storage root on S3. The default type of input stream relies on the length that a file had when it was
-last read. The flags avoid requests that only maintain folders, which S3 doesn't have.
+"""Settings for a storage root on S3. Spark's default type of input stream would rely on the length that a file had when
+it was last read. The flags avoid requests that only maintain folders, because S3 has no folders.
 """
 
 SPARKS_OWN = {_MANAGER: f"{_CHECKPOINTING}.FileContextBasedCheckpointFileManager"}
-"""Spark's own choice, instead of ``LOCAL_SETTINGS``."""
+"""Spark's default, for which :data:`LOCAL_SETTINGS` has another value."""
 
 _INCUBATOR = "jdk.incubator.vector"
-"""The Java module that Spark's launcher asks for and that some Java installations lack."""
+"""A Java module that Spark's launcher requires, and that some Java installations lack."""
 
 # PySpark prints each analysis error as a page of JSON, even if anabranch explains or expects the error.
 _SAID_BY_US = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 def java_version() -> tuple[str, int]:
-    """The ``java`` that Spark would run, and its major version.
+    """The path of the ``java`` that Spark would run, and its major version.
 
     Raises:
         AnabranchError: there is no Java, or it is older than 17.
@@ -119,11 +121,11 @@ def java_version() -> tuple[str, int]:
 
 
 def master_of(master: str | None, cores: int = 0) -> str:
-    """The master to use: the configured one; otherwise this machine, with all its cores (or ``cores``, if this is more)
-    and with retries of Spark tasks.
+    """Spark's master: the configured one. If none is configured, this machine, with retries of Spark tasks and with all
+    cores, or with ``cores`` if this is more.
 
-    ``cores`` says how many Spark tasks must be able to run at the same time. Otherwise Spark would never read some
-    partitions.
+    ``cores`` says how many Spark tasks must be able to run at the same time. With fewer cores, Spark would never read
+    some partitions.
 
     Raises:
         ConfigError: the configured master has fewer cores.
@@ -138,7 +140,7 @@ def master_of(master: str | None, cores: int = 0) -> str:
 
 
 def conf(settings: Settings) -> dict[str, str]:
-    """Spark's settings: anabranch's, overridden by the configured ones."""
+    """Spark's settings: the ones that anabranch needs, overridden by the configured ones."""
     scheme = urlsplit(settings.storage.root).scheme
     storage = LOCAL_SETTINGS if scheme in _LOCAL else FAR_SETTINGS | (S3_SETTINGS if scheme in _S3 else {})
     here = {} if cluster.is_cluster(master_of(settings.spark.master)) else HERE
@@ -199,7 +201,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
 
 
 def _joined(needed: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Settings of a session. The given settings override the needed ones, except that lists of jars are merged."""
+    """The settings of a session. The given settings override the needed settings, but lists of jars are merged."""
     lists = {name: f"{needed[name]},{given[name]}" for name in _LISTS if needed.get(name) and given.get(name)}
     return {**needed, **given, **lists}
 
@@ -210,14 +212,15 @@ def stop(spark: SparkSession) -> None:
 
 
 def opened(builder: SparkSession.Builder, master: str, packages: str = "", cure: str = "") -> SparkSession:
-    """Let PySpark start the session. If it doesn't start, the error says what to do.
+    """Let PySpark start the session. If the session doesn't start, the error says what to do.
 
     Args:
-        packages: Maven packages that Spark fetches.
+        packages: the Maven packages that Spark fetches, for the error.
         cure: another way to get the packages.
 
     Raises:
-        AnabranchError: the packages can't be fetched, Java ends, or the cluster doesn't accept the application.
+        AnabranchError: the packages can't be fetched, Java ends unexpectedly, or the cluster doesn't accept the
+            application.
     """
     try:
         return builder.getOrCreate()
@@ -240,7 +243,9 @@ def opened(builder: SparkSession.Builder, master: str, packages: str = "", cure:
 
 
 def _java_ended() -> AnabranchError:
-    """Why the JVM of a session on this machine ended before Spark had started, as far as this can be found out."""
+    """The error for a session on this machine whose JVM ended before Spark had started. It names the cause if this is
+    known.
+    """
     java, _ = java_version()
     tried = subprocess.run(
         [java, f"--add-modules={_INCUBATOR}", "-version"], capture_output=True, text=True, check=False
@@ -258,14 +263,16 @@ def _java_ended() -> AnabranchError:
 
 
 def for_schemas(settings: Settings, home: str) -> SparkSession:
-    """A small session on this machine, even if containers run their sessions on a cluster. Its output is discarded."""
+    """Start a small session on this machine, even if containers run their sessions on a cluster. Its output is
+    discarded.
+    """
     conf = {name: value for name, value in settings.spark.conf.items() if name not in cluster.OF_THE_PLACE}
     small = settings.spark.model_copy(update={"master": "local[1]", "conf": conf})
     return start(settings.model_copy(update={"spark": small}), home, Path(os.devnull))
 
 
 def _needs(settings: Settings) -> SessionNeeds:
-    """What the systems of all streams need, including systems that may be used only later."""
+    """What the systems of all streams need from a session, including systems that may be used only later."""
     conf: dict[str, str] = {}
     cures = []
     for system in Systems(settings).used:
@@ -290,11 +297,11 @@ def probed(settings: Settings) -> list[Probe]:
 
 
 def carry(functions: Mapping[int, Any]) -> None:
-    """Let functions in the modules of a job's functions be sent to Python workers as code, not by name. This includes
-    UDFs that the functions pass to Spark.
+    """Let all functions in the modules of a job's functions be sent to Python workers as code rather than by name. This
+    includes UDFs that the functions pass to Spark.
 
-    Workers can't import a test module, or a module next to it. In a session that anabranch hasn't started, they can't
-    import a job file either.
+    This is needed because workers can't import a test module, or the modules next to it. In a session that anabranch
+    hasn't started, they can't import a job file either.
 
     Args:
         functions: the job's functions, by node.
@@ -308,7 +315,9 @@ def carry(functions: Mapping[int, Any]) -> None:
 
 @contextmanager
 def _printing_to(output: Path | None) -> Iterator[None]:
-    """A context for starting processes. They write their stderr to the file as long as they live."""
+    """A context for starting processes. Processes that start inside the context write their stderr to the file, even
+    after the context has ended.
+    """
     if output is None:
         yield
         return
@@ -325,7 +334,7 @@ def _printing_to(output: Path | None) -> Iterator[None]:
 
 
 def _pickle_by_value(folder: Path) -> None:
-    """From now on, send functions of all loaded modules in a folder to Python workers as code, not by name."""
+    """From now on, send functions of all loaded modules in a folder to Python workers as code rather than by name."""
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if file and Path(file).parent == folder and module.__name__ != "__main__":

@@ -1,4 +1,4 @@
-"""Conversion between the values of records and columns, for each format."""
+"""Converts between the values of records and columns, in each format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Reader", "Writer", "reading", "writing"]
 
 
 def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[str, str] | None = None) -> Reader:
-    """The reader that turns the values of a stream into columns.
+    """The object that turns the values of a stream into columns.
 
     Args:
         declared: the columns that the job's ``read`` declares.
@@ -50,9 +50,7 @@ def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[
 
 
 def writing(format_: Format, ours: bool = False) -> Writer:
-    """The writer that turns columns into the values of a stream. ``ours`` says whether the stream is an intermediate
-    one.
-    """
+    """The object that turns columns into a stream's values. ``ours`` says whether this is an intermediate stream."""
     if format_.name == "json":
         return JsonWriter(ours)
     if format_.name in ("string", "raw"):

@@ -1,4 +1,6 @@
-"""Avro, with and without a registry's id before the value, using Spark's own functions."""
+"""Reads and writes Avro values, with or without the id of a registered schema before the value, by Spark's own
+functions.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,15 @@ from anabranch.spark.values import codec, way
 __all__ = ["AvroReader", "AvroWriter"]
 
 _READ = "_anabranch_read"
-"""A field that every reader's schema has, but no writer's schema. It has its default in each value that could be read.
-If a value can't be read, Spark returns a row of nulls instead.
+"""A field that is in every reader's schema, but in no writer's schema. In each value that could be read, this field has
+its default. If a value can't be read, Spark returns a row of nulls instead.
 """
 
 _ALL = 2**31 - 1
 _HEAD = 5
-"""The number of bytes that precede Avro if a registry is used: a zero, and the four bytes of the schema's id."""
+"""The number of bytes that precede an Avro value if a registry is used: a zero byte, and the four bytes of the schema's
+id.
+"""
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,8 @@ class AvroReader:
     Attributes:
         schema: the columns.
         text: the reader's schema, as JSON.
-        writers: the schemas with which values are written, each with its id; None if no ids precede the values, because
-            all of them are written with the reader's schema.
+        writers: the schemas with which values may have been written, each with its id. None if no ids precede the
+            values; then all values were written with the reader's schema.
     """
 
     schema: StructType
@@ -55,7 +59,9 @@ class AvroReader:
         return cls(schema, format_.schema, tuple((int(id_), text) for id_, text in sorted(format_.writers.items())))
 
     def narrowed(self, declared: StructType, where: str) -> AvroReader:
-        """The reader with only the declared columns. Raises GraphError if the schema has different ones."""
+        """The reader with only the declared columns. Raises GraphError if the schema lacks a declared column, or has it
+        with another type.
+        """
         way.check_declared(declared, self.schema, where, "its Avro schema")
         return replace(self, schema=declared)
 
@@ -109,7 +115,7 @@ class AvroReader:
 
 @dataclass(frozen=True)
 class AvroWriter:
-    """Writes values by the format's schema."""
+    """Writes Avro values with the schema of the stream's format."""
 
     format: Format
 
@@ -138,7 +144,7 @@ def _decoded(value: Column, writer: str, reader: str) -> Column:
 
 
 def _with_mark(schema: str, names: Sequence[str]) -> str:
-    """The schema of an Avro record with only the named fields, and with :data:`_READ`."""
+    """The schema of an Avro record, reduced to the named fields, and with the field :data:`_READ` added."""
     record: dict[str, Any] = json.loads(schema)
     fields = [field for field in record["fields"] if field["name"] in names]
     return json.dumps({**record, "fields": [*fields, {"name": _READ, "type": "boolean", "default": True}]})

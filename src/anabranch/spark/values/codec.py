@@ -1,4 +1,4 @@
-"""Conversion of keys and values between bytes and columns (docs/reference/operators.md, "Key bytes")."""
+"""Converts keys and values between bytes and columns (docs/reference/operators.md, "Key bytes")."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 
 from anabranch.spark.internals import strict_json, utf8
 
-# By default, Spark writes times with milliseconds only. It reads any number of digits.
+# By default, Spark writes times with milliseconds only, although it reads any number of digits.
 _WRITE = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
@@ -45,8 +45,8 @@ def parse_type(declared: str) -> DataType:
 
 
 def pruned(schema: StructType, only: Set[str] | None) -> StructType:
-    """The schema with only the fields in ``only`` (None for all fields). At least one field always stays, because even
-    if no field is needed, values must be checked as JSON.
+    """The schema with only the fields in ``only`` (None for all fields). At least one field always stays: even if no
+    field is needed, each value must be parsed to find out whether it is readable.
     """
     if only is None:
         return schema
@@ -54,8 +54,9 @@ def pruned(schema: StructType, only: Set[str] | None) -> StructType:
 
 
 def encode_key(columns: Sequence[tuple[Column, DataType]]) -> Column:
-    """The key bytes of one or several columns. A null in a single column gives a null key; with several columns, it
-    becomes a null in the JSON array."""
+    """The key bytes of one or several columns. If there is a single column, its null becomes a null key. If there are
+    several columns, a null becomes a null in the JSON array.
+    """
     if len(columns) == 1:
         column, kind = columns[0]
         if isinstance(kind, BinaryType):
@@ -77,8 +78,9 @@ def _element(column: Column) -> Column:
 
 
 def decode_key(key: Column, schema: StructType) -> list[Column]:
-    """The declared key columns, from key bytes: the inverse of :func:`encode_key`. They are null if :func:`key_fault`
-    is true."""
+    """The declared key columns, from key bytes: the inverse of :func:`encode_key`. The columns are null if
+    :func:`key_fault` is true.
+    """
     if _is_json(schema):
         parts = _parts(key, schema)
         return [parts[field.name].alias(field.name) for field in schema.fields]
@@ -87,7 +89,7 @@ def decode_key(key: Column, schema: StructType) -> list[Column]:
 
 
 def key_fault(key: Column, schema: StructType) -> Column | None:
-    """Whether key bytes don't fit the declaration; None if any bytes fit."""
+    """A condition that is true if key bytes don't fit the declaration; None if any bytes fit."""
     if _is_json(schema):
         return key.isNotNull() & _parts(key, schema).isNull()
     kind = schema.fields[0].dataType
@@ -99,7 +101,7 @@ def key_fault(key: Column, schema: StructType) -> Column | None:
 
 
 def key_reason(key: Column, schema: StructType) -> Column:
-    """Why key bytes don't fit the declaration, in words."""
+    """The reason why key bytes don't fit the declaration, in words."""
     declared = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
     hexadecimal = F.concat(
         F.lower(F.hex(F.substring(key, 1, _SHOWN))), F.when(F.length(key) > _SHOWN, "…").otherwise("")
@@ -112,7 +114,7 @@ def key_reason(key: Column, schema: StructType) -> Column:
 
 
 _SHOWN = 40
-"""How many bytes of a wrong key are shown."""
+"""How many bytes of a wrong key are shown in the reason."""
 
 
 def _is_json(schema: StructType) -> bool:
@@ -128,7 +130,9 @@ def _parts(key: Column, schema: StructType) -> Column:
 
 
 def _as_parts(schema: StructType) -> StructType:
-    """The schema of the array's elements. With a single column, the element can't be null: the key is null instead."""
+    """The schema of the array's elements. If there is a single column, its element can't be null, because the whole key
+    would be null instead.
+    """
     return StructType([StructField(f.name, f.dataType, nullable=len(schema.fields) > 1) for f in schema.fields])
 
 
@@ -162,8 +166,9 @@ def _nullable(kind: DataType) -> DataType:
 
 
 def parse_json(value: Column, schema: StructType) -> Column:
-    """The columns of a JSON value that anabranch wrote. The expression is a generator, since Spark's optimizer would
-    otherwise parse the value once for each column."""
+    """The columns of a JSON value that anabranch wrote. The expression is a generator, because Spark would otherwise
+    parse the value once for each column.
+    """
     return F.inline(F.array(F.from_json(value.cast("string"), schema, _READ)))
 
 

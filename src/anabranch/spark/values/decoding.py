@@ -1,5 +1,6 @@
-"""Decodes the records of one source of a lane: finds out which records are readable, turns them into rows, and defines
-what is observed on the way."""
+"""Decodes the records of one source of a lane: finds out which records are readable, turns these into rows, and defines
+which observations Spark makes of each batch.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +24,15 @@ from anabranch.spark.values import Reader, codec, meta_column
 
 _BLOCK = 1000
 _MARKS = 30
-"""The number of bits of a mask in which each bit stands for blocks of offsets, and is set if there are unreadable
-records in them. These blocks are read once more to find the records. The mask costs almost nothing per row. As many
-bits above these are for blocks with null keys.
+"""The number of bits of a batch's mask of unreadable records. Each bit stands for some blocks of offsets, and is set if
+these blocks contain unreadable records. Blocks whose bit is set are read once more to find the records. The mask costs
+almost nothing per row. In the same number, the next higher bits are a mask of blocks with null keys.
 """
 
 FAULTS = ("value", "key", "null_time", "time")
-"""What can make a record unreadable. If a record has several faults, the first one is reported."""
+"""What can make a record unreadable. If a record has several faults, the fault that comes first in this list is
+reported.
+"""
 
 Range = tuple[int, int]
 """The first offset, and one past the last offset."""
@@ -40,8 +43,9 @@ _REASON = "_anabranch_reason"
 _MARKED = "marked"
 
 PLAUSIBLE = ("1900-01-01", 24 * 3600 * 1000)
-"""The event times that are accepted if a ``read`` doesn't declare a range: the first day, and the milliseconds by which
-an event time may be later than the end of the day on which the batch is planned.
+"""The range of accepted event times, if a ``read`` doesn't declare a range. The first item is the earliest day. The
+second is the number of milliseconds by which an event time may be later than the end of the day on which the batch is
+planned.
 """
 
 
@@ -53,7 +57,7 @@ class RecordDecoding:
         node: the ``read``.
         reader: decodes the needed columns of values.
         key: the declared columns of the key; None if no key is declared.
-        keyed: whether records' keys are the keys of a stateful operator, which doesn't accept null keys.
+        keyed: whether the records' keys become the keys of a stateful operator, which accepts no null keys.
     """
 
     node: Node
@@ -62,7 +66,7 @@ class RecordDecoding:
     keyed: bool
 
     def pruned(self, only: Set[str]) -> RecordDecoding:
-        """The decoding of only these columns of the value."""
+        """The same decoding, but of only these columns of the value."""
         return replace(self, reader=self.reader.pruned(only))
 
     @property
@@ -71,12 +75,12 @@ class RecordDecoding:
         return str(self.node.args.get("event_time", ""))
 
     def opened(self, raw: DataFrame, explains: bool = False) -> DataFrame:
-        """The records with their values decoded as far as possible, and whether their values and keys are faulty: this
-        is found out here, once, because :meth:`measures` and :meth:`rows` both need it. The result doesn't have the
-        values' bytes, because Spark copies all columns of a DataFrame that is observed.
+        """The records with their values decoded as far as possible, and with columns that say whether values and keys
+        are faulty. These columns are computed once, here, because :meth:`measures` and :meth:`rows` both need them. The
+        result doesn't contain the values' bytes, because Spark copies all columns of a DataFrame that is observed.
 
-        ``explains`` says whether to add why values are unreadable, which :meth:`rows` needs if unreadable records fail
-        the lane.
+        ``explains`` says whether to add a column with the reason why a value is unreadable. :meth:`rows` needs this
+        column if unreadable records fail the lane.
         """
         opened = self._decoded(raw)
         if explains and _BAD.format("value") in opened.columns:
@@ -89,14 +93,16 @@ class RecordDecoding:
         return opened.select("*", *[fault.alias(_BAD.format(name)) for name, fault in self._checks().items()])
 
     def _checks(self) -> dict[str, Column]:
-        """Whether the value and the key are faulty, if they can be."""
+        """The conditions under which a record's value or key is faulty, by name. A condition is missing if any bytes
+        are allowed.
+        """
         value = self.reader.fault(_VALUE)
         key = None if self.key is None else codec.key_fault(F.col("key"), self.key)
         return {name: fault for name, fault in {"value": value, "key": key}.items() if fault is not None}
 
     def faults(self, today: Column) -> dict[str, Column]:
-        """The possible faults of a record, by name, as conditions on :meth:`opened`. ``today`` is the day on which the
-        batch was planned. With this day, a record has the same faults if the batch runs again.
+        """The possible faults of a record, by name, as conditions on the result of :meth:`opened`. ``today`` is the day
+        on which the batch was planned, so a record has the same faults if the batch runs again.
         """
         found = {name: F.col(_BAD.format(name)) for name in self._checks()}
         if self.time:
@@ -104,7 +110,7 @@ class RecordDecoding:
         return found
 
     def _reasons(self) -> dict[str, Column]:
-        """The error text for each fault, for records that were opened with reasons."""
+        """The error text for each fault, for records that :meth:`opened` has returned with ``explains``."""
         key = F.col("key")
         found = {"value": F.col(_REASON)}
         if self.key is not None:
@@ -127,14 +133,16 @@ class RecordDecoding:
 
     def _is_plausible(self, today: Column) -> Column:
         earliest, ahead = self._range
-        # Only the day matters: a more exact time would be part of the code that Spark compiles, once for each batch.
+        # Only the day matters. A more exact time would be part of the code that Spark compiles, and Spark would compile
+        # the code again for each batch.
         latest = F.timestamp_micros(F.unix_micros(F.date_add(today, 1).cast("timestamp")) + F.lit(ahead * 1000))
         first = F.lit(earliest).cast("timestamp")
         return F.coalesce((self._time() >= first) & (self._time() < latest), F.lit(True))
 
     def measures(self, partitions: Iterable[int], timed: bool, today: Column | None = None) -> list[Column]:
-        """What is observed of a batch: where unreadable records are; where records with null keys are, if ``keyed`` is
-        set (see :class:`Marks`); and the greatest event time of each partition, if ``timed`` is set.
+        """The observations to make of a batch. They show where the unreadable records are and, if ``keyed`` is set,
+        where the records with null keys are; see :class:`Marks`. If ``timed`` is set, they include the greatest event
+        time of each partition.
         """
         today = F.current_date() if today is None else today
         faults = self.faults(today).values()
@@ -163,13 +171,13 @@ class RecordDecoding:
         """The rows of the readable records.
 
         Args:
-            opened: the records from :meth:`opened`; opened with reasons, if ``fail`` is set.
+            opened: the result of :meth:`opened`, called with ``explains`` if ``fail`` is set.
             task: for the hidden column; see :func:`meta_column.of_record`.
             stream: the stream's name, for the error.
             fail: whether an unreadable record fails the lane.
-            bucket: as ``task``.
-            source: as ``task``; None for the id of the node.
-            today: see :meth:`faults`; None for the present day.
+            bucket: for the hidden column, like ``task``.
+            source: for the hidden column, like ``task``; None for the id of the node.
+            today: see :meth:`faults`; None for the current day.
         """
         faults = self.faults(F.current_date() if today is None else today)
         if faults:
@@ -182,15 +190,16 @@ class RecordDecoding:
         return opened.select(*self._columns(opened), meta_column.of_record(task, number, bucket))
 
     def readable(self, raw: DataFrame) -> DataFrame:
-        """The readable records and those without a value, unchanged."""
+        """The readable records and the records without a value, all of them unchanged."""
         opened = self._decoded(raw)
         faults = self.faults(F.current_date()).values()
         good = ~reduce(or_, faults) if faults else F.lit(True)
         return opened.where(F.col("value").isNull() | good).select(*raw.columns)
 
     def faulty(self, raw: DataFrame, number: int, today: Column) -> DataFrame:
-        """The unreadable records of the source with that number: their positions, the name of the fault, and the error
-        text."""
+        """The unreadable records of a source: for each, the source's ``number``, the record's partition and offset, the
+        name of the fault, and the error text.
+        """
         opened, reasons = self.opened(raw, explains=True), self._reasons()
         faults = self.faults(today)
         name = F.coalesce(*[F.when(fault, F.lit(name)) for name, fault in faults.items()])
@@ -235,7 +244,9 @@ class RecordDecoding:
 
 @dataclass(frozen=True)
 class Marks:
-    """Bit masks of a batch's blocks with unreadable records, and of its blocks with null keys."""
+    """Two bit masks of a batch's blocks of offsets: which blocks contain unreadable records, and which contain null
+    keys.
+    """
 
     faulty: int
     keyless: int
@@ -248,7 +259,7 @@ class Marks:
 
 
 def marked(mask: int, ranges: Mapping[int, Range]) -> dict[int, list[Range]]:
-    """The offsets of a batch that are in marked blocks, by partition. ``ranges`` says what the batch reads."""
+    """The ranges of a batch's offsets that are in marked blocks, by partition. ``ranges`` says what the batch reads."""
     found: dict[int, list[Range]] = {}
     for partition, (first, end) in sorted(ranges.items()):
         for block in range(first // _BLOCK, -(-end // _BLOCK) if end > first else 0):
@@ -272,7 +283,7 @@ def of_graph(node: Node, format_: Format, keyed: bool) -> RecordDecoding:
     """The decoding for a ``read``.
 
     Raises:
-        GraphError: the declaration doesn't suit a stream of that format.
+        GraphError: the declaration doesn't fit a stream of this format.
     """
     key = node.args.get("key")
     return RecordDecoding(

@@ -1,4 +1,6 @@
-"""The hidden column ``_anabranch``, with the origin of a row, its key, and its headers. User functions never see it."""
+"""Makes and reads the hidden column ``_anabranch``, which contains a row's origin, key and headers. User functions
+never get this column.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,9 @@ END = "end"
 
 
 def of_record(task: Column, source: int, bucket: Column | None = None) -> Column:
-    """The hidden column for a record that was read from a stream. (If a row later doesn't come from a single record,
-    but from several of a partition, its offset is negative.) ``bucket`` is the bucket of the virtual task to which a
-    broadcast record goes; null stands for the bucket of the key.
+    """The hidden column for a record that was read from a stream. (If a later operator makes a row from several records
+    of a partition, the row's offset is negative.) ``bucket`` is the bucket of the virtual task to which a broadcast
+    record goes; null stands for the bucket of the record's key.
     """
     return F.struct(
         task.cast("int").alias("task"),
@@ -30,9 +32,9 @@ def of_record(task: Column, source: int, bucket: Column | None = None) -> Column
 
 
 def of_result(task: Column, key: Column) -> Column:
-    """The hidden column for a row that a stateful operator made. Such a row doesn't come from a single record, but from
-    a state partition. Its timestamp is set when it is written. (The batch's time would be part of Spark's generated
-    code, which would have to be compiled for each batch.)
+    """The hidden column for a row that a stateful operator made. Such a row comes from a state partition rather than
+    from a single record. The timestamp is null until the row is written. If it were the batch's time, Spark's generated
+    code would contain this time, and would have to be compiled for each batch.
     """
     return F.struct(
         task.cast("int").alias("task"),
@@ -58,7 +60,7 @@ def is_of_window(frame: DataFrame) -> bool:
 
 
 def alike(frames: Sequence[DataFrame]) -> list[DataFrame]:
-    """The DataFrames, with hidden columns of the same type."""
+    """The DataFrames, changed so that their hidden columns have the same type."""
     if not any(is_of_window(frame) for frame in frames):
         return list(frames)
     none = of_window(F.col(NAME), F.lit(None).cast("timestamp"))
@@ -66,8 +68,9 @@ def alike(frames: Sequence[DataFrame]) -> list[DataFrame]:
 
 
 def once(frame: DataFrame) -> DataFrame:
-    """The DataFrame with only the last one of its hidden columns. (``* except (a)`` includes the hidden column,
-    although the user hasn't named it.)"""
+    """The DataFrame with only the last of its hidden columns. There are two if the user's ``select`` includes the
+    hidden column without naming it, as in ``* except (a)``.
+    """
     last = frame.schema[-1]
     several = [
         number for number, field in enumerate(frame.schema) if field.name == NAME and field.dataType == last.dataType

@@ -1,4 +1,4 @@
-"""The formats JSON, text and bytes."""
+"""Reads and writes values in the formats JSON, text and bytes."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ READ_AS: Mapping[str, tuple[type[DataType], ...]] = {
     "nan-is-null": (FloatType, DoubleType),
     "json": (StringType,),
 }
-"""The values of ``read_as=``, by which a JSON column is read in another way than its type implies, and the types to
-which each applies."""
+"""The values of ``read_as=``, and the types of columns to which each applies. With ``read_as=``, a JSON column is read
+differently from what its type implies.
+"""
 
 _SIMPLE: tuple[type[DataType], ...] = (
     BooleanType,
@@ -61,7 +62,7 @@ class JsonReader:
     Attributes:
         declared: the declared columns, all of which are checked.
         schema: the columns that rows have.
-        read_as: by column, one of :data:`READ_AS`.
+        read_as: one of :data:`READ_AS` for each column that is read differently from what its type implies.
     """
 
     declared: StructType
@@ -70,8 +71,8 @@ class JsonReader:
 
     @classmethod
     def of(cls, declared: StructType, read_as: Mapping[str, str], where: str) -> JsonReader:
-        """The reader of a stream. Raises GraphError if a column can't be read from JSON, or can't be read in the
-        declared way.
+        """The reader of a stream. Raises GraphError if a column can't be read from JSON, or not in the way that
+        ``read_as`` declares.
         """
         for each in declared.fields:
             _check_type(each.name, each.dataType, where)
@@ -107,7 +108,7 @@ class JsonReader:
 
 @dataclass(frozen=True)
 class OpaqueReader:
-    """Reads each value as a single column, ``value``: as text, or as unchanged bytes."""
+    """Reads each value as a single column, ``value``, which contains text or the unchanged bytes."""
 
     text: bool
     schema: None = None
@@ -127,9 +128,10 @@ class OpaqueReader:
 
 @dataclass(frozen=True)
 class JsonWriter:
-    """Writes all columns as a JSON object, without those that are null.
+    """Writes a row's columns as a JSON object. Columns that are null are left out.
 
-    ``ours`` says whether the stream is an intermediate one. Then NaN and infinity, which JSON lacks, are preserved.
+    ``ours`` says whether this is an intermediate stream. If so, NaN and infinity are preserved, although JSON has no
+    such numbers.
     """
 
     ours: bool = False

@@ -1,4 +1,4 @@
-"""Protocol buffers: the columns of a message, and conversion between bytes and columns."""
+"""Reads and writes protocol buffers: finds the columns of a message type, and converts between bytes and columns."""
 
 from __future__ import annotations
 
@@ -56,12 +56,16 @@ class ProtobufReader:
 
     @classmethod
     def of(cls, format_: Format, where: str) -> ProtobufReader:
-        """The reader of a stream. Raises GraphError if the descriptor set isn't valid, or has no such message."""
+        """The reader of a stream. Raises GraphError if the descriptor set isn't valid, or doesn't contain the message
+        type.
+        """
         found = _message(format_, where)
         return cls(_files(format_), found.full_name, codec.nullable(_columns(found, where, ())))
 
     def narrowed(self, declared: T.StructType, where: str) -> ProtobufReader:
-        """The reader with only the declared columns. Raises GraphError if the message has different ones."""
+        """The reader with only the declared columns. Raises GraphError if the message lacks a declared column, or has
+        it with another type.
+        """
         way.check_declared(declared, self.schema, where, f"the message {self.message}")
         return replace(self, schema=codec.nullable(declared))
 
@@ -98,7 +102,9 @@ def _files(format_: Format) -> bytes:
 
 
 def _message(format_: Format, where: str) -> Descriptor:
-    """The message type of a stream, found by its full name or by the last parts of the name, if they are unique."""
+    """The message type of a stream. The settings contain its full name, or the last parts of the name if these are
+    unique.
+    """
     cure = "make the schema file by protoc --include_imports --descriptor_set_out, and name one of its messages"
     pool = descriptor_pool.DescriptorPool()
     names: list[str] = []

@@ -1,4 +1,4 @@
-"""The header with the name of a row's task."""
+"""Finds the name of each row's task, for the header of output records that contains this name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TaskNames:
 
     Attributes:
         by_number: the names of tasks at factor 1, by number.
-        factor: how many virtual tasks each of them is divided into; 1 if the number alone identifies a task.
+        factor: how many virtual tasks each task is divided into; 1 if the number alone identifies a task.
     """
 
     by_number: dict[int, str]
@@ -42,7 +42,7 @@ def of_lane(lane: Lane) -> TaskNames:
     """The names of a lane's tasks.
 
     Raises:
-        ConfigError: a user's own grouper has given virtual tasks names without their buckets.
+        ConfigError: a grouper of the user's own gives virtual tasks names that don't contain their buckets.
     """
     if len(lane.tasks) == len(lane.bases):
         return TaskNames(dict(zip(lane.bases, lane.tasks, strict=True)), 1)

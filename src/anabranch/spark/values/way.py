@@ -1,4 +1,6 @@
-"""What every format provides: the conversion from bytes to columns, and back."""
+"""The interface of a format: a reader that converts values from bytes to columns, and a writer that converts columns to
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +22,21 @@ class Reader(Protocol):
 
     @property
     def schema(self) -> StructType | None:
-        """The columns, which are fields of the opened column. None if the opened column is the only column,
-        ``value``.
+        """The columns of a row, which are fields of the opened column. None if a row has only the opened column itself,
+        under the name ``value``.
         """
         ...
 
     def opened(self, value: Column) -> Column: ...
 
     def fault(self, opened: str) -> Column | None:
-        """Whether a value was unreadable, as a condition on the opened column with this name; None if all values are
-        readable."""
+        """A condition that is true if a value was unreadable. ``opened`` is the name of the opened column. None if all
+        values are readable.
+        """
         ...
 
     def reason(self, value: Column) -> Column:
-        """Why a value is unreadable, in words. ``value`` has its bytes, which may be null."""
+        """The reason why a value is unreadable, in words. ``value`` contains the value's bytes, which may be null."""
         ...
 
     def pruned(self, only: Set[str]) -> Self:
@@ -45,8 +48,8 @@ class Writer(Protocol):
     """Converts columns to the bytes of a value."""
 
     def encode(self, frame: DataFrame, names: Sequence[str], where: str) -> Column:
-        """The value's bytes, from the named columns. Raises GraphError if the format can't represent them. ``where`` is
-        the operator's name in messages.
+        """The value's bytes, made from the named columns. Raises GraphError if the format can't represent these
+        columns. ``where`` is the operator's name in messages.
         """
         ...
 
@@ -57,7 +60,7 @@ def _same(one: DataType, other: DataType) -> bool:
 
 
 def check_declared(declared: StructType, held: StructType, where: str, what: str) -> None:
-    """Raises GraphError if the declared columns differ from those in a stream's schema."""
+    """Raises GraphError if a stream's schema lacks a declared column, or has it with another type."""
     known = {field.name: field.dataType for field in held}
     for field in declared:
         if field.name not in known:
@@ -74,7 +77,9 @@ def check_declared(declared: StructType, held: StructType, where: str, what: str
 
 
 def check_written(frame: DataFrame, names: Sequence[str], held: StructType, where: str, what: str) -> None:
-    """Raises GraphError if columns differ from those in a stream's schema."""
+    """Raises GraphError if a stream's schema lacks a column to write, has it with another type, or requires a column
+    that isn't written.
+    """
     known = {field.name: field for field in held}
     types = {field.name: field.dataType for field in frame.schema}
     for name in names:
