@@ -70,9 +70,8 @@ class Turn:
 
 
 class Turns(Protocol):
-    """Calls a processor in turns. ``now`` is the time on the timers' clock, in Unix ms. ``fails`` says whether a
-    rejection fails the lane. If so, the turn ends at the first rejection.
-    """
+    """Calls a processor in turns. ``now`` is the time on the timers' clock, in Unix ms. ``fails`` says whether the
+    first rejection ends the turn, because it fails the lane."""
 
     def on_messages(self, now: int, messages: list[dict[str, Any]], begin: Begin, fails: bool) -> Turn: ...
 
@@ -179,9 +178,7 @@ class LocalTurns:
 
 
 class _Writes:
-    """The changes of a key's states and timers that will be made when the turn has ended. Each consists of a state's
-    name, a method and its arguments.
-    """
+    """The changes of a key's states and timers to make when the turn has ended: state's name, method, arguments."""
 
     def __init__(self) -> None:
         self.noted: list[tuple[str, str, tuple[Any, ...]]] = []
@@ -192,9 +189,7 @@ _TIMERS = ""
 
 
 class _Remote:
-    """Represents a state, or the timers, that the worker has. To read a value, this object asks the worker. Changes are
-    only recorded, and made at the end of the turn.
-    """
+    """Stands for a state, or the timers, in the worker. It asks the worker for values, and only records changes."""
 
     def __init__(self, name: str, channel: Channel, writes: _Writes) -> None:
         self._name, self._channel, self._writes = name, channel, writes
@@ -250,9 +245,8 @@ class _IsolatedTurns:
         return self._turn(("timer", now, key, at, fails), begin)
 
     def _turn(self, request: tuple[Any, ...], begin: Begin) -> Turn:
-        """The result of a turn. If the process dies on a message, the turn is repeated, and after :data:`TRIES` deaths,
-        the message is left out and rejected. State and timers change only after the turn has succeeded.
-        """
+        """The result of a turn, repeated if the process dies on a message; after :data:`TRIES` deaths, the message is
+        left out and rejected. State and timers change only after the turn has succeeded."""
         deaths: dict[int, int] = {}
         rejected: dict[int, str] = {}
         turn: Turn
@@ -278,9 +272,7 @@ class _IsolatedTurns:
 
 
 def reader(kind: DataType) -> Callable[[Any], Any] | None:
-    """A function that converts a value from Spark's store to the form that values have in messages; None if both forms
-    are the same.
-    """
+    """A function that converts a value from Spark's store to its form in messages; None if both forms are the same."""
     if isinstance(kind, TimestampType):
         return lambda value: value.astimezone(UTC)  # Spark returns the time in the worker's own zone
     if isinstance(kind, BinaryType):
@@ -330,15 +322,12 @@ def _kept(state: State, stored: Any, schemas: Schemas) -> Any:
 
 
 class _Kept:
-    """Wraps one of Spark's states, and converts its values between the form for functions and tuples, which Spark
-    needs.
-    """
+    """Wraps one of Spark's states, and converts values between the form for functions and tuples (Spark's form)."""
 
     def __init__(self, state: Any, schemas: Schemas) -> None:
         self._state = state
         self._schemas = schemas
-        # Values of a wrong type must be found here, because no message could be rejected if Spark's store refused them
-        # later.
+        # Values of a wrong type must be found here: if Spark's store refused them, no message could be rejected.
         self._verify = type_verifiers.of_type(schemas.values)
         self._readers = [(field.name, reader(field.dataType)) for field in schemas.values]
         self._times = [isinstance(field.dataType, TimestampType) for field in schemas.values]

@@ -1,8 +1,7 @@
 """Writes dead letters: records that could not be processed. Python workers write them, and the driver publishes them
 with their batch.
 
-A dead letter is the record itself (bytes, headers and timestamp), with additional headers for the error and for where
-the record came from.
+A dead letter is the record itself (bytes, headers and timestamp), with headers for the error and the record's origin.
 """
 
 from __future__ import annotations
@@ -79,15 +78,12 @@ class WorkerDeadLetters:
     gathers: bool = False
 
     def rejects(self, operator: str, keep: bool) -> Rejects:
-        """The object to which one Spark task of an operator passes rejected records. Unless ``keep`` is set, rejected
-        records are only counted.
-        """
+        """Takes the records that a Spark task of an operator rejects. Unless ``keep`` is set, it only counts them."""
         return Rejects(self, operator, keep)
 
     def slot(self, operator: str, stream: str, partition: int) -> int:
-        """The number of the slot for an operator's dead letters. They come from a partition of ``stream``; if this is
-        '', they come from a state partition.
-        """
+        """The number of the slot for an operator's dead letters from a partition of ``stream`` or, if this is '', from
+        a state partition."""
         part = f"{self.systems[stream].name}/{stream}/{partition}" if stream else f"state-{partition}"
         name = f"{self.operators.get(operator, operator)}:{part}"
         if name not in self.slots:
@@ -118,8 +114,7 @@ class Rejects:
 
         Args:
             origin: the row's hidden column.
-            row: the row itself, as a mapping or as an Arrow batch with one row. It is written if the row doesn't come
-                from a single record.
+            row: the row, as a mapping or an Arrow batch of one row, to be written if it doesn't come from one record.
         """
         error = error_text.bounded(error)
         with self._adding:
@@ -239,9 +234,8 @@ def _first(derived: list[_Derived]) -> int:
 
 
 def fitting(letters: Iterable[pa.RecordBatch], limit: float) -> Iterator[pa.RecordBatch]:
-    """Limits dead letters to ``limit`` bytes. A larger dead letter keeps only the beginning of its value, and gets a
-    header that states the value's full length.
-    """
+    """Limits dead letters to ``limit`` bytes. A larger dead letter keeps the beginning of its value, and gets a header
+    with the value's full length."""
     for batch in letters:
         sizes = np.zeros(0) if math.isinf(limit) else sizes_of(batch)
         if sizes.max(initial=0) <= limit:
@@ -325,9 +319,8 @@ def listening(context: SparkContext) -> Accumulator[list[Any]]:
 
 @dataclass(frozen=True)
 class TaskReports:
-    """The contents of Spark tasks' reports: which dead letters were ``written``, and how many records were ``dropped``.
-    ``aside`` has the number of dead letters, by operator and by the SSP or state partition of the slot.
-    """
+    """What Spark tasks have reported: the dead letters that were ``written``, how many records were ``dropped``, and how
+    many dead letters there are (``aside``), by operator and by the SSP or state partition of the slot."""
 
     written: list[Written]
     dropped: int
@@ -349,9 +342,7 @@ def heard(aside: WorkerDeadLetters) -> TaskReports:
 
 
 def put(spark: SparkSession, aside: WorkerDeadLetters) -> None:
-    """Write the rejected records that Spark tasks have reported since the last call. All records of a slot are written
-    by one Spark task.
-    """
+    """Write the records that Spark tasks have reported since the last call; one Spark task writes a slot's records."""
     said: list[Any] = aside.said.value
     told = [each for each in said if isinstance(each, Rejected)]
     if not told:
@@ -363,9 +354,7 @@ def put(spark: SparkSession, aside: WorkerDeadLetters) -> None:
 
 
 def gathered(aside: WorkerDeadLetters, told: Iterable[Rejected]) -> list[Rejected]:
-    """The reported records, with all records of a slot together. A record is included only once, even if it was
-    reported twice.
-    """
+    """The reported records by slot, each record only once, even if it was reported twice."""
     errors: dict[tuple[str, int, int], dict[int, str]] = {}
     derived: dict[tuple[str, int, int], dict[int, list[_Derived]]] = {}
     sources = {stream: source for source, stream in aside.streams.items()}
@@ -382,9 +371,7 @@ def gathered(aside: WorkerDeadLetters, told: Iterable[Rejected]) -> list[Rejecte
 
 
 def _putting(aside: WorkerDeadLetters) -> Any:
-    """A function for ``mapInArrow``. Each input row contains the rejected records of a slot. The function writes these
-    records, and returns no rows.
-    """
+    """A function for ``mapInArrow`` that writes the rejected records of slots (one per row), and returns no rows."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -62,8 +62,7 @@ def real_time_seconds(settings: Settings) -> float:
 @dataclass(frozen=True)
 class LaneQuery:
     """The streaming query of a lane. ``folder`` is the path of the checkpoint, in the form for Spark. If there is no
-    checkpoint, the query begins at ``starting``. The query never reads beyond ``until``. ``starting`` and ``until``
-    have offsets by whole SSP.
+    checkpoint, the query begins at ``starting``. It never reads beyond ``until``. Both are offsets by whole SSP.
 
     ``planned`` returns a batch's entry in the offset log. ``clock`` is a local file for the lane's event time, and
     ``inherited`` returns the event time of the lane's predecessors. ``dropped`` is called after each batch with how
@@ -140,8 +139,7 @@ class LaneQuery:
     def start(
         self, once: bool = False, last: Batch | None = None, pending: bool = False, taken: bool = False
     ) -> StreamingQuery:
-        """Start the query. If ``once`` is set, the query runs a single batch (the pending batch, if there is one) and
-        ends.
+        """Start the query. With ``once``, it runs a single batch (the pending batch, if there is one), and ends.
 
         ``last`` is the last planned batch, if any. ``pending`` says whether this batch still has to be committed.
         ``taken`` says whether the lane's outputs already belong to this process. Errors in the plan are raised here.
@@ -174,16 +172,12 @@ class LaneQuery:
             return (writer.trigger(once=True) if once else writer.trigger(processingTime=every)).start()
 
     def planned_write(self, batch: DataFrame, number: int) -> DataFrame | None:
-        """The DataFrame that computes and writes a batch, planned by Spark in advance; None if the batch can't be
-        planned in advance.
-        """
+        """The DataFrame that computes and writes a batch, planned by Spark in advance; None if that isn't possible."""
         frame, last = self.frames.whole
         return None if frame is None or last is not None else self.outputs.publishing.planned_write(batch, number)
 
     def publish(self, batch: DataFrame, number: int, planned: DataFrame | None = None) -> None:
-        """Compute a batch of the query and publish it. ``planned`` is what :meth:`planned_write` returned for the
-        batch, if it was called.
-        """
+        """Compute a batch of the query and publish it. ``planned``: what :meth:`planned_write` returned for it."""
         self.writing.set()
         begun, context = monotonic(), self.job.spark.sparkContext
         try:
@@ -223,9 +217,7 @@ class LaneQuery:
         return not self.plan.real_time and self._interval <= _TICK_MS
 
     def _start_real_time(self, since: int) -> StreamingQuery:
-        """Start the query in real-time mode. A batch then lasts for :func:`real_time_seconds`, and is abandoned if the
-        query is stopped.
-        """
+        """Start the query in real-time mode: a batch lasts for the interval, and is abandoned if the query stops."""
         frames = by_node(self.sources.all, lambda s: s.rows(s.opened(self.frames.streamed(s))))
         way = evaluation.trunk(self.plan.group, frames, self.frames.context)
         one_pass = way is not None and evaluation.fans_out(self.plan.group, way[0])
@@ -252,9 +244,8 @@ class LaneQuery:
 
     @property
     def foreseeable(self) -> bool:
-        """Whether Spark can analyze the query before it is known where the lane starts. This is possible if the lane
-        has a single source, which finds the start offsets in the folder, and if nothing else depends on the start
-        offsets.
+        """Whether Spark can analyze the query before it is known where the lane starts: the lane's only source must
+        find the start offsets in the folder, and nothing else may depend on them.
         """
         if (
             self.plan.stateful
