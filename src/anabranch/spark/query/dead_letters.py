@@ -319,8 +319,8 @@ def listening(context: SparkContext) -> Accumulator[list[Any]]:
 
 @dataclass(frozen=True)
 class TaskReports:
-    """What Spark tasks have reported: the dead letters that were ``written``, how many records were ``dropped``, and the
-    number of dead letters (``aside``), by operator and by the SSP or state partition of the slot."""
+    """What Spark tasks have reported: the dead letters ``written``, how many records were ``dropped``, and the number
+    of dead letters (``aside``), by operator and by the SSP or state partition of the slot."""
 
     written: list[Written]
     dropped: int
