@@ -22,7 +22,7 @@ def dumped(settings: Settings) -> dict[str, Any]:
     """Everything that was set, with absolute paths, as plain data for :func:`anabranch.config.restored`.
 
     Raises:
-        ConfigError: a secret is given literally, although only references to secrets must be stored.
+        ConfigError: a secret is given literally, but only references to secrets may be stored.
     """
     formats = settings.formats
     secrets = {

@@ -1,7 +1,7 @@
 """Holds a running query at the point where it would plan its next batch, so anabranch can plan this batch instead.
 
-The public way is to stop the query, and to start it again for each planned batch. A held query is faster, because Spark
-already has the query's plan, state and sources.
+With Spark's public interface alone, the query must be stopped, and started again for each planned batch. A held query
+is faster, because Spark already has the query's plan, state and sources.
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ def write(path: str, start: Start) -> None:
 
 
 def gone(where: str, first: int, start: int) -> LogError:
-    """The error for records that a retention has deleted. ``where`` names the stream and the partition, ``first`` is
-    the requested offset, and ``start`` is the first offset that still exists.
+    """The error for records that a stream's retention has deleted. ``where`` names the stream and the partition,
+    ``first`` is the requested offset, and ``start`` is the first offset that still exists.
     """
     stream = where.split(",", maxsplit=1)[0]
     last = f"offset {first} is" if start == first + 1 else f"offsets {first} to {start - 1} are"
