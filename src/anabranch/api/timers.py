@@ -53,12 +53,12 @@ class Timers:
 
     @property
     def draining(self) -> bool:
-        """Whether the job is draining. If so, ``now`` is in the year 9999, every timer fires, and new timers are
-        discarded."""
+        """Whether this is the last batch of a drain. If so, ``now`` is in the year 9999, every timer fires, and new
+        timers are discarded."""
         return self._now >= INFINITY
 
     def register(self, at: datetime) -> None:
-        """Call ``on_timer`` at this time. Does nothing while the job drains.
+        """Call ``on_timer`` at this time. Does nothing in the last batch of a drain.
 
         Args:
             at: a datetime with a time zone, rounded up to a millisecond. A timer in the past fires in the same batch

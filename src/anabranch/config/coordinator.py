@@ -25,8 +25,8 @@ class CoordinatorSettings(Section):
     commas."""
 
     token: str | None = None
-    """The token that every request must carry, or a reference to this secret. If it isn't set, the coordinator creates
-    a token in ``token_file``.
+    """The token with which a request may do everything, or a reference to this secret. If it isn't set, the coordinator
+    creates a token in ``token_file``.
     """
 
     read_token: str | None = None
