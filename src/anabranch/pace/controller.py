@@ -161,7 +161,7 @@ class Pace:
         grows = self._is_short(ran) and (self.limit < self.aim.most or math.isinf(self.aim.target))
         if not ran.bound or grows or self.age < self._patience:
             return 0
-        fewer, more = ran.rows // _APART, ran.rows * _APART
+        fewer, more = ran.rows // _APART, max(self.aim.least, ran.rows * _APART)
         if fewer >= self.aim.least:
             return min(fewer, self._next())
         return more if more <= self.aim.most and _APART * ran.seconds <= min(_TRIED, self.aim.allowed / 2) else 0

@@ -210,6 +210,11 @@ def test_a_batch_without_records_says_nothing() -> None:
 ANY_RAN = st.builds(BatchRun, st.integers(0, 2 * 10**6), st.floats(0.0, 1e4), st.booleans())
 
 
+SMALLER_THAN_ASKED = [BatchRun(100, 0.0), BatchRun(51, 0.0)]
+"""The batch after them tries twice the rows of the last one, which are still fewer than the lowest limit."""
+
+
+@example(SMALLER_THAN_ASKED, 103, 1000)
 @given(st.lists(ANY_RAN, max_size=40), st.integers(1, 1000), st.integers(1000, 10**7))
 def test_a_limit_stays_in_its_bounds_and_grows_by_ten_at_most(several: list[BatchRun], least: int, most: int) -> None:
     pace = Pace(BatchTarget(4.0, least, most, 120.0), least)

@@ -115,7 +115,7 @@ def test_a_driver_that_is_reached_again_is_told_everything(listener: Listener, m
     until(lambda: rows(listener) == 4)
     for number in range(1000):  # more runs than it remembers
         listener.hear(TaskReport(run=f"another-{number}", batch=0, stage=0, partition=0, attempt=0, label="map"))
-    assert listener.of(RUN, BATCH) == []
+    assert rows(listener) == 0  # it may hear again that the Spark task lives, but not what it has heard before
     connections[-1].shutdown(meters.socket.SHUT_RDWR)
     until(lambda: rows(listener) == 4)
     meter.close()
