@@ -20,17 +20,16 @@ is needed where Spark's classes aren't verified."""
 
 _MEMORY = "-XX:+UseSerialGC -Xms512m -Xmn256m -XX:ReservedCodeCacheSize=240m"
 
-
-JARS = Path(pyspark.__file__).parent / "jars"
+_JARS = Path(pyspark.__file__).parent / "jars"
 _OF = "jars.txt"
-"""The file that says, beside an archive, of which jars it is."""
+"""The file next to an archive that names the folder of the archive's jars."""
 
 
 def _archive() -> Path:
-    """That of this Java and of these jars. A JVM takes no archive of jars in another folder or of another time, and
-    without a word it then does without the one of the JDK too."""
+    """The archive for this Java and these jars. A JVM accepts it only if the jars have the same paths, sizes and times
+    as when it was made. Otherwise the JVM silently uses no archive at all, not even the JDK's own."""
     java = subprocess.run(["java", "-version"], capture_output=True, check=True).stderr
-    jars = [(str(each), (its := each.stat()).st_size, its.st_mtime_ns) for each in sorted(JARS.iterdir())]
+    jars = [(str(each), (its := each.stat()).st_size, its.st_mtime_ns) for each in sorted(_JARS.iterdir())]
     key = hashlib.sha256(java + COMPILER.encode() + repr(jars).encode()).hexdigest()[:12]
     return cache_dir.folder() / "classes" / key / "classes.jsa"
 
@@ -69,17 +68,17 @@ def main() -> None:
             workspace.close()
         _forget()
         ARCHIVE.parent.mkdir(parents=True, exist_ok=True)
-        (ARCHIVE.parent / _OF).write_text(str(JARS))
+        (ARCHIVE.parent / _OF).write_text(str(_JARS))
         part = ARCHIVE.with_suffix(".part")
         shutil.copyfile(kept, part)
         part.replace(ARCHIVE)
 
 
 def _forget() -> None:
-    """Remove the archives that no JVM can take any more: of jars that are gone, and former ones of these jars."""
+    """Remove the archives that no JVM accepts any more: those whose jars are gone, and older ones of these jars."""
     for of in ARCHIVE.parents[1].glob(f"*/{_OF}"):
         jars = Path(of.read_text())
-        if jars == JARS or not jars.exists():
+        if jars == _JARS or not jars.exists():
             shutil.rmtree(of.parent, ignore_errors=True)
 
 

@@ -156,7 +156,7 @@ class Pace:
         would get fewer and fewer records, which wouldn't make them much shorter. If the fixed time was estimated too
         high, batches look short; once batches can't grow any more, only a test batch can correct the estimate. The
         test batch gets half as many records as the last batch, which costs little. Only if the limit can't be lowered,
-        it gets twice as many.
+        it gets twice as many, or the lowest limit if that is more.
         """
         grows = self._is_short(ran) and (self.limit < self.aim.most or math.isinf(self.aim.target))
         if not ran.bound or grows or self.age < self._patience:

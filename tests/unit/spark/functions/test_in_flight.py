@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -103,20 +104,30 @@ def test_a_driver_that_is_reached_again_is_told_everything(listener: Listener, m
     """What it missed, and what it had heard."""
     connections: list[Any] = []
     connect = meters.socket.create_connection
+    resting, now = threading.Lock(), Meter.now
 
     def noted(*args: Any) -> Any:
         connections.append(connect(*args))
         return connections[-1]
 
+    def told(meter: Meter, everything: bool) -> TaskReport:
+        with resting:
+            return now(meter, everything)
+
     monkeypatch.setattr(meters.socket, "create_connection", noted)
+    monkeypatch.setattr(Meter, "now", told)
     meter = meters.meter(listener.line, "map 'slow'")
     with in_flight.on(meter, ORIGIN, 1):
         pass
     until(lambda: rows(listener) == 4)
-    for number in range(1000):  # more runs than it remembers
-        listener.hear(TaskReport(run=f"another-{number}", batch=0, stage=0, partition=0, attempt=0, label="map"))
-    assert rows(listener) == 0  # it may hear again that the Spark task lives, but not what it has heard before
-    connections[-1].shutdown(meters.socket.SHUT_RDWR)
+    with (
+        resting
+    ):  # otherwise the next report, that the Spark task still lives, can arrive before the driver is looked at
+        connections[-1].shutdown(meters.socket.SHUT_RDWR)
+        until(lambda: not any(each.fresh for each in listener.of(RUN, BATCH)))  # it has heard the connection's end
+        for number in range(1000):  # more runs than it remembers
+            listener.hear(TaskReport(run=f"another-{number}", batch=0, stage=0, partition=0, attempt=0, label="map"))
+        assert listener.of(RUN, BATCH) == []
     until(lambda: rows(listener) == 4)
     meter.close()
 
