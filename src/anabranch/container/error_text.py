@@ -178,8 +178,8 @@ def _kinds() -> Iterator[_Kind]:
 
 
 def failure(error: BaseException, home: str = "") -> Failure:
-    """The failure to report for an error. ``home`` is the job's folder, by which the line of the job's code that failed
-    is recognized.
+    """The failure to report for an error. ``home`` is the job's folder: a stack frame in this folder shows which line
+    of the job's code failed.
     """
     failed = _failure(error, home)
     if isinstance(error, DamagedError | FencedError | UsageError):
@@ -229,7 +229,7 @@ def is_final(error: BaseException) -> bool:
 
 
 def is_of_java(error: BaseException) -> bool:
-    """Whether the end of the Java process may be the cause."""
+    """Whether the error may have been caused by the end of the Java process."""
     return _NO_ANSWER.search(root_cause.text_of(error)) is not None
 
 

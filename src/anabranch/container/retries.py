@@ -44,10 +44,10 @@ class Retries:
 
 class Standstill:
     """Detects a lane that no longer makes progress. Each detection doubles the time that is allowed before the next
-    one, because perhaps the lane's batches just take long.
+    detection, because the lane's batches may simply take long.
 
     Args:
-        after: the seconds after which an SSP that has records to read, and whose position doesn't change, has stalled.
+        after: the seconds for which an SSP with records to read must have kept the same position to count as stalled.
     """
 
     def __init__(self, after: float) -> None:
