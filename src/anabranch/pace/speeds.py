@@ -1,5 +1,5 @@
-"""The batch sizes, in records, that are stored for a group of operators at each factor. They determine how large the
-first batch of a new lane is."""
+"""The stored batch sizes, in records, of a group of operators at each factor. These sizes determine how large the first
+batch of a new lane is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["FIRST_PART", "Speed", "first", "from_builtins", "to_builtins"]
 
 FIRST_PART = 4
 """Since a size was stored, records may have become slower to process. So the first batch has the stored size divided by
-this number; the second batch can have the whole size.
+this number.
 """
 
 
@@ -31,7 +31,7 @@ def first(speeds: Mapping[int, Speed], factor: int, partitions: int, *, quick: b
 
     Args:
         quick: whether the lane calls no functions of the job. If so, the size isn't divided by :data:`FIRST_PART`,
-            because records can't have become slower.
+            because there is no function that can have become slower.
     """
     if not speeds:
         return 0

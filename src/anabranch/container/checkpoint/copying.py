@@ -148,7 +148,7 @@ def _found(folder: Folder, pattern: str) -> list[str]:
 
 def relocate(folder: Folder) -> None:
     """Make Spark's metadata about the state of a ``process`` refer to the schemas in this folder. The metadata contains
-    absolute paths into the folder from which it was copied, which will be deleted.
+    absolute paths into the original folder, which will be deleted.
     """
     whole = folder.tree.fs.makeQualified(folder.tree.at(_STATE)).toString()
     for name in _found(folder, f"{_STATE}/{checkpoint_layout.OPERATORS}"):

@@ -44,9 +44,9 @@ class LaneFolders:
         """Take a lane's folder.
 
         A new lane gets a new folder; if the lane takes over a predecessor's state, it gets a copy of the predecessor's
-        folder. Any other lane gets its existing folder, or a copy of this folder if the owner was lost. The existing
-        folder must be consistent. Leftovers of killed processes are removed, because Spark would refuse the folder
-        otherwise.
+        folder. Any other lane gets its existing folder, or a copy of this folder if the owner was lost. The outputs
+        must not contain a batch that the existing folder doesn't know. Leftovers of killed processes are removed,
+        because Spark would refuse the folder otherwise.
 
         Args:
             unless: whether to stop waiting for a process that has the folder.
@@ -192,7 +192,7 @@ class LaneFolders:
         return self.systems.withdraw(lane, epoch, new=False if began else None)
 
     def seen(self, lane: Lane) -> int:
-        """The last batch that is known to be in an output of a running lane, at least in part. Later ones may have
+        """The last batch that is known to be in an output of a running lane, at least in part. Later batches may have
         arrived since.
         """
         return self.systems.seen(lane)

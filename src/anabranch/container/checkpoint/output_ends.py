@@ -1,7 +1,8 @@
 """Checks that the outputs of a lane exist, and contain everything that the lane has written to them.
 
 Without these checks, a query would try for minutes to write to a stream that is gone. And if a stream was set back,
-records would be missing from it permanently, because the lane has committed their batches and never writes them again.
+records would be missing from it permanently, because the lane has committed the batches of these records and never
+writes them again.
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ class Outputs:
             self._noted = noted
 
     def compare(self, folder: Folder) -> None:
-        """Check, before the lane continues, that the outputs still contain what they contained when its last batches
-        were committed.
+        """Check, before the lane continues, that the outputs still contain what they contained when the lane's last
+        batches were committed.
 
         Raises:
             StateError: an output was set back, so records are missing from it.

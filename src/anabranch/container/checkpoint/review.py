@@ -89,7 +89,7 @@ def local_files(root: str, lane: Lane) -> LaneFiles | None:
 def of_lane(
     found: LaneFiles, systems: Systems, published: Callable[[Lane], int]
 ) -> tuple[list[Finding], Resumption | None]:
-    """The problems of a stopped lane, and where the lane can continue once its folder is repaired. The latter is None
+    """The problems of a stopped lane, and the Resumption with which its folder can be repaired. The Resumption is None
     if the folder needs no repair or can't be repaired.
     """
     lane, part = found.lane, f"lane {found.lane.id}"

@@ -1,4 +1,5 @@
-"""Decides whether a closing lane breaks off its batch, rather than wait for a long batch that no reader can see yet."""
+"""Decides whether a closing lane breaks off its batch instead of waiting for a long batch that no reader can see yet.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ while it runs."""
 _TELL_EVERY = 1.0
 _LOOK = 0.02
 _writers: dict[str, threading.Event] = {}
-"""For each folder in which this process has run a query: an event that is set while the last query is writing a
-batch.
+"""For each folder in which this process has run a query: an event that is set while the newest of these queries is
+writing a batch.
 """
 
 log = logs.get_logger()
@@ -107,8 +108,8 @@ class BreakOff:
         left: given the number of the batch and the seconds that it has run, the expected seconds until its end; None if
             unknown.
         usual: the usual duration of a batch in seconds; 0.0 if unknown.
-        tell: called with a message about what keeps the lane from ending. An empty message means that nothing does any
-            more.
+        tell: called with a message about what keeps the lane from ending. An empty message means that nothing keeps the
+            lane any longer.
         stays: called once, when it is decided that the batch isn't broken off.
     """
 
@@ -196,9 +197,9 @@ def taken_back(lane_folders: LaneFolders, lane: Lane, epoch: int, folder: Folder
     """Forget the pending batch of a closing lane, because its successors will read the records. Returns False if part
     of the batch is already visible, in which case it must be finished.
 
-    Call this only if no query of the lane is running in this process, and no thread can publish anything for it any
-    more. If the process is killed meanwhile, the lane either still has the batch or has forgotten it; the next process
-    decides again.
+    Call this only if no query of the lane is running in this process, and no thread can publish anything for the lane
+    any more. If the process is killed during the call, the lane either still has the batch or has forgotten it, and the
+    next process decides again.
     """
     batch = folder.planned()
     crash_points.reach(crash_points.BROKEN, lane.id, batch)

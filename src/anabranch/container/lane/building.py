@@ -90,7 +90,7 @@ class QueryBuilder:
     def starting(self, lane: Lane, begins: Offsets) -> Offsets:
         """A lane's start offsets, by whole SSP: those in ``begins`` and, for all other SSPs, the offsets that their
         ``read`` declares. Streams whose offsets are chosen here keep their current records until the lane has read
-        them, even beyond their retention.
+        them, even if the streams' retention is shorter.
 
         Raises:
             LogError: the job couldn't be recorded as a reader of a stream.

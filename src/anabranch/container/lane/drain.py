@@ -34,7 +34,7 @@ class _HurryError(Exception):
 
 
 def raise_if_ended(lane: str, query: StreamingQuery) -> None:
-    """Raises the error with which a query failed, if it isn't running any more."""
+    """If a query isn't running any more, raise the error with which it failed."""
     if not query.isActive:
         error = query.exception()
         raise error if error is not None else StateError(f"the query of lane {lane} ended by itself", "")
@@ -92,7 +92,7 @@ class LaneDrain:
         return self._settled(self._drain(run=run, begin=begin, end=run, pause=self._life.pause)())
 
     def by_holding(self, started: StreamingQuery) -> bool:
-        """Drain with the running query. If the lane has drained, the query has ended, too."""
+        """Drain with the running query. If the lane has drained, the query has ended by then."""
 
         def look() -> None:
             if self._life.leaves_at_once():

@@ -78,7 +78,7 @@ class Monitor:
         clock.note_idle(self._attempt.clock, self._idle)
 
     def note_time(self, progress: Progress) -> None:
-        """Store the lane's event time in its folder, because successors may continue from there."""
+        """Store the lane's event time in its folder, because successors may take the event time over."""
         self._attempt.folder.note_progress(progress, (str(ssp) for ssp in self._attempt.inputs.ssps))
         self.time_noted = True
 
