@@ -70,7 +70,7 @@ class Systems:
         return found
 
     def fence(self, lane: Lane, epoch: int, *, new: bool | None) -> None:
-        """Stop every incarnation of a lane below ``epoch`` at the streams that the lane writes exactly once.
+        """Stop every incarnation of a lane below ``epoch`` at the lane's exactly-once outputs to streams.
 
         Raises:
             ConflictError, FencedError: a process with a higher epoch has the lane.
@@ -101,7 +101,7 @@ class Systems:
         return max([*found, self.in_tables(lane)])
 
     def _exact(self, lane: Lane) -> list[System]:
-        """The systems to which a lane writes streams exactly once."""
+        """The systems of a lane's exactly-once outputs to streams."""
         plain = {stream for stream in lane.outputs if self._settings.is_plain(stream)}
         exact = {*lane.dead_letters.values(), *(stream for stream in lane.outputs if stream not in plain)}
         return [self.named(name) for name in sorted({lane.system(s) for s in exact if not self.is_table(s)})]
@@ -142,7 +142,7 @@ class Systems:
 
     @property
     def streams_by_topic(self) -> dict[str, str]:
-        """Topic → stream, for streams whose topic has another name."""
+        """The stream of each topic, for streams whose topic has another name."""
         return {topic: stream for stream, topic in _topics(self._settings).items()}
 
     @property

@@ -64,8 +64,8 @@ class Table(Protocol):
     """
 
     def id(self) -> str:
-        """An id of the table. If the table is deleted, and another table is created under the same name, that table has
-        another id.
+        """An id of the table. If the table is deleted, and a new table is created under the same name, the new table
+        has a different id.
 
         Raises:
             NotFoundError: the table does not exist.

@@ -54,7 +54,7 @@ def check_link(folder: str) -> None:
     """Check that a folder's file system supports hard links, which publishing needs.
 
     Raises:
-        ConfigError: it doesn't support them.
+        ConfigError: the file system has no hard links.
     """
     first = _write_beside(os.path.join(folder, "link"), b"")
     second = f"{first}.linked"

@@ -1,4 +1,4 @@
-"""Deletes the records that a stream's retention doesn't keep, while the stream is written and on request."""
+"""Deletes the records that a stream's retention doesn't keep: while the stream is being written, and on request."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Expiry:
 
     def expire(self, info: StreamInfo, tails: Mapping[int, Tail], *, past_readers: bool) -> int:
         """Delete all records that a stream's retention doesn't keep, and return how many. ``past_readers`` says whether
-        to delete records that jobs still have to read, too.
+        to delete even records that jobs still have to read.
 
         Raises:
             LogError: a file is damaged, or can't be deleted.
@@ -76,8 +76,8 @@ class Expiry:
         return self._delete(info, tails, lambda _: self._expired(info.retention), math.inf, limits)
 
     def lags(self, info: StreamInfo, tails: Mapping[int, Tail]) -> list[ReaderLag]:
-        """For each reader of a stream, how many records it still has to read, and how many the retention doesn't delete
-        because of that. Raises LogError.
+        """For each reader of a stream, how many records the reader still has to read, and how many records the
+        retention doesn't delete for this reason. Raises LogError.
         """
         folder = layout.readers_folder(self._root, info.name)
         known = readers.StreamReaders(self._root, info.name, info.partitions).all()
@@ -96,7 +96,7 @@ class Expiry:
 
     def purge(self, info: StreamInfo, tails: Mapping[int, Tail], before: Mapping[int, int]) -> int:
         """Delete entries whose records all come before these offsets. Takes at most two seconds. Returns the number of
-        records. Raises the same errors as :meth:`expire`.
+        deleted records. Raises the same errors as :meth:`expire`.
         """
         until = self._monotonic() + _PURGE_SECONDS
         return self._delete(info, tails, lambda number: lambda _: trimming.before(before[number]), until)

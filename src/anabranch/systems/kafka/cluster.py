@@ -198,8 +198,8 @@ class Cluster:
         )
 
     def explained(self, error: KafkaError, doing: str) -> AnabranchError:
-        """An error that tells the user what a Kafka error means. ``doing`` says what was attempted, such as ``reading
-        flights``.
+        """An error that explains a Kafka error to the user. ``doing`` says what was attempted, such as
+        ``reading flights``.
         """
         code, said = error.code(), self._told(error.str())
         if code in _AUTHENTICATION and not _is_cut_off(error):

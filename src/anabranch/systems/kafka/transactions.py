@@ -26,7 +26,7 @@ from anabranch.systems.kafka.markers import Marker, Markers
 __all__ = ["SlotTransaction", "SlotWriter", "close", "fence"]
 
 _SETTLED = 2.0
-"""How many seconds to wait for a marker that the transaction of another producer may hold back. After that, the id is
+"""How many seconds to wait for a marker that another producer's transaction may hold back. After that, the id is
 initialized, which ends the transaction.
 """
 
@@ -133,7 +133,8 @@ class SlotWriter:
 
 
 class SlotTransaction:
-    """What a slot writes in a batch. Readers see all of it after ``commit``, or never any of it. Not thread-safe.
+    """What a slot writes in a batch. After ``commit``, readers see all of it; without a commit, they never see any. Not
+    thread-safe.
 
     Use the transaction in ``with``: if it isn't committed, it is aborted. After any error except FencedError, open the
     batch again.
