@@ -34,7 +34,7 @@ class PlannedBatch:
         stateful: whether rows are brought together by key before one of these operators.
         state_tasks: the number of Spark tasks in which rows are brought together by key.
         slots: for each slot whose rows come from a single partition, that partition.
-        name: returns the text form of a bucket, given source, partition and bucket.
+        name: returns the text form of a bucket, given the numbers of source, partition and bucket.
     """
 
     number: int
@@ -127,8 +127,8 @@ class Tracker:
 
     def _operators(self, heard: Sequence[TaskCounts]) -> dict[str, Operator]:
         """The operators, by label. Of each Spark task, only the newest attempt counts. If an operator runs in several
-        Spark stages, only the Spark stage with the most rows counts, except that all Spark stages that read sources
-        count.
+        Spark stages, only the Spark stage with the most rows counts. Reading is an exception: each source can be read
+        in a separate Spark stage, and all of these count.
         """
         newest: dict[tuple[str, int, int], TaskCounts] = {}
         for each in heard:
@@ -231,9 +231,9 @@ class Tracker:
         return 1.0 if known is None and operator.late and operator.rows and under_way else known
 
     def _behind(self, operator: Operator) -> float:
-        """The seconds that an operator needs for its remaining rows, at the speed of its running Spark tasks. (Finished
-        Spark tasks aren't counted, because they may have been much faster.) 0 unless the operator runs in a later Spark
-        stage than the one that reads the sources.
+        """The seconds that an operator in a later Spark stage than the one that reads the sources needs for its
+        remaining rows, at the speed of its running Spark tasks; 0 for any other operator. (Finished Spark tasks aren't
+        counted, because they may have been much faster.)
         """
         ratio = self._ratio(operator) if operator.late and operator.label != PUBLISHING else None
         if ratio is None or any(task.told.received for task in operator.tasks):

@@ -1,5 +1,5 @@
-"""The error text that a user sees when a lane fails, and what may help. The text is anabranch's own message if there is
-one, otherwise the root cause.
+"""Makes the error text that a user sees when a lane fails, and determines what may help. The text is anabranch's own
+message if there is one, otherwise the root cause.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Remedy(enum.Enum):
     ATTEMPT = "another attempt"
     """The cause is known, and lies outside the Java process: in data, a function, another system or a disk."""
     WAIT = "time"
-    """The cause is outside the job (a disk, a broker, a database), and the lane continues once it is available
+    """Something outside the job (a disk, a broker, a database) isn't available. The lane continues once it is available
     again."""
     PROCESS = "a new process"
     """The cause is unknown, or it is the Java process, so further attempts in the same process may fail, too."""

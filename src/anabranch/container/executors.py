@@ -130,7 +130,7 @@ def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) ->
 
 def why_no_python(error: Exception) -> str:
     """The reason why executors can't run Python functions: Python's own message if Python couldn't start, otherwise the
-    error's."""
+    error's root cause."""
     found = _PYTHON_SAID.search(str(error))
     return found[1] if found is not None else error_text.failure(error).what
 

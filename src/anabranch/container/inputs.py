@@ -19,8 +19,8 @@ log = logs.get_logger()
 
 
 class Inputs:
-    """The streams that a lane reads. ``starting`` are the lane's start offsets, which apply until it has planned a
-    batch.
+    """The streams that a lane reads. ``starting`` are the lane's start offsets, which apply until the lane has planned
+    a batch.
     """
 
     def __init__(self, systems: Systems, lane: Lane, starting: Mapping[SSP, int]) -> None:
@@ -52,9 +52,9 @@ class Inputs:
                 log.debug("positions could not be committed", lane=self._lane.id, system=name, error=str(error))
 
     def warnings(self, own: Collection[str]) -> tuple[str, ...]:
-        """Warnings about keys that other programs write to partitions where anabranch doesn't expect them. ``own`` are
-        the streams that the job writes itself. Broadcast inputs aren't checked, because each task gets all of their
-        keys.
+        """Warnings about keys that other programs have written to partitions in which anabranch doesn't expect these
+        keys. ``own`` are the streams that the job writes itself. Broadcast inputs aren't checked, because each task
+        gets all of their keys.
         """
         found = []
         for name, stream in self.streams:

@@ -57,8 +57,8 @@ def behind(
 
 
 def _whole(lanes: Iterable[Lane], readers: Readers) -> set[tuple[str, int]]:
-    """The partitions that these lanes read completely: for every stage and group that reads the stream, they have all
-    buckets of the partition.
+    """The partitions that these lanes read completely: for every stage and group that reads the stream, the given lanes
+    have all buckets of the partition.
     """
     shares: dict[tuple[str, int], dict[Reader, Fraction]] = {}
     for lane in lanes:

@@ -183,7 +183,8 @@ class Container:
                 yield each
 
     def _close_prepared(self) -> None:
-        """Close the lanes that were kept running only until their successors were prepared, once this is the case."""
+        """Close the lanes that were kept running while their successors were being prepared, if the preparation is
+        over."""
         held, self._closing = self._closing, []
         for each, following in held:
             if self._preparations.under_way(following):

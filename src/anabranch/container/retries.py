@@ -11,7 +11,7 @@ _MOST_DOUBLINGS = 6
 
 
 class Retries:
-    """Counts the consecutive failures of one lane, with no batch committed between them.
+    """Counts the consecutive failures of one lane: those with no committed batch between them.
 
     Args:
         most: the number of failures after which there is no further attempt.

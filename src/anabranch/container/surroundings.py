@@ -1,5 +1,5 @@
-"""Which failures come from a lane's surroundings and will pass without intervention, and what the lane waits for after
-such a failure. Pure, except for the check of how full disks are.
+"""Determines which failures come from a lane's surroundings and will pass without intervention, and what the lane waits
+for after such a failure. Pure, except for the check of how full disks are.
 """
 
 from __future__ import annotations

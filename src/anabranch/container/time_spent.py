@@ -1,4 +1,4 @@
-"""How the time of a running batch is divided among its phases, from the reports of its Spark tasks. No clock, no
+"""Divides the time of a running batch among its phases, according to the reports of its Spark tasks. No clock, no
 threads, no Spark.
 """
 

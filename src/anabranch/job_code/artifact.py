@@ -68,14 +68,14 @@ class Artifact:
 
 
 def pack(home: Path) -> Artifact:
-    """The files below ``home``, the job file's folder. The same files give the same hash on every machine.
+    """Pack the files below ``home``, the job file's folder. The same files give the same hash on every machine.
 
     In a git work tree, the files that git doesn't ignore are packed, committed or not. In a folder that :func:`unpack`
     has made, all files that were unpacked there are packed; elsewhere, ``*.py`` and ``*.toml``.
 
-    Always excluded are hidden files (names that begin with a dot), Python environments, ``__pycache__``, data files
-    (see :data:`anabranch.job_code.listing.DATA`), git submodules and links to folders. A link to a file that is also
-    packed becomes a copy of the file. Nothing is compressed, because compressors differ.
+    Hidden files (names that begin with a dot), Python environments, ``__pycache__``, data files (see
+    :data:`anabranch.job_code.listing.DATA`), git submodules and links to folders are always excluded. A link to a file
+    that is also packed becomes a copy of the file. Nothing is compressed, because compressors differ.
 
     Raises:
         NotFoundError: ``home`` isn't a folder.

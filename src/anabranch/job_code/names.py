@@ -1,4 +1,5 @@
-"""Checks that no module of a job has the name of a module that Python itself or a package for workers provides."""
+"""Checks that no module of a job has the same name as one of Python's own modules, or as a package that workers need.
+"""
 
 from __future__ import annotations
 

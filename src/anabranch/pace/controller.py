@@ -36,8 +36,8 @@ _FASTEST = 10.0
 _CAREFUL = 0.8
 """After a batch that was too short for an exact measurement, the limit grows by this share of the computed factor."""
 _OUTLASTS = 3.0
-"""The limit never grows so far that, judging by the last batch and without a fixed time, the next batch would take
-longer than this multiple of the target."""
+"""The limit never grows so far that the next batch would take longer than this multiple of the target if the duration
+of a batch were proportional to its records."""
 _NEAR = 0.5
 """A batch shows how long its records take if its duration is at least this share of the target, with the fixed time
 subtracted from both."""

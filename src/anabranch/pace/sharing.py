@@ -8,8 +8,8 @@ from dataclasses import dataclass
 __all__ = ["SourceShare", "is_bound", "shares"]
 
 _LEAST = 8
-"""Each source gets at least its equal share of the limit, divided by this number, because records may arrive there at
-any time."""
+"""Each source gets at least this fraction of an equal share: one divided by this number. Records may arrive in any
+source at any time."""
 
 
 @dataclass(frozen=True)

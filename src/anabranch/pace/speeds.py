@@ -10,7 +10,7 @@ from dataclasses import dataclass
 __all__ = ["FIRST_PART", "Speed", "first", "from_builtins", "to_builtins"]
 
 FIRST_PART = 4
-"""Since a size was stored, records may have become slower to process. So the first batch has the stored size divided by
+"""Records may have become slower to process since a size was stored. So a first batch gets the stored size divided by
 this number.
 """
 

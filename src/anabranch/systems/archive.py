@@ -22,7 +22,7 @@ class StreamCut(Document, frozen=True, kw_only=True):
     Attributes:
         id: distinguishes the stream from other streams of the same name.
         last: the number of the partition's last entry in the backup.
-        ends: the offset after the records of that entry.
+        ends: the offset after the records of this entry.
         starts: the offset of the partition's oldest record.
         begins: where the partition begins, in the form in which the system stores this.
     """

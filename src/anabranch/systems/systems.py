@@ -38,7 +38,7 @@ class Systems:
         return Systems, (self._settings, self._job)
 
     def named(self, name: str) -> System:
-        """The system of that name. Raises ConfigError if there is none."""
+        """The system of this name. Raises ConfigError if there is none."""
         if name in self._opened:
             return self._opened[name]
         output = next((output for output, each in self._settings.outputs.items() if each.to == name), None)
@@ -119,8 +119,8 @@ class Systems:
         return {output: self.table(output) for output in sorted(lane.outputs) if self.is_table(output)}
 
     def fence_tables(self, lane: Lane, epoch: int, *, new: bool | None, foreign: bool) -> None:
-        """Stop every incarnation of a lane below ``epoch`` at its tables. ``foreign`` says whether to include tables
-        with a user's class.
+        """Stop every incarnation of a lane below ``epoch`` at the lane's tables. ``foreign`` says whether to include
+        tables with a user's class.
 
         Raises:
             FencedError: a process with a higher epoch has the lane.

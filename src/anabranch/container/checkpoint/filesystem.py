@@ -1,4 +1,4 @@
-"""Access to the files below a folder, on a local disk or through Hadoop's FileSystem, and updates of copies of such a
+"""Accesses the files below a folder, on a local disk or through Hadoop's FileSystem, and updates copies of such a
 folder."""
 
 from __future__ import annotations

@@ -239,7 +239,7 @@ class Folder:
 
     def resume(self, at: Resumption) -> None:
         """Forget all batches after the batch of ``at``, and the commit of this batch if it must run again. Call this
-        only if nothing of the later batches has been published.
+        only if no part of the later batches has been published.
         """
         if at.batch < 0:
             self.begin_anew()
@@ -325,7 +325,7 @@ class Folder:
         return {self._streams.get(name, name): number for name, number in self.entry(batch).streams().items()}
 
     def plan_again(self, entry: Entry) -> None:
-        """Replace the entry of the pending batch. Call this only if nothing of the batch was published.
+        """Replace the entry of the pending batch. Call this only if no part of the batch was published.
 
         Raises:
             StateError: no batch is pending.

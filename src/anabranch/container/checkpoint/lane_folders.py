@@ -96,8 +96,8 @@ class LaneFolders:
         return folder
 
     def explained(self, failed: Failure) -> Failure:
-        """The failure; if a full disk is the cause, with the names of the full disks, because most such errors name no
-        file."""
+        """The failure. If the cause is a full disk, a message about each full disk is added, because most errors of
+        this kind name no file."""
         if failed.awaits != surroundings.DISK.name:
             return failed
         folders = (str(folder.path) for system in self.systems.all for folder in system.folders())

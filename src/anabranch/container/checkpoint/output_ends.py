@@ -53,8 +53,9 @@ class Outputs:
         self._gone = gone
 
     def note(self, folder: Folder, *, last: bool = False) -> None:
-        """After a batch was committed, store in the lane's folder where the lane's outputs end. With ``last``, no other
-        batch follows for now, so outputs that are reached over a network are always included.
+        """After a batch was committed, store in the lane's folder where the lane's outputs end. Outputs that are
+        reached over a network are included only every few seconds, unless ``last`` says that no other batch follows for
+        now.
         """
         far = last or self._clock() >= self._asked + _FAR_EVERY
         streams = [stream for stream in self._streams if far or not self._of(stream).remote]

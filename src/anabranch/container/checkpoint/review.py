@@ -56,8 +56,8 @@ class LaneFiles:
     files: Checkpoint | None
 
     def document(self, name: str) -> dict[str, Any]:
-        """The content of one of anabranch's own JSON files; {} if the file doesn't exist. Raises ValueError if it is
-        damaged."""
+        """The content of one of anabranch's own JSON files; {} if the file doesn't exist. Raises ValueError if the file
+        is damaged."""
         assert self.files is not None
         if name not in self.files.sizes:
             return {}

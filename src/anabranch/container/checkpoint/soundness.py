@@ -1,5 +1,5 @@
-"""Which files of a lane's folder a restart needs, which of these are unusable, and from which batch the lane can
-continue.
+"""Determines which files of a lane's folder a restart needs, which of these are unusable, and from which batch the lane
+can continue.
 
 All of this is decided from the names, sizes and contents of files, without Spark or access to storage.
 """

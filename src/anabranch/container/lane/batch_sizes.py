@@ -29,7 +29,7 @@ class BatchSizes:
 
     def goes_on_smaller(self, error: Exception) -> bool:
         """Whether ``error`` says that a batch took too long, and the batch can be run again with fewer rows. If so, the
-        next :meth:`shrink` reduces it."""
+        next :meth:`shrink` reduces the batch."""
         if not pacing.is_too_long(error) or self._attempt.query is None or not self._can_shrink():
             return False
         rows = sum(end - begin for begin, end in self._attempt.pending_ranges().values())

@@ -69,8 +69,8 @@ class QueryBuilder:
             return preanalysis.foreseen(query)
 
     def prestarted(self, lane: Lane, starting: Offsets, foreseen: PreanalyzedQuery | None) -> PrestartedQuery | None:
-        """Start, at these offsets, the query of a lane that will start soon. New partitions begin where their ``read``
-        says. Returns None if the query wasn't analyzed in advance.
+        """Start, at these offsets, the query of a lane that will start soon. In new partitions, the query begins where
+        the stream's ``read`` declares. Returns None if the query wasn't analyzed in advance.
         """
         starting = self.starting(lane, starting)
         folder = self.lane_folders.at(lane, lane.epoch)

@@ -42,7 +42,7 @@ def raise_if_ended(lane: str, query: StreamingQuery) -> None:
 
 class LaneDrain:
     """Drains a lane. Used by the lane's own thread. The methods :meth:`by_batches` and :meth:`by_holding` return
-    whether the lane has drained. If it hasn't, it continues as before, or leaves.
+    whether the lane has drained. If it hasn't drained, the lane continues as before, or leaves.
 
     Args:
         drained: called when the lane has drained.
@@ -76,8 +76,8 @@ class LaneDrain:
 
     @property
     def reads_sources(self) -> bool:
-        """Whether the lane reads streams that the job doesn't write itself. If so, it begins to drain at once,
-        otherwise once all writers of its inputs have ended.
+        """Whether the lane reads streams that the job doesn't write itself. If so, the lane begins to drain at once;
+        otherwise, once all writers of its inputs have ended.
         """
         if self._attempt.query is None:
             self._attempt.query = self._attempt.build_query()

@@ -83,7 +83,8 @@ class Monitor:
         self.time_noted = True
 
     def note_speed(self, *, ends: bool = False) -> None:
-        """Store the largest batch size for later processes and lanes. ``ends`` says whether the lane is ending."""
+        """Store how many records a batch of the lane can have, for later processes and lanes. ``ends`` says whether the
+        lane is ending."""
         query = self._attempt.query
         if query is not None and not query.plan.real_time and query.pacer.is_known:
             self._speed.note(query.pacer.limit, ends=ends)

@@ -123,12 +123,13 @@ class LaneRunner:
         self._thread.start()
 
     def stop(self, at_once: bool = False) -> None:
-        """End at the next batch boundary, or at once, so that the next process finishes the batch."""
+        """End the lane at the next batch boundary. With ``at_once``, end it at once; the next process then finishes the
+        batch."""
         self.life.tell(events.Leave(unwanted=True, at_once=at_once))
 
     def close(self, now: bool = False) -> None:
-        """End at a batch boundary, because successors continue from there. The running batch is finished or broken off.
-        With ``now``, the lane doesn't wait for work that successors can repeat.
+        """End the lane at a batch boundary, because successors continue from there. The running batch is finished or
+        broken off. With ``now``, the lane doesn't wait for work that successors can repeat.
         """
         self.life.tell(events.Close(now))
 

@@ -124,13 +124,13 @@ class Expiry:
         return lambda of: trimming.expired(of, retention, self._now())
 
     def _limit(self, stream: str, number: int) -> _Limit:
-        """A function that returns the lowest offset that readers still have to read. It must be called while the
-        partition is locked."""
+        """A function that returns the lowest offset that readers still have to read. The function must be called while
+        the partition is locked."""
         return lambda: readers.limit(layout.readers_folder(self._root, stream), number)
 
     def _due_entries(self, info: StreamInfo, number: int, tail: Tail) -> list[tuple[int, int]]:
-        """The oldest entries of a partition that its retention doesn't keep, as pairs: the offset after the entry, and
-        its number of records. The partition's last entry is never among them.
+        """The entries of a partition that the retention doesn't keep, from the oldest on: for each, the offset after
+        the entry, and its number of records. The partition's last entry is never included.
         """
         of = self._partition(info.name, number, tail)
         due, found = trimming.expired(of, info.retention, self._now()), []

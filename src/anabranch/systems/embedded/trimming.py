@@ -54,7 +54,7 @@ def before(offset: int) -> Due:
 
 
 def expired(of: Partition, retention: Retention, now: int) -> Due:
-    """Selects entries that a retention doesn't keep. ``now``: in Unix milliseconds."""
+    """Selects entries that a retention doesn't keep. ``now`` is in Unix milliseconds."""
 
     @cache
     def kept_from() -> int:

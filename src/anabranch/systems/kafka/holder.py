@@ -170,8 +170,8 @@ class Holder:
         self.seen = self.instance
 
     def abort(self) -> None:
-        """Abort the transaction, unless its commit has been requested. In that case the outcome isn't known until the
-        id is initialized again."""
+        """Abort the transaction, unless its commit has been requested. If it has, the outcome isn't known until the id
+        is initialized again."""
         if self.begun is not None and not self._ending:
             _retried(self._producer.abort_transaction, time.monotonic() + _BRIEFLY)
             self.begun = None

@@ -1,5 +1,5 @@
-"""Markers, which say what each slot of a lane wrote last. A marker is committed together with the slot's records, as
-an offset of a consumer group on a topic that belongs to the job.
+"""Reads and encodes markers. A marker says what a slot of a lane wrote last. It is committed together with the slot's
+records, as an offset of a consumer group on a topic that belongs to the job.
 """
 
 from __future__ import annotations

@@ -19,12 +19,13 @@ from anabranch.systems.kafka.topics import UNCOMMITTED, Topics
 __all__ = ["INTERNAL", "KafkaSystem"]
 
 INTERNAL = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-"""Settings for the topic of an intermediate stream: it keeps its records until :meth:`KafkaSystem.purge` deletes them.
+"""Settings for the topic of an intermediate stream. The topic keeps its records until :meth:`KafkaSystem.purge` deletes
+them.
 
 A time limit would be wrong: a broker computes a record's age from its timestamp, and records of an intermediate stream
-have the timestamps of the input. If a job reads last year's data, every finished segment would be too old for any
-usual limit, and would be deleted within minutes, read or not. The same would happen if a lane was down for a long time.
-``LogAppendTime`` would prevent that, but would change the timestamps that the next stage sees.
+have the timestamps of the input. If a job reads last year's data, every finished segment would be too old for any usual
+limit, and would be deleted within minutes, read or not. Records would also be deleted unread if a lane was down for a
+long time. ``LogAppendTime`` would prevent that, but would change the timestamps that the next stage sees.
 """
 
 
